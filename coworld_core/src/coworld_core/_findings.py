@@ -1,0 +1,214 @@
+"""Findings before they are issues: what and where by pointer, without the line and column that only a report needs."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .issues import Severity
+
+__all__ = [
+    "Cause",
+    "Finding",
+    "Findings",
+    "Path",
+    "did_you_mean",
+    "dotted",
+    "listed",
+    "meant",
+    "one_per_cause",
+    "pointer",
+    "quoted",
+    "type_word",
+]
+
+Path = tuple[str | int, ...]
+"""A place in a document: keys and indices from the top."""
+
+MAX_FINDINGS = 200
+"""A document with more is not worth a longer list."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One finding about one place."""
+
+    code: str
+    path: Path
+    message: str
+    hint: str | None = None
+    severity: Severity = "error"
+    at_key: bool = False
+    """Whether the key itself is meant rather than its value; decides line and column."""
+    offset: int | None = None
+    """Place in the text where no path leads, e.g. of a syntax error."""
+
+
+@dataclass
+class Findings:
+    """A list of findings that is written to in document order."""
+
+    items: list[Finding] = field(default_factory=list[Finding])
+    dropped: int = 0
+
+    def add(
+        self,
+        code: str,
+        path: Path,
+        message: str,
+        hint: str | None = None,
+        *,
+        severity: Severity = "error",
+        at_key: bool = False,
+        offset: int | None = None,
+    ) -> None:
+        """Record one."""
+        self.extend(
+            [Finding(code=code, path=path, message=message, hint=hint, severity=severity, at_key=at_key, offset=offset)]
+        )
+
+    def extend(self, findings: Iterable[Finding], *, below: Path = ()) -> None:
+        """Record several, their paths being relative to ``below``."""
+        for finding in findings:
+            if len(self.items) < MAX_FINDINGS:
+                self.items.append(replace(finding, path=(*below, *finding.path)) if below else finding)
+            else:
+                self.dropped += 1
+
+    @property
+    def failed(self) -> bool:
+        """Whether any of them is an error."""
+        return any(finding.severity == "error" for finding in self.items)
+
+
+def pointer(path: Path) -> str:
+    """A path as a JSON pointer (RFC 6901)."""
+    text = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
+    # Half a surrogate pair cannot be written; a question mark can.
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def dotted(path: Path, *, top: str = "the manifest") -> str:
+    """A path as people write it, ``player[0].image``; the whole document by its name."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{quoted(part, 40)[1:-1]}" if text else quoted(part, 40)[1:-1]
+    return text or top
+
+
+def quoted(value: object, length: int = 60) -> str:
+    """A value as it stands in JSON, shortened to ``length`` characters."""
+    if isinstance(value, int) and value.bit_length() > 512:
+        text = "a very long number"
+    elif isinstance(value, str | int | float | bool | None):
+        text = json.dumps(value, ensure_ascii=False)
+    elif isinstance(value, dict):
+        text = "an object"
+    elif isinstance(value, list):
+        text = "a list"
+    else:
+        text = type(value).__name__
+    text = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def type_word(value: object) -> str:
+    """What a JSON value is, in a person's words."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, dict):
+        return "an object"
+    return f"a Python {type(value).__name__}"
+
+
+def listed(names: Iterable[str], *, limit: int = 12, word: str = "or") -> str:
+    """Names as an enumeration: ``a, b or c``."""
+    all_names = list(names)
+    shown = [quoted(name, 40)[1:-1] for name in all_names[:limit]]
+    if len(all_names) > limit:
+        return f"{', '.join(shown)}, … ({len(all_names)} in all)"
+    return f"{', '.join(shown[:-1])} {word} {shown[-1]}" if len(shown) > 1 else "".join(shown)
+
+
+def meant(word: str, candidates: Sequence[str], *, cutoff: float = 0.7) -> str | None:
+    """The candidate that was probably meant, or None. Case, hyphens and underscores do not count."""
+    if len(word) > 80 or not candidates:
+        return None
+    folded: dict[str, str] = {}
+    for candidate in candidates:
+        folded.setdefault(_fold(candidate), candidate)
+    close = difflib.get_close_matches(_fold(word), folded, n=1, cutoff=cutoff)
+    return folded[close[0]] if close else None
+
+
+def did_you_mean(word: str, candidates: Sequence[str]) -> str:
+    """A sentence for a hint: the candidate that was probably meant, else all of them."""
+    guess = meant(word, candidates, cutoff=0.6)
+    if guess is not None:
+        return f"Did you mean {quoted(guess)}?"
+    return f"Known: {listed(candidates, word='and')}." if candidates else "There are none."
+
+
+def _fold(word: str) -> str:
+    return word.casefold().replace("-", "").replace("_", "").replace(" ", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """A finding that may be one half of a misspelling: a missing key, or an unknown one beside it."""
+
+    finding: Finding
+    missing: str | None = None
+    """Name of the key that is missing at the finding's place."""
+    known: tuple[str, ...] | None = None
+    """For an unknown key, which the last part of the path names: the keys that are known there."""
+
+
+def one_per_cause(causes: Iterable[Cause]) -> list[Finding]:
+    """Findings without the second half of any misspelling, and without repetitions, in the given order."""
+    unique = list(dict.fromkeys(causes))
+    absent: dict[Path, list[str]] = {}
+    for cause in unique:
+        if cause.missing is not None:
+            absent.setdefault(cause.finding.path, []).append(cause.missing)
+    settled: set[tuple[Path, str]] = set()
+    rewritten: dict[Cause, Finding] = {}
+    for cause in unique:
+        if cause.known is None:
+            continue
+        finding = cause.finding
+        parent, name = finding.path[:-1], str(finding.path[-1])
+        open_names = [other for other in absent.get(parent, []) if (parent, other) not in settled]
+        if (guess := meant(name, open_names)) is not None:
+            settled.add((parent, guess))
+            rewritten[cause] = replace(
+                finding,
+                code="misspelt_field",
+                severity="error",
+                message=f"The key {quoted(name)} is not known here, and {quoted(guess)} is missing.",
+                hint=f"Did you mean {quoted(guess)}?",
+            )
+        elif finding.hint is None and cause.known:
+            rewritten[cause] = replace(finding, hint=did_you_mean(name, cause.known))
+    return list(
+        dict.fromkeys(
+            rewritten.get(cause, cause.finding)
+            for cause in unique
+            if cause.missing is None or (cause.finding.path, cause.missing) not in settled
+        )
+    )

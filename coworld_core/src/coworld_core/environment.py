@@ -1,0 +1,65 @@
+"""Names of environment variables that belong to the runner, so that no author's value can stand in their place."""
+
+from __future__ import annotations
+
+import re
+
+from .ports import EXTRA_PORTS_ENV
+
+__all__ = ["AUTHOR_ENV", "RESERVED_ENV", "RESERVED_ENV_PREFIXES", "is_reserved_env"]
+
+RESERVED_ENV = frozenset(
+    {
+        # runtime contract: game, both modes, all generations
+        "COGAME_HOST",
+        "COGAME_PORT",
+        "COGAME_CONFIG_URI",
+        "COGAME_RESULTS_URI",
+        "COGAME_SAVE_REPLAY_URI",
+        "COGAME_LOAD_REPLAY_URI",
+        "COGAME_LOG_URI",
+        "COGAME_PLAYER_FAILURE_URI",
+        "COGAME_REPLAY_SERVER",
+        "COGAMES_POLICY_NAMES",
+        "COWORLD_LOCAL_PORTS_JSON",
+        # runtime contract: player
+        "COWORLD_PLAYER_WS_URL",
+        "COGAMES_ENGINE_WS_URL",
+        "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL",
+        "BEDROCK_REQUEST_METADATA",
+        # roles and artifacts: reporter, grader, diagnoser, optimizer
+        "COGAME_REPORT_REQUEST",
+        "COGAME_EPISODE_BUNDLE_URI",
+        "COGAME_GRADE_URI",
+        "COGAME_TARGET_POLICY_URI",
+        "COGAME_DIAGNOSIS_URI",
+        "COWORLD_MANIFEST_URI",
+        "COGAME_OPTIMIZER_ID",
+        "COGAME_OPTIMIZER_OUTPUT_URI",
+        "COGAME_POLICY_WORKSPACE_URI",
+        "COGAME_REPORT_URIS",
+        "COGAME_GRADER_OUTPUT_URIS",
+        "COGAME_DIAGNOSER_OUTPUT_URIS",
+    }
+)
+"""Variables that a runner sets; a manifest that sets one is refused."""
+
+RESERVED_ENV_PREFIXES = ("COGAME_", "COGAMES_", "COWORLD_")
+"""Beginnings kept for later versions of the contract; a manifest is warned, and refused when read strictly."""
+
+AUTHOR_ENV = frozenset({EXTRA_PORTS_ENV, "COGAME_RESULTS_METHOD", "COGAME_SAVE_REPLAY_METHOD"})
+"""Variables with those beginnings that the author of a game sets."""
+
+_LOCAL_PORT = re.compile(r"COWORLD_LOCAL_PORT_[0-9]+")
+
+
+def is_reserved_env(name: str, *, game: bool = False) -> bool:
+    """Whether a runner sets (or reads) a variable itself, so that nobody else may.
+
+    Args:
+        name: The variable.
+        game: Whether it is for the game, whose author may set ``AUTHOR_ENV``.
+    """
+    if name in AUTHOR_ENV:
+        return not game
+    return name in RESERVED_ENV or _LOCAL_PORT.fullmatch(name) is not None

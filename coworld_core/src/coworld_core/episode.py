@@ -1,0 +1,198 @@
+"""The record of one episode: what ran, how it went, whose fault it was (``episode.json``)."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from .errors import EpisodeError
+from .outcome import EpisodeStatus, Exit, Fault
+
+__all__ = [
+    "ArtifactRecord",
+    "BatchSummary",
+    "EpisodeRecord",
+    "ImageRecord",
+    "LeakRecord",
+    "PhaseTiming",
+    "SlotRecord",
+    "StarvationRecord",
+    "UnitRecord",
+]
+
+
+class _Record(BaseModel):
+    # built when first used: a run imports these long before it needs them, while a game waits to be started
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+class ImageRecord(_Record):
+    """The image a unit ran from."""
+
+    image: str = Field(description="The reference as the manifest has it.")
+    digest: str = Field(default="", description="Content id of what ran; empty for local processes.")
+    platform: str = Field(default="", description="os/architecture of what ran.")
+    emulated: bool = Field(default=False, description="Whether the platform differs from the machine's own.")
+
+
+class UnitRecord(_Record):
+    """One program that ran."""
+
+    image: ImageRecord = Field(description="What it ran from.")
+    run: tuple[str, ...] = Field(default=(), description="The command; empty for the image's own.")
+    exit: Exit | None = Field(default=None, description="How it ended; null when it never ran.")
+    started_seconds: float | None = Field(default=None, description="Seconds into the episode when started.")
+    ended_seconds: float | None = Field(default=None, description="Seconds into the episode when it ended.")
+    logs: tuple[str, ...] = Field(default=(), description="Its logs, relative to the workspace.")
+    log_truncated: bool = Field(default=False, description="Whether a log reached its limit and was cut.")
+
+
+class SlotRecord(UnitRecord):
+    """One seat and who sat in it."""
+
+    slot: int = Field(ge=0, description="The seat, from 0.")
+    name: str = Field(default="", description="Display name.")
+    player_id: str | None = Field(default=None, description="The bundled player's id, if it was one.")
+    human: bool = Field(default=False, description="Whether the seat was left to a person in a browser.")
+    artifact: str | None = Field(default=None, description="The zip the player left, relative to the workspace.")
+    secret_env: tuple[str, ...] = Field(default=(), description="Names, never values, of the secrets it was given.")
+
+
+class PhaseTiming(_Record):
+    """How long a phase took."""
+
+    phase: str = Field(description="Name of the phase.")
+    seconds: float = Field(ge=0, description="Wall time in seconds.")
+
+
+class ArtifactRecord(_Record):
+    """One file of the workspace."""
+
+    path: str = Field(description="Relative to the workspace.")
+    size: int = Field(ge=0, description="Bytes.")
+    sha256: str = Field(description="Hex digest of the content.")
+
+
+class LeakRecord(_Record):
+    """Something that could not be removed when the episode ended."""
+
+    what: str = Field(description="By kind and name.")
+    reason: str = Field(description="Why it is still there.")
+
+
+class StarvationRecord(_Record):
+    """Whether the machine gave the episode the processor time it asked for."""
+
+    starved: bool = Field(description="True when units waited for a processor for longer than the threshold.")
+    waited_share: float = Field(ge=0, description="Share of the play in which runnable work waited for a processor.")
+    threshold: float = Field(ge=0, description="The share from which an episode counts as starved.")
+    source: str = Field(description="Where the figure comes from, e.g. the kernel's pressure or scheduler statistics.")
+
+
+class EpisodeRecord(_Record):
+    """What ran, how it went and whose fault it was; written beside the artifacts on every path."""
+
+    schema_version: Literal[1] = Field(default=1, description="Version of this record's shape.")
+    run_id: str = Field(description="The run's label: everything it created carries it.")
+    coworld: str = Field(description="Name of the Coworld.")
+    version: str = Field(description="Version of the Coworld.")
+    manifest: str = Field(default="", description="Where the manifest was read from.")
+    manifest_sha256: str = Field(default="", description="Digest of the manifest in canonical form.")
+    backend: str = Field(description="Name of the backend.")
+    variant: str = Field(description="Variant id, or certification, or episode-request.")
+    seed: int | None = Field(default=None, description="Integer seed in the game config, if it has one.")
+    game_config: dict[str, Any] = Field(default_factory=dict, description="The config that ran, without tokens.")
+    episode_tags: dict[str, str] = Field(default_factory=dict, description="Tags of the episode request.")
+    started_at: dt.datetime = Field(description="When it began (UTC).")
+    ended_at: dt.datetime = Field(description="When it ended (UTC).")
+    seconds: float = Field(ge=0, description="Wall time from begin to end.")
+    status: EpisodeStatus = Field(description="completed, failed or interrupted.")
+    scores: tuple[float, ...] = Field(default=(), description="Scores by slot, when there are valid results.")
+    results: dict[str, Any] | None = Field(default=None, description="The game's results, when valid.")
+    faults: tuple[Fault, ...] = Field(default=(), description="What went wrong, in the order it was seen.")
+    warnings: tuple[str, ...] = Field(default=(), description="What a reader should know that is no fault.")
+    game: UnitRecord | None = Field(default=None, description="The game.")
+    slots: tuple[SlotRecord, ...] = Field(default=(), description="The seats, by slot.")
+    phases: tuple[PhaseTiming, ...] = Field(default=(), description="How long each phase took.")
+    artifacts: tuple[ArtifactRecord, ...] = Field(default=(), description="The files of this run, with digests.")
+    starvation: StarvationRecord | None = Field(default=None, description="Were processors short? Null: unknown.")
+    over_seconds: float | None = Field(
+        default=None, description="Seconds into the episode when the game's part was over; null when it never was."
+    )
+    leaks: tuple[LeakRecord, ...] = Field(default=(), description="What could not be removed.")
+    versions: dict[str, str] = Field(default_factory=dict, description="Versions of coworld, Python and the engine.")
+
+    @property
+    def ok(self) -> bool:
+        """True when the episode completed and nothing went wrong."""
+        return self.status == "completed" and not self.faults
+
+    @property
+    def fault(self) -> Fault | None:
+        """The first thing that went wrong, or None."""
+        return self.faults[0] if self.faults else None
+
+    def raise_for_fault(self) -> EpisodeRecord:
+        """Return the record when ok.
+
+        Raises:
+            EpisodeError: With the first fault's message and type, when something went wrong.
+        """
+        if self.ok:
+            return self
+        fault = self.fault
+        if fault is None:
+            raise EpisodeError(f"The episode was {self.status}.", context={"run_id": self.run_id})
+        raise EpisodeError(
+            fault.message,
+            code=fault.error_type,
+            hint=fault.hint,
+            context={"run_id": self.run_id, "fault": fault.fault, "slot": fault.slot},
+        )
+
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{score:g}" for score in self.scores)
+        blame = f", {self.faults[0]}" if self.faults else ""
+        return f"<EpisodeRecord {self.coworld} {self.variant!r}: {self.status} [{scores}]{blame}>"
+
+
+class BatchSummary(_Record):
+    """Several episodes of one Coworld (``summary.json``)."""
+
+    schema_version: Literal[1] = Field(default=1, description="Version of this summary's shape.")
+    coworld: str = Field(description="Name of the Coworld.")
+    version: str = Field(description="Version of the Coworld.")
+    backend: str = Field(description="Name of the backend.")
+    variant: str = Field(description="Variant id, or certification, or episode-request.")
+    status: EpisodeStatus = Field(description="completed: every episode completed; interrupted: cut short.")
+    planned: int = Field(ge=1, description="How many episodes were asked for.")
+    completed: int = Field(ge=0, description="How many have valid results.")
+    faulted: int = Field(ge=0, description="How many had a fault.")
+    seconds: float = Field(ge=0, description="Wall time of the whole batch.")
+    mean_scores: tuple[float, ...] = Field(default=(), description="Mean score by slot over completed episodes.")
+    episodes: tuple[BatchEpisode, ...] = Field(default=(), description="One row an episode, by index.")
+
+    @property
+    def ok(self) -> bool:
+        """True when every planned episode completed without a fault."""
+        return self.completed == self.planned and self.faulted == 0
+
+
+class BatchEpisode(_Record):
+    """One row of a batch."""
+
+    index: int = Field(ge=1, description="Which episode, from 1.")
+    run_id: str = Field(description="Its run label.")
+    workspace: str = Field(description="Its directory, relative to the summary.")
+    seed: int | None = Field(default=None, description="Its seed, if the config has an integer one.")
+    status: EpisodeStatus = Field(description="How it ended.")
+    ok: bool = Field(description="Whether it ended without a fault.")
+    scores: tuple[float, ...] = Field(default=(), description="Scores by slot.")
+    seconds: float = Field(ge=0, description="How long it took.")
+    starved: bool | None = Field(default=None, description="Whether processors were short; null: unknown.")
+    error_type: str | None = Field(default=None, description="Type of the first fault, if any.")
+    fault: str | None = Field(default=None, description="Whose the first fault was, if any.")
+    slot: int | None = Field(default=None, description="Slot of the first fault, if a player's.")
+    message: str | None = Field(default=None, description="The first fault in a sentence.")

@@ -1,0 +1,191 @@
+"""The one exception root, and what every layer adds below it.
+
+::
+
+    CoworldError
+    ├── UsageError            the caller asked for something that cannot be meant
+    ├── ManifestError         a manifest, request or config has issues (carries the report)
+    ├── WorkspaceError        the place to write to is not fresh, not writable, or full
+    ├── EnvironmentFault      something this machine lacks
+    │   └── BackendError
+    │       ├── BackendUnavailable   no engine, no permission, not installed
+    │       ├── CapabilityError      asked for what this backend cannot enforce
+    │       ├── ImageError           absent, wrong platform, unpublished id
+    │       ├── StartError           a unit could not be created or started
+    │       └── TransferError        a file could not be put into or got out of a unit
+    ├── NotReadyError         a unit did not become ready (also a ``TimeoutError``)
+    ├── EpisodeError          an episode ended with a fault (``EpisodeResult.raise_for_fault``)
+    ├── CertificationError    a certification step could not be carried out
+    └── RemoteError           a server refused, or answered nonsense
+
+What a player or a game did wrong is data (``Fault``), not an exception; these are for what stops *us*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from .issues import Report
+
+__all__ = [
+    "BackendError",
+    "BackendUnavailable",
+    "CapabilityError",
+    "CertificationError",
+    "CoworldError",
+    "EnvironmentFault",
+    "EpisodeError",
+    "ErrorKind",
+    "ImageError",
+    "ManifestError",
+    "NotReadyError",
+    "RemoteError",
+    "StartError",
+    "TransferError",
+    "UsageError",
+    "WorkspaceError",
+]
+
+ErrorKind = Literal["answer", "usage", "environment", "remote", "internal"]
+"""Who has to act: the author (the answer is no), the caller, this machine's owner, the remote end, or we."""
+
+
+class CoworldError(Exception):
+    """Root of every error coworld raises on purpose.
+
+    Args:
+        message: What happened and where, one or two plain sentences without markup.
+        code: Stable snake_case identifier; defaults to the class's own.
+        hint: What to do next, or None when the message says it.
+        context: Identifiers a program may want (paths, slots, ids). Never secrets.
+
+    Attributes:
+        kind: Who has to act; decides the exit status of the command line.
+    """
+
+    kind: ClassVar[ErrorKind] = "internal"
+    default_code: ClassVar[str] = "error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        hint: str | None = None,
+        context: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.default_code
+        self.hint = hint
+        self.context: dict[str, object] = dict(context or {})
+
+    def __str__(self) -> str:
+        return self.message
+
+    def to_dict(self) -> dict[str, object]:
+        """The error as JSON-ready data: ``code``, ``message``, ``hint``, ``context``."""
+        return {"code": self.code, "message": self.message, "hint": self.hint, "context": self.context}
+
+
+class UsageError(CoworldError):
+    """The request itself cannot be meant: a missing path, options that exclude each other."""
+
+    kind = "usage"
+    default_code = "usage"
+
+
+class ManifestError(CoworldError):
+    """A manifest, episode request or game config has errors; ``report`` lists all of them."""
+
+    kind = "answer"
+    default_code = "manifest_invalid"
+
+    def __init__(self, report: Report, *, code: str | None = None, hint: str | None = None) -> None:
+        super().__init__(report.summary(), code=code, hint=hint)
+        self.report = report
+
+    def to_dict(self) -> dict[str, object]:
+        """The error as data, with the whole report under ``report``."""
+        return {**super().to_dict(), "report": self.report.model_dump(mode="json")}
+
+
+class EnvironmentFault(CoworldError):
+    """This machine lacks something: an engine, a permission, a program, room on the disk."""
+
+    kind = "environment"
+    default_code = "environment"
+
+
+class WorkspaceError(CoworldError):
+    """The output directory is not fresh, is not writable, or is not a directory."""
+
+    kind = "usage"
+    default_code = "workspace"
+
+
+class BackendError(EnvironmentFault):
+    """A backend could not do its part."""
+
+    default_code = "backend"
+
+
+class BackendUnavailable(BackendError):
+    """The backend's engine cannot be reached: not installed, not running, or not permitted."""
+
+    default_code = "backend_unavailable"
+
+
+class CapabilityError(BackendError):
+    """Something was asked for that this backend cannot enforce; raised before anything starts."""
+
+    kind = "usage"
+    default_code = "capability_missing"
+
+
+class ImageError(BackendError):
+    """An image is absent, is for another platform, or is only an unpublished id."""
+
+    default_code = "image_unreachable"
+
+
+class StartError(BackendError):
+    """A unit could not be created or started."""
+
+    default_code = "start_failed"
+
+
+class TransferError(BackendError):
+    """A file could not be brought into or out of a unit."""
+
+    default_code = "transfer_failed"
+
+
+class NotReadyError(CoworldError, TimeoutError):
+    """A unit did not become ready in time, or ended first; the log tail is in ``context['log_tail']``."""
+
+    kind = "answer"
+    default_code = "not_ready"
+
+
+class EpisodeError(CoworldError):
+    """An episode ended with a fault. Raised only on request, by ``EpisodeResult.raise_for_fault``."""
+
+    kind = "answer"
+    default_code = "episode_failed"
+
+
+class CertificationError(CoworldError):
+    """A certification could not be carried out (a *failed* step is data, not this)."""
+
+    kind = "answer"
+    default_code = "certification_failed"
+
+
+class RemoteError(CoworldError):
+    """A server refused a request, or answered something that cannot be what was asked for."""
+
+    kind = "remote"
+    default_code = "remote_refused"

@@ -1,0 +1,283 @@
+"""What happens in a run, as typed, numbered values.
+
+Events are facts, not display: a progress bar, a table, an NDJSON log and a notebook are readers of the same stream.
+``seq`` counts from 1 within a run without gaps, so a reader that was away resumes from the last number it saw.
+The union is closed and discriminated by ``kind``; ``parse_event`` reads one line of a log.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from .outcome import EpisodeStatus, Exit, Fault
+
+__all__ = [
+    "ArtifactCollected",
+    "BaseEvent",
+    "BatchProgressed",
+    "CleanupStarted",
+    "Event",
+    "FaultSeen",
+    "GameProgressed",
+    "ImageProgressed",
+    "ImageReady",
+    "LeakFound",
+    "LogTruncated",
+    "Notice",
+    "PhaseFinished",
+    "PhaseStarted",
+    "ProbeFinished",
+    "RunFinished",
+    "RunStarted",
+    "StepFinished",
+    "StepStarted",
+    "UnitCreated",
+    "UnitExited",
+    "UnitReady",
+    "UnitStarted",
+    "parse_event",
+]
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+class BaseEvent(BaseModel):
+    """What all events carry; the bus fills it in when an event is published."""
+
+    # built when first used: most runs see few of the kinds
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    seq: int = Field(default=0, ge=0, description="Number of the event within its run, from 1, without gaps.")
+    time: dt.datetime = Field(default=_EPOCH, description="When it was published (UTC).")
+    run_id: str = Field(default="", description="The run it belongs to.")
+
+
+class _UnitEvent(BaseEvent):
+    unit: str = Field(description="Name of the unit: game, player-0, replay, ...")
+    slot: int | None = Field(default=None, description="The slot, for a player.")
+
+
+class RunStarted(BaseEvent):
+    """A run began."""
+
+    kind: Literal["run_started"] = "run_started"
+    what: Literal["episode", "play", "replay", "certification", "batch", "build"] = Field(description="What is run.")
+    coworld: str = Field(default="", description="Name of the Coworld.")
+    version: str = Field(default="", description="Version of the Coworld.")
+    backend: str = Field(default="", description="Name of the backend.")
+    variant: str = Field(default="", description="Variant id, or certification, or episode-request.")
+    players: tuple[str, ...] = Field(default=(), description="Who sits where, by slot.")
+    workspace: str = Field(default="", description="Where the evidence goes.")
+
+
+class PhaseStarted(BaseEvent):
+    """A phase of an episode began."""
+
+    kind: Literal["phase_started"] = "phase_started"
+    phase: str = Field(description="prepare, start_game, ready, start_players, play, finish, collect, ...")
+
+
+class PhaseFinished(BaseEvent):
+    """A phase of an episode ended."""
+
+    kind: Literal["phase_finished"] = "phase_finished"
+    phase: str = Field(description="The phase.")
+    seconds: float = Field(ge=0, description="How long it took.")
+
+
+class ImageProgressed(BaseEvent):
+    """An image is being fetched or built."""
+
+    kind: Literal["image_progressed"] = "image_progressed"
+    image: str = Field(description="The image.")
+    status: str = Field(description="The engine's own words.")
+    done: int | None = Field(default=None, description="Bytes so far, where known.")
+    total: int | None = Field(default=None, description="Bytes in all, where known.")
+
+
+class ImageReady(BaseEvent):
+    """An image is present."""
+
+    kind: Literal["image_ready"] = "image_ready"
+    image: str = Field(description="The image as asked for.")
+    digest: str = Field(default="", description="Its content id.")
+    platform: str = Field(default="", description="os/architecture.")
+
+
+class UnitCreated(_UnitEvent):
+    """A unit exists but does not run yet."""
+
+    kind: Literal["unit_created"] = "unit_created"
+
+
+class UnitStarted(_UnitEvent):
+    """A unit runs."""
+
+    kind: Literal["unit_started"] = "unit_started"
+
+
+class UnitReady(_UnitEvent):
+    """A unit answers its readiness probe."""
+
+    kind: Literal["unit_ready"] = "unit_ready"
+    seconds: float = Field(ge=0, description="Seconds since it was started.")
+
+
+class UnitExited(_UnitEvent):
+    """A unit ended."""
+
+    kind: Literal["unit_exited"] = "unit_exited"
+    exit: Exit = Field(description="How it ended.")
+
+
+class LogTruncated(_UnitEvent):
+    """A unit wrote more than its log may hold; the rest is dropped."""
+
+    kind: Literal["log_truncated"] = "log_truncated"
+    limit_bytes: int = Field(description="What the log may hold.")
+
+
+class ProbeFinished(BaseEvent):
+    """One check of the runtime contract was made."""
+
+    kind: Literal["probe_finished"] = "probe_finished"
+    probe: str = Field(description="Identifier of the check.")
+    ok: bool = Field(description="Whether it passed.")
+    detail: str = Field(default="", description="What was seen.")
+
+
+class GameProgressed(BaseEvent):
+    """What the game's public viewer stream says about how far it is."""
+
+    kind: Literal["game_progressed"] = "game_progressed"
+    tick: int | None = Field(default=None, description="Ticks played.")
+    max_ticks: int | None = Field(default=None, description="Ticks in all.")
+    scores: tuple[float, ...] = Field(default=(), description="Scores by slot, where the stream has them.")
+
+
+class ArtifactCollected(BaseEvent):
+    """A file was brought into the workspace."""
+
+    kind: Literal["artifact_collected"] = "artifact_collected"
+    name: str = Field(description="Path relative to the workspace.")
+    size: int = Field(ge=0, description="Bytes.")
+
+
+class FaultSeen(BaseEvent):
+    """Something went wrong, at this moment."""
+
+    kind: Literal["fault_seen"] = "fault_seen"
+    fault: Fault = Field(description="What, and whose.")
+
+
+class Notice(BaseEvent):
+    """Something a person wants to know that is no fault."""
+
+    kind: Literal["notice"] = "notice"
+    level: Literal["info", "warning"] = Field(default="info", description="How loud.")
+    message: str = Field(description="What.")
+
+
+class StepStarted(BaseEvent):
+    """A certification step began."""
+
+    kind: Literal["step_started"] = "step_started"
+    step: str = Field(description="Id of the step.")
+    checks: str = Field(description="What the step checks.")
+
+
+class StepFinished(BaseEvent):
+    """A certification step ended."""
+
+    kind: Literal["step_finished"] = "step_finished"
+    step: str = Field(description="Id of the step.")
+    status: Literal["pass", "fail", "skip"] = Field(description="Its answer.")
+    detail: str = Field(default="", description="The evidence, in a sentence.")
+    seconds: float = Field(default=0.0, ge=0, description="How long it took.")
+
+
+class BatchProgressed(BaseEvent):
+    """One of several episodes ended."""
+
+    kind: Literal["batch_progressed"] = "batch_progressed"
+    index: int = Field(ge=1, description="Which episode, from 1.")
+    done: int = Field(ge=0, description="How many have ended.")
+    total: int = Field(ge=1, description="How many there are.")
+    status: EpisodeStatus = Field(description="How this one ended.")
+    ok: bool = Field(description="Whether it ended without a fault.")
+    scores: tuple[float, ...] = Field(default=(), description="Its scores by slot.")
+
+
+class CleanupStarted(BaseEvent):
+    """Everything this run started is being stopped."""
+
+    kind: Literal["cleanup_started"] = "cleanup_started"
+    units: tuple[str, ...] = Field(default=(), description="What is being stopped.")
+
+
+class LeakFound(BaseEvent):
+    """Something could not be removed; ``coworld clean`` finds it again by its label."""
+
+    kind: Literal["leak_found"] = "leak_found"
+    what: str = Field(description="What was left, by kind and name.")
+    reason: str = Field(description="Why it could not be removed.")
+
+
+class RunFinished(BaseEvent):
+    """A run ended, whatever way."""
+
+    kind: Literal["run_finished"] = "run_finished"
+    status: EpisodeStatus = Field(description="How it ended.")
+    ok: bool = Field(description="Whether it ended without a fault.")
+    scores: tuple[float, ...] = Field(default=(), description="Scores by slot, if there are any.")
+    seconds: float = Field(ge=0, description="How long it took.")
+
+
+Event = Annotated[
+    RunStarted
+    | PhaseStarted
+    | PhaseFinished
+    | ImageProgressed
+    | ImageReady
+    | UnitCreated
+    | UnitStarted
+    | UnitReady
+    | UnitExited
+    | LogTruncated
+    | ProbeFinished
+    | GameProgressed
+    | ArtifactCollected
+    | FaultSeen
+    | Notice
+    | StepStarted
+    | StepFinished
+    | BatchProgressed
+    | CleanupStarted
+    | LeakFound
+    | RunFinished,
+    Field(discriminator="kind"),
+]
+"""Any event; the closed union."""
+
+_adapter: TypeAdapter[Event] | None = None
+
+
+def parse_event(line: str | bytes) -> Event:
+    """Read one line of an NDJSON run log.
+
+    Args:
+        line: One JSON object.
+
+    Returns:
+        The event.
+
+    Raises:
+        pydantic.ValidationError: The line is not an event of the closed union.
+    """
+    global _adapter
+    if _adapter is None:
+        _adapter = TypeAdapter(Event)
+    return _adapter.validate_json(line)

@@ -1,0 +1,101 @@
+"""How units end and whose fault it was, as values."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["EpisodeStatus", "ErrorType", "Exit", "ExitReason", "Fault", "FaultParty"]
+
+ExitReason = Literal["exited", "signal", "oom", "disk", "pids", "stopped", "deadline", "evicted", "lost"]
+"""Why a unit is no longer running.
+
+``exited`` on its own with a code; ``signal`` on its own by a signal; ``oom``, ``disk`` and ``pids`` over that limit;
+``stopped`` by us because its part was over; ``deadline`` by us because time was up; ``evicted`` by the platform;
+``lost`` when the platform no longer knows it.
+"""
+
+FaultParty = Literal["game", "player", "platform", "operator"]
+"""Whose fault it was: the game, one player (with slot), what runs them, or the person running it."""
+
+EpisodeStatus = Literal["completed", "failed", "interrupted"]
+"""``completed``: valid results of this run exist (there may still be faults); ``failed``; ``interrupted`` by us."""
+
+ErrorType = Literal[
+    "player_error",
+    "player_left_early",
+    "player_timeout",
+    "player_never_started",
+    "game_unhealthy",
+    "game_contract_violation",
+    "results_missing",
+    "results_malformed",
+    "replay_missing",
+    "replay_unloadable",
+    "episode_timeout",
+    "image_unreachable",
+    "config_error",
+    "artifact_transport_error",
+    "platform_error",
+    "interrupted",
+    "crash",
+]
+"""Stable names of what went wrong; those the published platform knows keep their names."""
+
+
+class Exit(BaseModel):
+    """How a unit ended: never only a number."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    reason: ExitReason = Field(description="Why it is no longer running.")
+    code: int | None = Field(default=None, description="Exit status, where the unit ended with one.")
+    signal: int | None = Field(default=None, description="Signal number, where a signal ended it.")
+    detail: str = Field(default="", description="The platform's own words, if it had any.")
+
+    @property
+    def ok(self) -> bool:
+        """True when the unit ended by itself with status 0."""
+        return self.reason == "exited" and self.code == 0
+
+    def __str__(self) -> str:
+        words = {
+            "oom": "was killed: out of memory",
+            "disk": "was killed: over its disk limit",
+            "pids": "was killed: over its process limit",
+            "stopped": "was stopped when its part was over",
+            "deadline": "was stopped at the deadline",
+            "evicted": "was evicted by the platform",
+            "lost": "vanished from the platform",
+        }
+        if self.reason == "exited":
+            text = f"exited with status {self.code}"
+        elif self.reason == "signal":
+            text = f"was ended by signal {self.signal}"
+        else:
+            text = words[self.reason]
+        return f"{text} ({self.detail})" if self.detail else text
+
+
+class Fault(BaseModel):
+    """One thing that went wrong, recorded where and when it was seen."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    fault: FaultParty = Field(description="Whose fault it was.")
+    slot: int | None = Field(default=None, ge=0, description="The player's slot, when the fault is a player's.")
+    error_type: ErrorType = Field(description="Stable name of what went wrong.")
+    message: str = Field(description="What happened, in a sentence.")
+    hint: str | None = Field(default=None, description="What to do next.")
+    phase: str = Field(default="", description="The phase of the episode in which it was seen.")
+    time: dt.datetime = Field(description="When it was seen (UTC).")
+    seconds: float | None = Field(default=None, description="Seconds since the episode began.")
+    exit: Exit | None = Field(default=None, description="How the unit ended, when that is the fault.")
+    log: str | None = Field(default=None, description="The unit's log, relative to the workspace.")
+    log_tail: str = Field(default="", description="The last lines of that log.")
+
+    def __str__(self) -> str:
+        who = f"player {self.slot}" if self.fault == "player" and self.slot is not None else self.fault
+        return f"{who}: {self.message} [{self.error_type}]"
