@@ -1,0 +1,164 @@
+"""One HTTP/1.1 request on one connection: h11 speaks the protocol, anyio moves the bytes.
+
+For a game on the loopback interface and for the Docker engine on its socket: plain HTTP to a server on this machine. A
+general client would cost a tenth of a second of imports, TLS set-up and a connection pool in every run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+import anyio
+import h11
+from anyio.abc import ByteStream
+
+__all__ = ["BROKEN", "Answer", "NotHttpError", "exchange", "get_status"]
+
+_READ_BYTES = 256 * 1024
+_HEAD_BYTES = 64 * 1024
+_BODY_BYTES = 64 * 1024
+"""How much of a page is read when only its status counts, so that a server sees a reader that leaves in good order."""
+
+
+class NotHttpError(Exception):
+    """What came back is no HTTP/1.1 answer, or not all of one."""
+
+
+BROKEN = (OSError, anyio.BrokenResourceError, anyio.EndOfStream, NotHttpError)
+"""What an exchange may fail with."""
+
+
+class Answer:
+    """The answer to one request. Iterate over it for the body's bytes as they arrive."""
+
+    def __init__(self, connection: h11.Connection, stream: ByteStream, response: h11.Response) -> None:
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
+        }
+        """By lower-case name."""
+        self._connection = connection
+        self._stream = stream
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        event = await _next_event(self._connection, self._stream)
+        if isinstance(event, h11.Data):
+            return bytes(event.data)
+        raise StopAsyncIteration
+
+    async def read(self, limit: int | None = None) -> bytes:
+        """The whole body, or as much of it as reaches ``limit`` bytes."""
+        parts: list[bytes] = []
+        size = 0
+        async for data in self:
+            parts.append(data)
+            size += len(data)
+            if limit is not None and size >= limit:
+                break
+        return b"".join(parts)
+
+
+async def _next_event(connection: h11.Connection, stream: ByteStream, *, answered: bool = True) -> Any:
+    """The next of h11's events; bytes are read only when it has none left."""
+    while True:
+        try:
+            event = connection.next_event()
+        except h11.RemoteProtocolError as error:
+            raise NotHttpError("an answer that is cut off" if answered else "an answer that is not HTTP") from error
+        if event is not h11.NEED_DATA:
+            return event
+        try:
+            connection.receive_data(await stream.receive(_READ_BYTES))
+        except anyio.EndOfStream:
+            if not answered and not connection.trailing_data[0]:
+                raise NotHttpError("a closed connection") from None
+            connection.receive_data(b"")
+
+
+@asynccontextmanager
+async def exchange(
+    connect: Callable[[], Awaitable[ByteStream]],
+    method: str,
+    target: str,
+    *,
+    host: str = "docker",
+    headers: Mapping[str, str] | None = None,
+    content: bytes | AsyncIterable[bytes] = b"",
+) -> AsyncGenerator[Answer]:
+    """Send a request and hand out its answer; the connection is closed on leaving.
+
+    Args:
+        connect: Opens a connection.
+        method: The method.
+        target: Path and query, quoted.
+        host: Value of the Host header.
+        headers: Further headers.
+        content: The body; sent as it comes when it is not all there yet.
+
+    Raises:
+        OSError, anyio.BrokenResourceError, anyio.EndOfStream, NotHttpError: ``BROKEN``.
+    """
+    whole = isinstance(content, bytes)
+    fields = {
+        "Host": host,
+        "User-Agent": "coworld",
+        "Connection": "close",
+        **({"Content-Length": str(len(content))} if whole else {"Transfer-Encoding": "chunked"}),
+        **(headers or {}),
+    }
+    connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES)
+    try:
+        head = connection.send(h11.Request(method=method, target=target, headers=list(fields.items())))
+    except h11.LocalProtocolError as error:
+        raise NotHttpError(f"a request that cannot be sent: {error}") from error
+    async with await connect() as stream:
+        # a server that refuses need not read to the end; what it said may still be there to read
+        with contextlib.suppress(anyio.BrokenResourceError):
+            if whole:
+                body = connection.send(h11.Data(data=content)) if content else b""
+                await stream.send((head or b"") + (body or b"") + (connection.send(h11.EndOfMessage()) or b""))
+            else:
+                await stream.send(head or b"")
+                async for data in content:
+                    if data:
+                        await stream.send(connection.send(h11.Data(data=data)) or b"")
+                await stream.send(connection.send(h11.EndOfMessage()) or b"")
+        event = await _next_event(connection, stream, answered=False)
+        while isinstance(event, h11.InformationalResponse):
+            event = await _next_event(connection, stream, answered=False)
+        if not isinstance(event, h11.Response):
+            raise NotHttpError("a closed connection")
+        yield Answer(connection, stream, event)
+
+
+async def get_status(address: str, path: str) -> int:
+    """``GET path`` once, on a new connection, and the status of the answer; redirects are not followed.
+
+    Args:
+        address: ``host:port`` of an HTTP/1.1 server.
+        path: What to ask for, from the slash on.
+
+    Raises:
+        OSError: It cannot be connected to.
+        NotHttpError: What answers does not speak HTTP, or closed the connection without an answer.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        async with exchange(
+            lambda: anyio.connect_tcp(host.strip("[]"), int(port)),
+            "GET",
+            path,
+            host=address,
+            headers={"Accept": "*/*"},
+        ) as answer:
+            with contextlib.suppress(*BROKEN):
+                await answer.read(_BODY_BYTES)
+            return answer.status
+    except (anyio.BrokenResourceError, anyio.EndOfStream) as error:
+        raise NotHttpError("a closed connection") from error

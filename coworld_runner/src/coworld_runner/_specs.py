@@ -1,0 +1,108 @@
+"""What an episode runs: the game and the players, as specs for a backend (contract of games and players)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from . import probes
+from ._ledger import Ledger
+from .backend import (
+    Placement,
+    Port,
+    UnitSpec,
+    without_limits,
+)
+from .links import extra_port_environment, extra_unit_ports
+from .scratch import Scratch
+from .workspace import atomic_write
+
+__all__ = ["CONFIG", "REPLAY", "RESULTS", "game_spec", "player_spec"]
+
+CONFIG, RESULTS, REPLAY = "config.json", "results.json", "replay"
+"""Names of the files that a game and its runner exchange."""
+
+
+def game_spec(run: Ledger, scratch: Scratch) -> UnitSpec:
+    """The game as it is to run; its config is written, with tokens for it and without them for the evidence."""
+    runnable = run.plan.manifest.game.runnable
+    directory = scratch.directory("game", shared=True)
+    config = directory / CONFIG
+    config.write_text(json.dumps(run.plan.config_with_tokens(run.tokens), indent=2) + "\n", encoding="utf-8")
+    # what the evidence keeps has no tokens in it
+    atomic_write(run.layout.config, (json.dumps(run.plan.game_config, indent=2) + "\n").encode())
+    extra = run.plan.extra_ports
+
+    def environment(placement: Placement) -> Mapping[str, str]:
+        return {
+            **runnable.env,
+            **extra_port_environment(placement, extra),
+            **({"COGAMES_POLICY_NAMES": json.dumps(run.plan.policy_names)} if run.plan.policy_names else {}),
+            **({"COWORLD_ADMIN": "1"} if run.options.admin else {}),
+            "COGAME_HOST": placement.listen_host,
+            "COGAME_PORT": str(placement.listen["http"]),
+            "COGAME_CONFIG_URI": placement.uri(CONFIG),
+            "COGAME_RESULTS_URI": placement.uri(RESULTS),
+            "COGAME_SAVE_REPLAY_URI": placement.uri(REPLAY),
+        }
+
+    return without_limits(
+        UnitSpec(
+            run_id=run.bus.run_id,
+            name="game",
+            component="game",
+            image=runnable.image,
+            argv=tuple(runnable.run),
+            environment=environment,
+            directory=directory,
+            ports=(Port(name="http"), *extra_unit_ports(extra)),
+            clients=tuple(f"player-{slot}" for slot in run.seats),
+            network=run.options.player_network,
+            limits=run.options.game_limits,
+            stdout=run.layout.game_stdout,
+            stderr=run.layout.game_stderr,
+            platform=run.options.platform,
+        ),
+        run.backend.capabilities,
+    )
+
+
+def player_spec(run: Ledger, slot: int, scratch: Scratch) -> UnitSpec:
+    """A player as it is to run; the game must have been made, for its address."""
+    seat = run.plan.seats[slot]
+    runnable = seat.runnable
+    assert runnable is not None
+    name = f"player-{slot}"
+    assert run.game.unit is not None
+    address = run.game.unit.endpoint().there
+    url = f"ws://{address}/player?{probes.seat_query(slot, run.tokens[slot])}"
+
+    def environment(placement: Placement) -> Mapping[str, str]:
+        return {
+            **runnable.env,
+            "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL": placement.uri(f"policy_artifact_{slot}.zip"),
+            # the older name of the same thing, the only one the first generations know
+            "COGAMES_ENGINE_WS_URL": url,
+            "COWORLD_PLAYER_WS_URL": url,
+        }
+
+    return without_limits(
+        UnitSpec(
+            run_id=run.bus.run_id,
+            name=name,
+            component="player",
+            image=runnable.image,
+            argv=tuple(runnable.run),
+            environment=environment,
+            secret_env=dict(seat.secret_env),
+            slot=slot,
+            directory=scratch.directory(name, shared=True),
+            mount="/coworld-artifact",
+            connects_to="game",
+            network=run.options.player_network,
+            limits=run.options.player_limits,
+            stdout=run.layout.player_log(slot),
+            platform=run.options.platform,
+        ),
+        run.backend.capabilities,
+    )

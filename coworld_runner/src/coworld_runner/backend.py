@@ -1,0 +1,454 @@
+"""The backend contract: where things run, behind three nouns.
+
+A **backend** is a connection to a place that runs things. A **unit** is one running process, container or pod.
+An **endpoint** says how to reach a named port from here, and how another unit reaches it from there.
+
+Rules every backend keeps (``coworld_runner.testing.BackendConformance`` checks them):
+
+* ``async with Backend(...)`` opens connections and nothing else.
+* What it cannot enforce it refuses: a spec that asks for more than ``capabilities`` raises ``CapabilityError``
+  from ``units`` before anything is created.
+* ``units`` creates all units concurrently; when one fails, everything already made is removed before it raises.
+  On leaving, all units are stopped concurrently, shielded from cancellation and within a deadline; what could not
+  be removed is published as ``LeakFound``, never raised over the body's own error.
+* Everything created carries the run's label before it exists, so ``find`` sees it after the runner was killed.
+* A unit's end is noticed when it happens. ``wait`` returns a value and never raises for what the unit did.
+* Logs are written to their files while the unit runs, up to the limit, and are complete when ``wait`` has returned.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Self
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from coworld_core.errors import CapabilityError
+from coworld_core.events import BaseEvent
+from coworld_core.issues import Issue
+from coworld_core.outcome import Exit
+
+__all__ = [
+    "Backend",
+    "Capabilities",
+    "Component",
+    "Endpoint",
+    "Found",
+    "HttpProbe",
+    "ImageInfo",
+    "Limits",
+    "Network",
+    "Placement",
+    "Port",
+    "Publish",
+    "Reaped",
+    "Unit",
+    "UnitSpec",
+]
+
+Publish = Callable[[BaseEvent], None]
+"""Takes an event; never blocks, never raises."""
+
+Component = Literal["game", "player", "replay", "reporter", "commissioner", "grader", "diagnoser", "optimizer"]
+"""What part a unit plays."""
+
+Network = Literal["open", "game-only", "none"]
+"""``open``: as the machine; ``game-only``: nothing but the unit named by ``connects_to``; ``none``: nothing at all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What a backend enforces. What is False here and asked for in a spec is refused."""
+
+    images: bool
+    """Runs container images; False runs the command in the image's build context."""
+    network_isolation: bool
+    """Can keep a unit from the internet, the host and other units (``network`` other than ``open``)."""
+    file_isolation: bool
+    """A unit sees no file of the host or of another unit but its own directory."""
+    memory_limit: bool
+    """Can hold a unit below ``Limits.memory_bytes``."""
+    cpu_limit: bool
+    """Can hold a unit below ``Limits.cpus``."""
+    pids_limit: bool
+    """Can hold a unit below ``Limits.pids``."""
+    disk_limit: bool
+    """Can stop a unit that writes more than ``Limits.disk_bytes``."""
+    remote: bool
+    """Units run on another machine: no shared directories, endpoints are forwarded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How much a unit may use. None: no limit asked for."""
+
+    memory_bytes: int | None = None
+    cpus: float | None = None
+    pids: int | None = None
+    disk_bytes: int | None = None
+    """Bytes a unit may write in all, its own directory included."""
+    log_bytes: int = 32 * 1024 * 1024
+    """Bytes each log file may hold; the rest is dropped and ``LogTruncated`` is published once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Port:
+    """A TCP port the unit listens on."""
+
+    name: str
+    number: int = 8080
+    """The port inside a container. A backend without containers picks another and says so in the placement."""
+    host_port: int = 0
+    """The port on this machine's loopback; 0 lets the backend choose."""
+    fixed: bool = False
+    """The unit listens on ``number`` whatever it is told (extra ports); a backend without containers must use it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """How to reach a port."""
+
+    here: str
+    """``host:port`` from this process; the host is always a loopback address."""
+    there: str
+    """``host:port`` from a unit that ``connects_to`` this one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """What a unit's environment may depend on, known before it starts."""
+
+    directory: str
+    """Absolute path of the unit's own directory as the unit sees it (no trailing slash); empty without one."""
+    listen_host: str
+    """Address to bind: 0.0.0.0 in a container, 127.0.0.1 for a local process."""
+    listen: Mapping[str, int]
+    """Port number to bind, by port name."""
+    endpoints: Mapping[str, Endpoint]
+    """How to reach those ports. ``here`` is exact for ports whose spec asks for one or is ``fixed``; others are
+    final once the unit has started (``Unit.endpoint``)."""
+
+    def uri(self, name: str) -> str:
+        """The ``file://`` URI of a file in the unit's directory, percent-encoded."""
+        from urllib.parse import quote
+
+        return f"file://{quote(self.directory)}/{quote(name)}"
+
+
+def _no_environment(_: Placement) -> Mapping[str, str]:
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitSpec:
+    """What to run, and under which rules. Values only; nothing happens until ``Backend.units``."""
+
+    run_id: str
+    """The run's label."""
+    name: str
+    """Unique within the run: game, player-0, replay, ..."""
+    component: Component
+    image: str
+    argv: tuple[str, ...] = ()
+    """First element is the program, the rest its arguments; empty: the image's own command."""
+    environment: Callable[[Placement], Mapping[str, str]] = _no_environment
+    """The unit's whole environment apart from secrets and what the backend itself needs."""
+    secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Never in an argument list, a log, a repr or a label."""
+    slot: int | None = None
+    directory: Path | None = None
+    """A directory on this machine that belongs to this unit alone: its files are there before it starts, and what
+    it writes appears there. The runner makes it, the backend mounts it, the runner removes it."""
+    mount: str = "/coworld"
+    """Where a container sees ``directory``."""
+    read_only: bool = False
+    """Whether the unit may only read its directory."""
+    ports: tuple[Port, ...] = ()
+    clients: tuple[str, ...] = ()
+    """Names of units that will connect to this one; they are kept apart from each other."""
+    connects_to: str | None = None
+    """Name of the unit this one connects to, if any."""
+    network: Network = "open"
+    limits: Limits = field(default_factory=Limits)
+    stdout: Path | None = None
+    """Log file for standard output; both streams when ``stderr`` is None; nothing is kept when this is None too."""
+    stderr: Path | None = None
+    platform: str | None = None
+    """os/architecture to run, e.g. linux/amd64; None: the engine's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageInfo:
+    """What an image reference stands for on this backend."""
+
+    image: str
+    digest: str = ""
+    platform: str = ""
+    emulated: bool = False
+    context: Path | None = None
+    """Directory the command runs in, for a backend without images."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpProbe:
+    """Ready when ``GET path`` on the named port answers 200."""
+
+    port: str = "http"
+    path: str = "/healthz"
+    timeout: float = 60.0
+    """Seconds until the unit counts as not ready."""
+    interval: float = 0.02
+    """Seconds between two tries while nothing answers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """Something of ours that exists, found by label."""
+
+    kind: Literal["process", "container", "network", "volume", "directory", "pod", "service", "secret", "policy"]
+    id: str
+    """What the backend knows it by: a pid, a container id, a path, ..."""
+    name: str
+    run_id: str
+    alive: bool
+    """Whether the runner that made it still runs; ``reap`` leaves those alone unless told otherwise."""
+    age_seconds: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reaped:
+    """What became of a found thing."""
+
+    found: Found
+    removed: bool
+    reason: str = ""
+    """Why it is still there, when it is."""
+
+
+class Unit(abc.ABC):
+    """One running (or prepared) process, container or pod. Made by ``Backend.units`` only."""
+
+    def __init__(self, spec: UnitSpec) -> None:
+        self.spec = spec
+
+    @property
+    def name(self) -> str:
+        """The unit's name within its run."""
+        return self.spec.name
+
+    @property
+    @abc.abstractmethod
+    def id(self) -> str:
+        """What the backend knows it by: a pid, a container id, ..."""
+
+    @property
+    @abc.abstractmethod
+    def exit(self) -> Exit | None:
+        """How it ended, or None while it has not."""
+
+    @property
+    @abc.abstractmethod
+    def log_truncated(self) -> bool:
+        """Whether a log reached its limit."""
+
+    @abc.abstractmethod
+    def endpoint(self, port: str = "http") -> Endpoint:
+        """How to reach a port of this unit; final once it has started.
+
+        Raises:
+            KeyError: The spec has no port of that name.
+        """
+
+    @abc.abstractmethod
+    async def start(self) -> None:
+        """Start a unit made with ``start=False``; does nothing when it was started before.
+
+        Raises:
+            StartError: It could not be started, with the platform's own reason.
+        """
+
+    @abc.abstractmethod
+    async def wait(self) -> Exit:
+        """Wait until the unit has ended and its logs are complete. Any number of tasks may wait."""
+
+    @abc.abstractmethod
+    async def wait_ready(self, probe: HttpProbe) -> float:
+        """Wait until the unit answers, and return the seconds since its start.
+
+        The answer must come from the unit itself, not from a stranger on the same port.
+
+        Raises:
+            NotReadyError: It ended first (``context['exit']`` is the ``Exit`` as data) or time was up
+                (``context['exit']`` is None; ``context['last']`` says what was seen last: refused, status 503, ...).
+        """
+
+    @abc.abstractmethod
+    async def log_tail(self, limit: int = 4000) -> str:
+        """The last bytes of its logs as text, undecodable bytes replaced, control sequences stripped."""
+
+    @abc.abstractmethod
+    async def stop(self, grace: float = 5.0) -> Exit:
+        """TERM, then KILL after ``grace`` seconds, the whole tree; idempotent; returns how it ended.
+
+        A unit that was still running ends with reason ``stopped``; one that had ended keeps its own exit.
+        """
+
+    @abc.abstractmethod
+    def written(self) -> AbstractAsyncContextManager[MemoryObjectReceiveStream[str]]:
+        """Names of regular files in the unit's directory, each time a writer closed one or renamed it into place.
+
+        Files that were complete before the stream was opened are reported first. The stream ends with the unit.
+        """
+
+    @abc.abstractmethod
+    async def fetch(self, name: str, target: Path, *, limit: int | None = None) -> int:
+        """Copy a file out of the unit's directory, atomically, following no links. Works after the unit has ended.
+
+        Returns:
+            Its size in bytes.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+            TransferError: It is no regular file, is larger than ``limit`` bytes, or could not be copied.
+        """
+
+
+class Backend(abc.ABC):
+    """A connection to a place that runs things. Configure by keyword, enter with ``async with``."""
+
+    name: str = ""
+
+    _hurried: bool = False
+    _scopes: set[anyio.CancelScope] | None = None
+
+    @property
+    def _patient(self) -> set[anyio.CancelScope]:
+        """The waits that ``hurry`` ends; kept without an ``__init__`` that implementers would have to call."""
+        if self._scopes is None:
+            self._scopes = set()
+        return self._scopes
+
+    def hurry(self) -> None:
+        """Give no more grace: every stop under way, and every one to come, goes from TERM to KILL at once."""
+        self._hurried = True
+        for scope in tuple(self._patient):
+            scope.cancel()
+
+    @contextmanager
+    def patience(self, seconds: float) -> Generator[anyio.CancelScope]:
+        """Wait inside for a unit to end by itself, for at most that many seconds, or until ``hurry`` is called."""
+        with anyio.move_on_after(0 if self._hurried else seconds) as scope:
+            self._patient.add(scope)
+            try:
+                yield scope
+            finally:
+                self._patient.discard(scope)
+
+    @property
+    @abc.abstractmethod
+    def capabilities(self) -> Capabilities:
+        """What this backend enforces."""
+
+    @abc.abstractmethod
+    async def __aenter__(self) -> Self:
+        """Open connections, and nothing else.
+
+        Raises:
+            BackendUnavailable: The engine is not installed, not running or not permitted; the message says which.
+        """
+
+    @abc.abstractmethod
+    async def __aexit__(self, *exc: object) -> None:
+        """Close connections."""
+
+    @abc.abstractmethod
+    async def check(self) -> tuple[Issue, ...]:
+        """Preflight without side effects: what is missing or odd, each with a hint. May be called unentered."""
+
+    @abc.abstractmethod
+    async def ensure_image(
+        self, image: str, *, platform: str | None = None, publish: Publish | None = None
+    ) -> ImageInfo:
+        """Have an image present: local first, pulled when absent; concurrent calls for one image share the work.
+
+        Raises:
+            ImageError: Absent and not to be had, for another platform, or an unpublished ``img_`` id.
+        """
+
+    async def has_image(self, image: str) -> bool:
+        """Whether an image is here already; nothing is fetched."""
+        return False
+
+    @abc.abstractmethod
+    def units(
+        self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
+    ) -> AbstractAsyncContextManager[tuple[Unit, ...]]:
+        """Create units concurrently, in the order of the specs; stop and remove them all on leaving.
+
+        Args:
+            specs: What to run.
+            publish: Where the units' events go.
+            start: Whether to start them too; otherwise each waits, created, for ``Unit.start``.
+            grace: Seconds between TERM and KILL on leaving.
+
+        Raises:
+            CapabilityError: A spec asks for what this backend cannot enforce; nothing was created.
+            StartError: One could not be created or started; nothing is left.
+        """
+
+    @abc.abstractmethod
+    async def find(self, run_id: str | None = None) -> tuple[Found, ...]:
+        """Everything of ours that exists here, by label; of one run, or of all."""
+
+    @abc.abstractmethod
+    async def reap(self, found: Sequence[Found], *, force: bool = False) -> tuple[Reaped, ...]:
+        """Remove what ``find`` found, concurrently; what a living runner owns only with ``force``."""
+
+    def engine_version(self) -> str:
+        """Name and version of the engine behind it, for the record; empty when there is none."""
+        return ""
+
+    def refuse_unenforceable(self, specs: Sequence[UnitSpec]) -> None:
+        """Raise for the first spec that asks for more than ``capabilities``.
+
+        Raises:
+            CapabilityError: Names the unit, what was asked for, and the backend.
+        """
+        can = self.capabilities
+        for spec in specs:
+            asked = {
+                "network isolation": (spec.network != "open", can.network_isolation),
+                "a memory limit": (spec.limits.memory_bytes is not None, can.memory_limit),
+                "a processor limit": (spec.limits.cpus is not None, can.cpu_limit),
+                "a process limit": (spec.limits.pids is not None, can.pids_limit),
+                "a disk limit": (spec.limits.disk_bytes is not None, can.disk_limit),
+            }
+            for what, (wanted, possible) in asked.items():
+                if wanted and not possible:
+                    raise CapabilityError(
+                        f"The {self.name} backend cannot enforce {what}, which was asked for unit {spec.name!r}.",
+                        hint="Use a backend that can (--backend docker), or do not ask for it.",
+                        context={"backend": self.name, "unit": spec.name, "asked": what},
+                    )
+
+
+def without_limits(spec: UnitSpec, capabilities: Capabilities) -> UnitSpec:
+    """The spec with every *default* that the backend cannot enforce taken out; explicit wishes are checked before."""
+    limits = spec.limits
+    return dataclasses.replace(
+        spec,
+        network=spec.network if capabilities.network_isolation else "open",
+        limits=dataclasses.replace(
+            limits,
+            memory_bytes=limits.memory_bytes if capabilities.memory_limit else None,
+            cpus=limits.cpus if capabilities.cpu_limit else None,
+            pids=limits.pids if capabilities.pids_limit else None,
+            disk_bytes=limits.disk_bytes if capabilities.disk_limit else None,
+        ),
+    )

@@ -1,0 +1,173 @@
+"""Files that a container made as a user we are not: read through the engine, and directories made removable.
+
+A container's root is root. When the runner is not, a file with mode 0600 is closed to it, and a directory made in the
+unit's own cannot be emptied. The engine can do both without anything in the image.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+import stat
+import tarfile
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.errors import TransferError
+
+from .._http import Answer
+from ._docker_engine import Engine, EngineGone, EngineRefused, path_segment
+
+__all__ = ["fetch_archived", "hand_back"]
+
+_BLOCK = 512
+_ROUNDS = 16
+"""How deep directories that belong to others are followed, and how many at once: enough for honest programs."""
+_AT_ONCE = 1000
+
+
+async def fetch_archived(
+    engine: Engine, container: str, mount: str, name: str, target: Path, *, limit: int | None
+) -> int:
+    """Copy one regular file out of a container, whoever may read it, atomically.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        TransferError: It is no regular file, is larger than ``limit`` bytes, or could not be copied.
+    """
+    context: dict[str, object] = {"name": name, "target": str(target)}
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        async with engine.stream(
+            "GET", f"/containers/{path_segment(container)}/archive", query={"path": f"{mount}/{name}"}
+        ) as answer:
+            archive = _Blocks(answer)
+            size = await _regular_size(archive, name, context)
+            if limit is not None and size > limit:
+                raise TransferError(
+                    f"{name} has more than the {limit} bytes it may have.",
+                    code="file_too_large",
+                    hint="Write less, or raise the limit.",
+                    context={**context, "limit": limit},
+                )
+            async with await anyio.open_file(part, "xb") as file:
+                left = size
+                while left:
+                    data = await archive.some(left)
+                    left -= len(data)
+                    await file.write(data)
+        part.replace(target)
+    except EngineRefused as error:
+        if error.status == 404:
+            raise FileNotFoundError(f"{name} is not in the unit's directory.") from error
+        raise TransferError(f"{name} cannot be read: {error.words}", context=context) from error
+    except EngineGone as error:
+        raise TransferError(f"{name} cannot be read: {error.words}", context=context) from error
+    except OSError as error:
+        raise TransferError(
+            f"{name} could not be written to {target}: {error.strerror}.",
+            code="disk_full" if error.errno in (28, 122) else None,
+            context=context,
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)
+    return size
+
+
+class _Blocks:
+    """Bytes of a stream, by number."""
+
+    def __init__(self, source: Answer) -> None:
+        self._source = source
+        self._rest = b""
+
+    async def some(self, most: int) -> bytes:
+        """At least one byte, at most so many."""
+        if not self._rest:
+            try:
+                self._rest = await anext(self._source)
+            except StopAsyncIteration:
+                raise EngineGone("GET archive", "the copy broke off") from None
+        data, self._rest = self._rest[:most], self._rest[most:]
+        return data
+
+    async def exactly(self, count: int) -> bytes:
+        parts: list[bytes] = []
+        while count:
+            parts.append(await self.some(count))
+            count -= len(parts[-1])
+        return b"".join(parts)
+
+
+async def _regular_size(archive: _Blocks, name: str, context: dict[str, object]) -> int:
+    """Read up to where the file's bytes begin; returns how many there are."""
+    while True:
+        header = tarfile.TarInfo.frombuf(await archive.exactly(_BLOCK), "utf-8", "surrogateescape")
+        if header.type in (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME):
+            # times and long names, of which nothing is needed
+            await archive.exactly((header.size + _BLOCK - 1) // _BLOCK * _BLOCK)
+            continue
+        if not header.isreg():
+            raise TransferError(
+                f"{name} is not a regular file, so it is not fetched.",
+                code="not_regular",
+                hint="Write the file itself; links, pipes and directories are not followed.",
+                context=context,
+            )
+        return header.size
+
+
+async def hand_back(engine: Engine, container: str, directory: Path, mount: str) -> None:
+    """Open directories that the container made in its own one, so that whoever runs us can remove them.
+
+    The engine unpacks an archive of nothing but directories over those that are there, which sets their mode. What
+    cannot be opened stays, and is reported by whoever fails to remove it.
+    """
+    if not hasattr(os, "getuid") or os.getuid() == 0:
+        return
+    opened: set[str] = set()
+    for _ in range(_ROUNDS):
+        foreign = await anyio.to_thread.run_sync(_foreign, directory, opened)
+        if not foreign:
+            return
+        opened.update(foreign)
+        try:
+            async with engine.stream(
+                "PUT",
+                f"/containers/{path_segment(container)}/archive",
+                query={"path": mount},
+                content=_directories(foreign),
+            ):
+                pass
+        except (EngineRefused, EngineGone):
+            return
+
+
+def _foreign(directory: Path, opened: set[str]) -> list[str]:
+    """Directories below that belong to somebody else, as far as they can be seen, but those opened before."""
+    found: list[str] = []
+    for top, names, _ in os.walk(directory):
+        for name in names:
+            path = Path(top, name)
+            relative = str(path.relative_to(directory))
+            status = path.lstat()
+            if stat.S_ISDIR(status.st_mode) and status.st_uid != os.getuid() and relative not in opened:
+                found.append(relative)
+                if len(found) == _AT_ONCE:
+                    return found
+    return found
+
+
+def _directories(names: list[str]) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for name in names:
+            entry = tarfile.TarInfo(name)
+            entry.type = tarfile.DIRTYPE
+            entry.mode = 0o777
+            entry.uid, entry.gid = os.getuid(), os.getgid()
+            archive.addfile(entry)
+    return content.getvalue()

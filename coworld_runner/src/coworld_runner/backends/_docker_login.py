@@ -1,0 +1,75 @@
+"""What ``docker login`` has kept for a registry, as the header the engine takes when it pulls."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+from typing import Any, cast
+
+import anyio
+
+from ._docker_engine import docker_config
+
+__all__ = ["registry_headers"]
+
+_HELPER_SECONDS = 30.0
+
+_HUB = "https://index.docker.io/v1/"
+"""What the docker command's configuration calls the public registry."""
+
+
+async def registry_headers(name: str) -> dict[str, str]:
+    """Headers for pulling an image.
+
+    Args:
+        name: The image's name without tag: ``registry/path``, or a path in the public registry.
+
+    Returns:
+        ``X-Registry-Auth``, or nothing when no login is kept.
+    """
+    first, slash, _ = name.partition("/")
+    registry = first if slash and ("." in first or ":" in first or first == "localhost") else _HUB
+    _, config = docker_config(os.environ)
+    login: dict[str, str] | None = None
+    if helper := _mapping(config.get("credHelpers")).get(registry) or config.get("credsStore"):
+        login = await _ask_helper(str(helper), registry)
+    if login is None:
+        login = _kept(_mapping(config.get("auths")), registry)
+    if login is None:
+        return {}
+    content = json.dumps({**login, "serveraddress": registry}).encode()
+    return {"X-Registry-Auth": base64.urlsafe_b64encode(content).decode()}
+
+
+def _kept(entries: dict[str, Any], registry: str) -> dict[str, str] | None:
+    entry = _mapping(entries.get(registry) or entries.get(f"https://{registry}"))
+    try:
+        user, colon, password = base64.b64decode(str(entry.get("auth") or "")).decode().partition(":")
+    except ValueError:
+        return None
+    return {"username": user, "password": password.rstrip("\0")} if colon else None
+
+
+async def _ask_helper(helper: str, registry: str) -> dict[str, str] | None:
+    try:
+        with anyio.fail_after(_HELPER_SECONDS):
+            done = await anyio.run_process(
+                [f"docker-credential-{helper}", "get"],
+                input=registry.encode(),
+                stderr=subprocess.DEVNULL,
+                check=False,
+            )
+        kept = _mapping(json.loads(done.stdout)) if done.returncode == 0 else {}
+    except (OSError, TimeoutError, ValueError):
+        return None
+    if not kept.get("Secret"):
+        return None
+    if kept.get("Username") == "<token>":
+        return {"identitytoken": str(kept["Secret"])}
+    return {"username": str(kept.get("Username") or ""), "password": str(kept["Secret"])}
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -1,0 +1,146 @@
+"""Networks of a run: small, private ones of our own, gone with what used them.
+
+Three kinds:
+
+* **private** – one client and what it connects to, nothing else. Internal, and the bridge on the host has no address,
+  so neither the internet nor a service of the host can be reached from it.
+* **front** – one unit alone, for the port it publishes on loopback, which an internal network cannot do. Nothing is
+  translated on the way out, so there is no route to the internet; services of the host that listen on every address
+  can be reached.
+* **open** – an ordinary network for all units of a run that asked for one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import anyio
+
+from ._docker_engine import Engine, EngineGone, EngineRefused, path_segment
+
+__all__ = ["NetworkKind", "SharedNetwork", "drop_network", "make_network"]
+
+NetworkKind = Literal["private", "front", "open"]
+
+_POOL = 198 << 24 | 18 << 16
+_POOL_BITS = 17
+"""198.18.0.0/15, set aside for tests of network equipment (RFC 2544): nothing real lives there. The engine's own pools
+hold some thirty networks for everybody on the machine, ours thousands for us alone."""
+_TRIES = 50
+_UNDO_SECONDS = 10.0
+
+_OPTIONS: Mapping[NetworkKind, Mapping[str, str]] = {
+    "private": {"com.docker.network.bridge.inhibit_ipv4": "true"},
+    "front": {"com.docker.network.bridge.enable_ip_masquerade": "false"},
+    "open": {},
+}
+
+
+async def make_network(engine: Engine, name: str, kind: NetworkKind, labels: Mapping[str, str]) -> None:
+    """Create a network.
+
+    Raises:
+        EngineRefused: It could not be created.
+        EngineGone: The engine does not answer.
+    """
+    body: dict[str, Any] = {
+        "Name": name,
+        "CheckDuplicate": True,
+        "Driver": "bridge",
+        "Internal": kind == "private",
+        "EnableIPv6": False,
+        "Options": dict(_OPTIONS[kind]),
+        "Labels": dict(labels),
+    }
+    if kind == "open":
+        # the engine knows the routes of this machine and keeps clear of them, as long as its pools last
+        try:
+            await engine.call("POST", "/networks/create", body=body)
+        except EngineRefused as error:
+            if "address pool" not in error.words:
+                raise
+        else:
+            return
+    for left in reversed(range(_TRIES)):
+        body["IPAM"] = {"Config": [{"Subnet": _subnet(24 if kind == "open" else 29)}]}
+        try:
+            await engine.call("POST", "/networks/create", body=body)
+        except EngineRefused as error:
+            # somebody else drew the same number
+            if "overlap" not in error.words or not left:
+                raise
+        else:
+            return
+
+
+def _subnet(prefix: int) -> str:
+    bits = prefix - (32 - _POOL_BITS)
+    number = _POOL + (random.getrandbits(bits) << (32 - prefix))
+    return ".".join(str(number >> shift & 255) for shift in (24, 16, 8, 0)) + f"/{prefix}"
+
+
+async def drop_network(engine: Engine, name: str) -> str:
+    """Remove a network, with whatever is still attached to it cut off.
+
+    Returns:
+        Why it is still there, or an empty string.
+    """
+    path = f"/networks/{path_segment(name)}"
+    try:
+        try:
+            await engine.call("DELETE", path)
+        except EngineRefused as error:
+            if error.status != 403:
+                raise
+            await _cut_off(engine, path)
+            await engine.call("DELETE", path)
+    except EngineRefused as error:
+        return "" if error.status == 404 else error.words
+    except EngineGone as error:
+        return error.words
+    return ""
+
+
+async def _cut_off(engine: Engine, path: str) -> None:
+    attached: Mapping[str, Any] = (await engine.call("GET", path)).get("Containers") or {}
+    for container in attached:
+        try:
+            await engine.call("POST", f"{path}/disconnect", body={"Container": container, "Force": True})
+        except EngineRefused as error:
+            # it has just ended by itself
+            if error.status not in (403, 404, 500):
+                raise
+
+
+class SharedNetwork:
+    """A network that is there as long as somebody uses it."""
+
+    def __init__(self, name: str, kind: NetworkKind, labels: Mapping[str, str]) -> None:
+        self.name = name
+        self._kind: NetworkKind = kind
+        self._labels = labels
+        self._users = 0
+        self._lock = anyio.Lock()
+
+    async def take(self, engine: Engine) -> None:
+        """Count one more user; the first creates it."""
+        async with self._lock:
+            if self._users == 0:
+                try:
+                    await make_network(engine, self.name, self._kind, self._labels)
+                except BaseException:
+                    # it may exist although we never heard of it
+                    with anyio.move_on_after(_UNDO_SECONDS, shield=True):
+                        await drop_network(engine, self.name)
+                    raise
+            self._users += 1
+
+    async def give(self, engine: Engine) -> str:
+        """Count one user less; the last removes it. Returns why it is still there, or an empty string."""
+        async with self._lock:
+            if self._users == 1 and (reason := await drop_network(engine, self.name)):
+                return reason
+            self._users -= 1
+            return ""

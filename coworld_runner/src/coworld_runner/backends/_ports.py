@@ -1,0 +1,217 @@
+"""Ports of local units: kept apart between runs, and checked to belong to whom they should."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from coworld_core.errors import StartError
+
+__all__ = ["Reservation", "choose_port", "owner_of", "stranger_on", "take_port"]
+
+_HOST = "127.0.0.1"
+
+
+class Reservation:
+    """A port that no other run on this machine takes, as long as this lives.
+
+    On Linux the mark is an abstract socket address: it belongs to the same network namespace as the port itself,
+    vanishes with the process that holds it, and leaves no file. Elsewhere only this process's own runs are kept apart.
+    """
+
+    _ours: set[int] = set()  # noqa: RUF012
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._socket: socket.socket | None = None
+        if number in self._ours:
+            raise OSError(f"port {number} is reserved")
+        if sys.platform == "linux":
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            try:
+                self._socket.bind(f"\0coworld-port-{number}")
+            except OSError:
+                self._socket.close()
+                raise
+        self._ours.add(number)
+
+    @classmethod
+    def held(cls) -> tuple[int, ...]:
+        """The ports that this process has reserved."""
+        return tuple(sorted(cls._ours))
+
+    def close(self) -> None:
+        """Give the port back."""
+        self._ours.discard(self.number)
+        if self._socket is not None:
+            self._socket.close()
+
+
+def _bindable(number: int) -> OSError | None:
+    """Why the port cannot be listened on, or None."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # as servers do: only a listener counts, not a connection that lingers after it
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, number))
+            probe.listen(1)
+        except OSError as error:
+            return error
+    return None
+
+
+def _candidates() -> range:
+    """Ports to choose from: not those that the kernel gives to outgoing connections."""
+    low, high = 20000, 32768
+    try:
+        first, _ = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    except (OSError, ValueError):
+        first = high
+    return range(low, min(high, first)) if first >= low + 1000 else range(low, high)
+
+
+def choose_port() -> Reservation:
+    """Reserve a port that nobody has.
+
+    Raises:
+        StartError: There is none.
+    """
+    candidates = _candidates()
+    for number in random.sample(candidates, len(candidates)):
+        try:
+            reservation = Reservation(number)
+        except OSError:
+            continue
+        if _bindable(number) is None:
+            return reservation
+        reservation.close()
+    raise StartError(
+        f"No port between {candidates.start} and {candidates.stop - 1} is free on {_HOST}.",
+        code="no_free_port",
+        hint="End programs that listen on many ports, or runs that are no longer needed.",
+    )
+
+
+def take_port(number: int, unit: str, name: str) -> Reservation:
+    """Reserve a port that has to be this one.
+
+    Args:
+        number: The port.
+        unit: Who needs it, for the message.
+        name: What the unit calls it.
+
+    Raises:
+        StartError: Somebody has it, or the caller may not listen on it.
+    """
+    context = {"unit": unit, "port": number}
+    try:
+        reservation = Reservation(number)
+    except OSError:
+        raise StartError(
+            f"Port {number}, which {unit} needs for {name!r}, is in use by another run of coworld.",
+            code="port_taken",
+            hint="Let that run end first, or run this one on the docker backend, where each game has its own ports.",
+            context=context,
+        ) from None
+    error = _bindable(number)
+    if error is None:
+        return reservation
+    reservation.close()
+    if isinstance(error, PermissionError):
+        raise StartError(
+            f"Port {number}, which {unit} needs for {name!r}, may not be used by you: {error.strerror}.",
+            code="port_forbidden",
+            hint="Ports below 1024 need a privilege; choose a higher one, or the docker backend.",
+            context=context,
+        ) from error
+    owner = owner_of(number)
+    raise StartError(
+        f"Port {number}, which {unit} needs for {name!r}, is in use" + (f" by {owner}." if owner else "."),
+        code="port_taken",
+        hint="Stop that program, or run this on the docker backend, where each game has its own ports.",
+        context=context,
+    ) from error
+
+
+def owner_of(number: int) -> str:
+    """Who listens on a port, as far as this user may know."""
+    import psutil
+
+    with contextlib.suppress(psutil.Error, OSError):
+        for connection in psutil.net_connections(kind="tcp"):
+            local = connection.laddr
+            if connection.status == psutil.CONN_LISTEN and local and local.port == number and connection.pid:
+                return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
+    return ""
+
+
+# the addresses of /proc/net/tcp and tcp6 that answer on 127.0.0.1, the most specific first
+_LISTENERS = (
+    ("tcp", "0100007F"),
+    ("tcp6", "0000000000000000FFFF00000100007F"),
+    ("tcp", "00000000"),
+    ("tcp6", "00000000000000000000000000000000"),
+)
+
+
+def _listening(number: int) -> set[int]:
+    """Inodes of the sockets that take connections to a loopback port; empty where the platform does not tell."""
+    tables: dict[str, list[list[str]]] = {}
+    for table in ("tcp", "tcp6"):
+        try:
+            lines = Path(f"/proc/net/{table}").read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            lines = []
+        tables[table] = [fields for line in lines if (fields := line.split())[3] == "0A"]
+    for table, address in _LISTENERS:
+        inodes = {int(fields[9]) for fields in tables[table] if fields[1] == f"{address}:{number:04X}"}
+        if inodes:
+            return inodes
+    return set()
+
+
+def _held(pid: int) -> set[int]:
+    """Inodes of the sockets a process has open."""
+    inodes: set[int] = set()
+    with contextlib.suppress(OSError):
+        for descriptor in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - no path objects in a hot place
+            with contextlib.suppress(OSError):
+                target = os.readlink(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH115
+                if target.startswith("socket:["):
+                    inodes.add(int(target[8:-1]))
+    return inodes
+
+
+def stranger_on(number: int, ours: Iterable[int]) -> str:
+    """Who answers on a loopback port when it is none of ours; empty when it is.
+
+    Args:
+        number: The port.
+        ours: The processes it may be, as pids.
+    """
+    if sys.platform != "linux":
+        return _stranger_elsewhere(number, ours)
+    listening = _listening(number)
+    if not listening:
+        # gone in the meantime, or no /proc/net: nothing to hold against anybody
+        return ""
+    for pid in ours:
+        listening -= _held(pid)
+        if not listening:
+            return ""
+    return owner_of(number) or "a program of another user"
+
+
+def _stranger_elsewhere(number: int, ours: Iterable[int]) -> str:
+    import psutil
+
+    for pid in ours:
+        with contextlib.suppress(psutil.Error):
+            if any(c.laddr and c.laddr.port == number for c in psutil.Process(pid).net_connections(kind="tcp")):
+                return ""
+    return owner_of(number) or "a program of another user"

@@ -1,0 +1,115 @@
+"""Asking a unit whether it is ready, in a way that costs nothing while it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+
+from coworld_core.errors import NotReadyError
+from coworld_core.outcome import Exit
+
+from .._concurrency import nursery
+from .._http import NotHttpError, get_status
+from ..backend import HttpProbe, Unit
+
+__all__ = ["wait_until_ready"]
+
+_TRY_SECONDS = 5.0
+"""How long one request may take; a server may be slow while it starts."""
+_SLOW_SECONDS = 0.25
+"""From when on a request that was cut short counts as not answered."""
+
+
+async def wait_until_ready(
+    unit: Unit, probe: HttpProbe, *, since: float, stranger: Callable[[], str] | None = None
+) -> float:
+    """Ask a unit until it answers 200, ends, or time is up.
+
+    Args:
+        unit: What is asked; it must have been started.
+        probe: How.
+        since: When it was started, on the event loop's clock.
+        stranger: Says who answered when it was not the unit; empty when it was. Asked once per answer.
+
+    Returns:
+        Seconds from ``since`` to the answer.
+
+    Raises:
+        NotReadyError: It ended first (``context['exit']``), or time was up (``context['last']``).
+        KeyError: It has no port of that name.
+    """
+    address = unit.endpoint(probe.port).here
+    last = "nothing was asked yet"
+    exit: Exit | None = None
+    seconds: float | None = None
+
+    async def ask() -> bool:
+        nonlocal last
+        began = anyio.current_time()
+        try:
+            with anyio.fail_after(_TRY_SECONDS):
+                status = await get_status(address, probe.path)
+        except TimeoutError:
+            last = f"no answer within {_TRY_SECONDS:g} s"
+            return False
+        except anyio.get_cancelled_exc_class():
+            waited = anyio.current_time() - began
+            if waited >= _SLOW_SECONDS:
+                # what an earlier try saw is no longer so
+                last = f"no answer within {waited:.1f} s"
+            raise
+        except ConnectionRefusedError:
+            last = "connection refused"
+            return False
+        except OSError as error:
+            # anyio tells of a refused connection in words of its own
+            last = "connection refused" if "All connection attempts failed" in str(error) else str(error)
+            return False
+        except NotHttpError as error:
+            last = str(error)
+            return False
+        other = stranger() if stranger is not None else ""
+        if other:
+            last = f"status {status} from a stranger: {other}"
+            return False
+        last = f"status {status}"
+        return status == 200
+
+    with anyio.move_on_after(probe.timeout):
+        async with nursery() as tasks:
+
+            async def watch() -> None:
+                nonlocal exit
+                exit = await unit.wait()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(watch)
+            while not await ask():  # noqa: ASYNC110 - a server tells nobody that it came up
+                await anyio.sleep(probe.interval)
+            seconds = anyio.current_time() - since
+    if seconds is not None:
+        return seconds
+    tail = await unit.log_tail()
+    context: dict[str, object] = {
+        "unit": unit.name,
+        "slot": unit.spec.slot,
+        "exit": exit.model_dump(mode="json") if exit is not None else None,
+        "last": last,
+        "log_tail": tail,
+    }
+    if exit is not None:
+        message = f"{unit.name} {exit} before it answered GET {probe.path} on port {probe.port!r}."
+        hint = "Its log says why; the last lines are in context['log_tail']." if tail else "It wrote no log."
+    else:
+        message = (
+            f"{unit.name} did not answer GET {probe.path} with 200 within {probe.timeout:g} s; "
+            f"last seen on {address}: {last}."
+        )
+        hint = {
+            "connection refused": "It must listen on the host and port that its environment names.",
+            "status 503": "It says that it is not ready; give it more time, or see its log.",
+        }.get(last, f"GET {probe.path} must answer 200 as soon as the unit can play its part.")
+        if "stranger" in last:
+            hint = "Another program has that port; stop it, or use a port that is free."
+    raise NotReadyError(message, hint=hint, context=context)

@@ -1,0 +1,394 @@
+"""What every local unit runs under: a small process that owns the unit's whole tree and outlives nobody.
+
+It is started as a bare interpreter without site packages, so it may import little, and only from the standard
+library: each millisecond here is paid once per unit. Its own environment is the unit's.
+
+The **control** descriptor is one end of a socket pair. From the runner come single bytes: ``G`` (run the command; until
+then the shim only waits, so that this is quick), ``T`` (ask the tree to end), ``K`` (kill it). That the other end
+closes means that the runner is gone, however it died, so the tree is killed: this does not depend on which thread
+started us, as a parent-death signal would. To the runner go lines:
+
+* ``S <pid>``: the command runs;
+* ``F <errno> <what>``: it could not be started, because of ``what`` (``directory`` or ``program``);
+* ``E <wait status> <reason> <detail>``: it ended; ``reason`` is ``-`` (by itself), ``stopped``, ``oom``, ``pids`` or
+  ``disk``;
+
+and the end of the stream once nothing of the tree is left. The shim is the reaper of orphans below it, so children
+that left their session, or whose parents are gone, are still found and counted.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    # ``signal`` makes its names with enum, which takes longer to import than all the rest together
+    try:
+        import _signal as signal
+    except ImportError:
+        import signal
+
+__all__ = ["descendants", "main"]
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_LINUX = sys.platform == "linux"
+
+_TICK = 0.1
+"""Seconds between two looks at memory and processes."""
+_DISK_TICK = 0.25
+"""Seconds between two looks at the disk, unless a look itself takes long."""
+_DISK_SHARE = 10
+"""A look at the disk may take at most one part in so many of the time."""
+
+
+def descendants(root: int, most: int = 0) -> dict[int, int]:
+    """Every process below one, and how many threads each has; empty where the platform does not tell.
+
+    Args:
+        root: The process.
+        most: Stop looking once more processes than this were found; 0: never.
+    """
+    found: dict[int, int] = {}
+    pending = [root]
+    while pending and (not most or len(found) <= most):
+        parent = pending.pop()
+        try:
+            threads = os.listdir(f"/proc/{parent}/task")  # noqa: PTH208
+        except OSError:
+            threads = []
+        if parent != root:
+            found[parent] = max(1, len(threads))
+        for thread in threads:
+            try:
+                with open(f"/proc/{parent}/task/{thread}/children", "rb") as file:  # noqa: PTH123
+                    children = file.read().split()
+            except OSError:
+                continue
+            pending.extend(pid for pid in map(int, children) if pid not in found)
+    return found
+
+
+def _resident(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0
+
+
+def _proportional(pid: int) -> int:
+    """Resident bytes with what is shared counted by share; dear, so only asked when the cheap sum is too much."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:  # noqa: PTH123
+            for line in file:
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return _resident(pid)
+
+
+def _size(directory: str) -> int:
+    total = 0
+    pending = [directory]
+    while pending:
+        try:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    try:
+                        if entry.is_dir(follow_symlinks=False):
+                            pending.append(entry.path)
+                            continue
+                        status = entry.stat(follow_symlinks=False)
+                    except OSError:
+                        continue
+                    total += max(status.st_size, status.st_blocks * 512) // max(1, status.st_nlink)
+        except OSError:
+            continue
+    return total
+
+
+class _Tree:
+    """The command and everything below it."""
+
+    def __init__(self, memory: int, pids: int, disk: int, directories: list[str]) -> None:
+        self.memory = memory
+        self.pids = pids
+        self.disk = disk
+        self.directories = directories
+        self.main = 0
+        self.status: int | None = None
+        self.reason = "-"
+        self.detail = ""
+        self._disk_due = 0.0
+        self.prctl = _prctl()
+
+    # -- starting
+
+    def start(self, argv: list[str], context: str) -> tuple[int, str]:
+        """Start the command; returns errno and what failed, or 0."""
+        read, write = os.pipe()
+        me = os.getpid()
+        prctl = self.prctl
+        if prctl is not None:
+            prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self.main = os.fork()
+        if self.main == 0:
+            what = "program"
+            try:
+                if prctl is not None:
+                    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+                    if os.getppid() != me:
+                        os._exit(1)
+                os.setsid()
+                for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
+                    signal.signal(number, signal.SIG_DFL)
+                if hasattr(signal, "SIGXFSZ"):
+                    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+                self._limit()
+                what = "directory"
+                os.chdir(context)
+                what = "program"
+                os.execvpe(argv[0], argv, os.environ)  # noqa: S606
+            except OSError as error:
+                number = error.errno
+                if number == errno.EACCES and what == "program" and not _on_path(argv[0]):
+                    number = errno.ENOENT  # what may not be entered is a directory of PATH, not the program
+                os.write(write, f"{number} {what}".encode())
+            except BaseException:  # noqa: BLE001
+                # nothing may return from here into the parent's code
+                os.write(write, f"{errno.EINVAL} {what}".encode())
+            finally:
+                os._exit(127)
+        os.close(write)
+        with open(read, "rb") as file:  # noqa: PTH123
+            number, _, what = file.read().decode().partition(" ")
+        if not number and not what:
+            return 0, ""
+        os.waitpid(self.main, 0)
+        return int(number), what
+
+    def _limit(self) -> None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if self.disk:
+            # one byte more than allowed, so that who runs into this is also seen to be over the limit
+            most = self.disk + 1
+            _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+            if hard == resource.RLIM_INFINITY or hard > most:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+    # -- watching
+
+    def over_limit(self) -> bool:
+        """Look whether the tree uses more than it may, and note which limit it was."""
+        if self.memory or self.pids:
+            processes = descendants(os.getpid(), self.pids)
+            tasks = sum(processes.values())
+            if self.pids and tasks > self.pids:
+                self.reason, self.detail = "pids", f"{tasks} processes and threads or more, {self.pids} allowed"
+                return True
+            if self.memory and sum(map(_resident, processes)) > self.memory:
+                used = sum(map(_proportional, processes))
+                if used > self.memory:
+                    self.reason, self.detail = "oom", f"{used} bytes of memory, {self.memory} allowed"
+                    return True
+        return self.disk > 0 and time.monotonic() >= self._disk_due and self.over_disk()
+
+    def over_disk(self) -> bool:
+        """Look whether the tree's directories hold more than they may."""
+        if not self.disk:
+            return False
+        began = time.monotonic()
+        used = sum(map(_size, self.directories))
+        now = time.monotonic()
+        self._disk_due = now + max(_DISK_TICK, (now - began) * _DISK_SHARE)
+        if used > self.disk:
+            self.reason, self.detail = "disk", f"{used} bytes on disk, {self.disk} allowed"
+            return True
+        return False
+
+    # -- ending
+
+    def reap(self) -> bool:
+        """Take what has ended; returns whether anything is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self.main:
+                self.status = status
+
+    def signal(self, number: int) -> None:
+        """Send a signal to everything in the tree."""
+        pids = list(descendants(os.getpid()))
+        if not pids and self.status is None:
+            # a platform that does not list processes: the command's own group is all we know
+            try:
+                os.killpg(self.main, number)
+            except OSError:
+                _kill(self.main, number)
+        for pid in pids:
+            _kill(pid, number)
+
+    def kill(self) -> None:
+        """Kill everything, and return once nothing is left."""
+        pause = 0.0005
+        self._kill_groups()
+        while self.reap():
+            time.sleep(pause)
+            pause = min(0.05, pause * 2)
+            self._kill_groups()
+
+    def _kill_groups(self) -> None:
+        """Kill every process group that has somebody in the tree.
+
+        A whole group dies at one stroke, so a fork bomb does not outrun it; who opens groups all the time is
+        stopped first, since what is stopped opens no more.
+        """
+        if self.status is None or not _LINUX:
+            _kill_group(self.main)
+        stopped: dict[int, int] = {}
+        for _ in range(100):
+            new = [pid for pid in descendants(os.getpid(), len(stopped) + 200) if pid not in stopped]
+            if not new:
+                break
+            for pid in new:
+                try:
+                    stopped[pid] = os.getpgid(pid)
+                except OSError:
+                    stopped[pid] = 0
+            for group in {stopped[pid] for pid in new}:
+                _kill_group(group)
+            for pid in new:
+                _kill(pid, signal.SIGSTOP)
+        for pid in stopped:
+            _kill(pid, signal.SIGKILL)
+
+
+def _on_path(program: str) -> bool:
+    if "/" in program:
+        return True
+    return any(os.path.lexists(os.path.join(place, program)) for place in os.get_exec_path())  # noqa: PTH118
+
+
+def _kill_group(group: int) -> None:
+    # the group of the shim itself is not the unit's
+    if group > 1 and group != os.getpgrp():
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except OSError as error:
+            if error.errno not in {errno.ESRCH, errno.EPERM}:
+                raise
+
+
+def _kill(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except OSError as error:
+        if error.errno not in {errno.ESRCH, errno.EPERM}:
+            raise
+
+
+def _prctl():
+    """The system call of that name, where there is one."""
+    if not _LINUX:
+        return None
+    import ctypes
+
+    return ctypes.CDLL(None).prctl
+
+
+def _noted(_number: int, _frame: object) -> None:
+    """Its number is already in the wake-up pipe; what it means is decided in the loop."""
+
+
+def main(arguments: list[str]) -> None:
+    """Run a command until it ends, is stopped, goes over a limit, or the runner is gone.
+
+    Args:
+        arguments: Control descriptor, memory, pids, disk (0: no limit), the directory to run in, the number of
+            directories that count as the unit's, those, and the command.
+    """
+    control, memory, pids, disk = map(int, arguments[:4])
+    context = arguments[4]
+    count = int(arguments[5])
+    tree = _Tree(memory, pids, disk, arguments[6 : 6 + count])
+    argv = arguments[6 + count :]
+    os.set_inheritable(control, False)
+    runner = os.getppid()
+
+    orders = os.read(control, 64)
+    if not orders.startswith(b"G"):
+        return
+
+    wake, woken = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, _noted)
+
+    def tell(line: str) -> None:
+        try:
+            os.write(control, (line + "\n").encode())
+        except OSError:
+            return  # the runner is gone, which the next read says too
+
+    failed, what = tree.start(argv, context)
+    if failed:
+        tell(f"F {failed} {what}")
+        return
+    tell(f"S {tree.main}")
+
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    poll.register(wake, select.POLLIN)
+    tick = _TICK if memory or pids else _DISK_TICK if disk else 1.0
+    due = time.monotonic() + tick
+    killed = False
+    try:
+        while tree.status is None:
+            if b"K" in orders or os.getppid() != runner:
+                tree.reason = "stopped"
+                killed = True
+            elif b"T" in orders:
+                tree.reason = "stopped"
+                tree.signal(signal.SIGTERM)
+            if time.monotonic() >= due:
+                due = time.monotonic() + tick
+                killed = killed or tree.over_limit()
+            if killed:
+                tree.kill()
+                break
+            ready = {descriptor for descriptor, _ in poll.poll(max(0.0, due - time.monotonic()) * 1000)}
+            orders = b""
+            if control in ready:
+                try:
+                    orders = os.read(control, 64) or b"K"
+                except OSError:
+                    orders = b"K"
+            if wake in ready:
+                numbers = os.read(wake, 256)
+                if any(number != signal.SIGCHLD for number in numbers):
+                    killed = True
+            # before any order is obeyed: what has ended by itself was not stopped
+            tree.reap()
+        if tree.reason == "-":
+            # what ran into the limit between two looks
+            tree.over_disk()
+        tell(f"E {tree.status} {tree.reason} {tree.detail}")
+    finally:
+        tree.kill()

@@ -1,0 +1,281 @@
+"""The Docker backend: units are containers of a local engine, kept apart from each other, the internet and the host.
+
+What it holds by default, beside the limits of a unit's spec: no capabilities for players (a game keeps those that an
+image's start script needs to become another user), no new privileges, no core files, no log kept by the engine.
+
+A client whose network is ``game-only`` shares a network of its own with what it connects to, and nothing else: other
+clients, the internet and the host's services are out of its reach, and it cannot even ask for names outside. A unit
+that publishes a port and is not ``open`` has no route to the internet either, but services of the host that listen on
+every address can be reached from it: publishing on loopback needs an address there.
+
+A process limit is held by the kernel, which refuses to make more; what becomes of that is up to the program, and its
+end is reported as any other.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Literal, Self
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.errors import BackendError, BackendUnavailable, CoworldError, UsageError
+from coworld_core.events import LeakFound
+from coworld_core.issues import Issue
+
+from .._concurrency import nursery
+from ..backend import Backend, Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
+from ..scratch import find_scratch, reap_scratch
+from ._docker_engine import Engine, resolve_address
+from ._docker_images import Images
+from ._docker_labels import find_labelled, object_name, reap_labelled, run_labels
+from ._docker_networks import SharedNetwork
+from ._docker_units import DockerUnit, Place, Run
+
+__all__ = ["DockerBackend"]
+
+_REMOVE_SECONDS = 60.0
+"""How long removing may take beyond the grace before what is left is reported."""
+_LOW_DISK = 2 * 1024**3
+
+
+class DockerBackend(Backend):
+    """Runs units as containers of a Docker engine on this machine.
+
+    Args:
+        host: Where the engine listens, e.g. ``unix:///run/user/1000/docker.sock``. By default what the ``docker``
+            command would use: ``DOCKER_HOST``, the current context, ``/var/run/docker.sock``.
+        pull: Whether an image that is not here is fetched (``missing``) or refused (``never``).
+    """
+
+    name = "docker"
+
+    def __init__(self, *, host: str | None = None, pull: Literal["missing", "never"] = "missing") -> None:
+        self._host = host
+        self._pull: Literal["missing", "never"] = pull
+        self._engine: Engine | None = None
+        self._images: Images | None = None
+        self._runs: dict[str, Run] = {}
+        self._programs: set[tuple[str, ...]] = set()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the engine enforces; before it was asked, what one on Linux usually does."""
+        info: Mapping[str, Any] = self._engine.info if self._engine is not None else {}
+        return Capabilities(
+            images=True,
+            network_isolation=True,
+            file_isolation=True,
+            memory_limit=bool(info.get("MemoryLimit", True)),
+            cpu_limit=bool(info.get("CpuCfsQuota", True)),
+            pids_limit=bool(info.get("PidsLimit", True)),
+            disk_limit=True,
+            remote=False,
+        )
+
+    async def __aenter__(self) -> Self:
+        self._engine = await Engine.connect(resolve_address(self._host))
+        if self._engine.info.get("OSType") != "linux":
+            system = self._engine.info.get("OSType")
+            self._engine = None
+            raise BackendUnavailable(
+                f"The Docker engine runs {system} containers, and Coworlds are Linux ones.",
+                code="docker_wrong_system",
+                hint="Switch Docker Desktop to Linux containers.",
+            )
+        self._images = Images(self._engine, pull=self._pull)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        # every call has its own connection, closed with it
+        self._engine = self._images = None
+
+    def _entered(self) -> Engine:
+        if self._engine is None:
+            raise UsageError("The docker backend is used outside its `async with`.", code="backend_not_entered")
+        return self._engine
+
+    def engine_version(self) -> str:
+        """Name and version of the engine, and what it runs on."""
+        if self._engine is None:
+            return ""
+        return f"Docker {self._engine.version} (API {self._engine.api}, {self._engine.platform})"
+
+    # --- before anything runs
+
+    async def check(self) -> tuple[Issue, ...]:
+        """See whether the engine can be used, what it cannot hold, and whether it has room."""
+        try:
+            engine = self._engine or await Engine.connect(resolve_address(self._host))
+        except BackendUnavailable as error:
+            return (Issue(code=error.code, message=error.message, hint=error.hint),)
+        info = engine.info
+        issues = [
+            Issue(
+                code="docker_version",
+                severity="info",
+                message=f"Docker {engine.version} on {engine.platform}, at {engine.address}"
+                + (", rootless." if engine.security("rootless") else "."),
+                hint="docker info says more.",
+            )
+        ]
+        if info.get("OSType") != "linux":
+            issues.append(
+                Issue(
+                    code="docker_wrong_system",
+                    message=f"The engine runs {info.get('OSType')} containers, and Coworlds are Linux ones.",
+                    hint="Switch Docker Desktop to Linux containers.",
+                )
+            )
+        limits = {"MemoryLimit": "memory", "CpuCfsQuota": "processor time", "PidsLimit": "processes"}
+        issues.extend(
+            Issue(
+                code="limit_unsupported",
+                severity="warning",
+                message=f"This engine cannot limit {what}: the kernel's control group for it is not available to it.",
+                hint="Rootless Docker needs control groups version 2 and systemd; see its documentation.",
+            )
+            for key, what in limits.items()
+            if not info.get(key, True)
+        )
+        free = await anyio.to_thread.run_sync(_free_bytes, str(info.get("DockerRootDir") or ""))
+        if free is not None and free < _LOW_DISK:
+            issues.append(
+                Issue(
+                    code="disk_low",
+                    severity="warning",
+                    message=f"{free / 1024**2:.0f} MiB are left where Docker keeps images and containers "
+                    f"({info.get('DockerRootDir')}).",
+                    hint="docker system df shows what takes the room; docker image prune removes unused images.",
+                )
+            )
+        return tuple(issues)
+
+    async def has_image(self, image: str) -> bool:
+        """Whether the engine holds the image; no registry is asked."""
+        self._entered()
+        assert self._images is not None
+        return await self._images.inspect(image) is not None
+
+    async def ensure_image(
+        self, image: str, *, platform: str | None = None, publish: Publish | None = None
+    ) -> ImageInfo:
+        """Have an image here; fetched when it is not, unless ``pull`` is ``never``."""
+        self._entered()
+        assert self._images is not None
+        return await self._images.ensure(image, platform=platform, publish=publish)
+
+    # --- units
+
+    @asynccontextmanager
+    async def units(
+        self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
+    ) -> AsyncGenerator[tuple[Unit, ...], None]:
+        """Containers, created at the same time, with the networks they need; all gone on leaving."""
+        engine = self._entered()
+        self.refuse_unenforceable(specs)
+        async with nursery() as tasks:
+            units = tuple(
+                DockerUnit(spec, Place(engine, self._run(spec.run_id), tasks, self.patience, self._programs), publish)
+                for spec in specs
+            )
+            self._register(units)
+
+            async def prepare(unit: DockerUnit) -> None:
+                await unit.create()
+                if start:
+                    await unit.start()
+
+            try:
+                await _all(units, prepare)
+                yield units
+            finally:
+                await _close(units, grace, publish)
+                self._forget(units)
+
+    def _run(self, run_id: str) -> Run:
+        if run_id not in self._runs:
+            self._runs[run_id] = Run(SharedNetwork(object_name(run_id, "open"), "open", run_labels(run_id)))
+        return self._runs[run_id]
+
+    def _register(self, units: Sequence[DockerUnit]) -> None:
+        names = [(unit.spec.run_id, unit.name) for unit in units]
+        for index, (run_id, name) in enumerate(names):
+            if name in self._run(run_id).units or names[index] in names[:index]:
+                raise UsageError(
+                    f"Run {run_id} has a unit {name!r} already.", code="unit_name_taken", context={"unit": name}
+                )
+        for unit in units:
+            self._run(unit.spec.run_id).units[unit.name] = unit
+
+    def _forget(self, units: Sequence[DockerUnit]) -> None:
+        for unit in units:
+            run = self._run(unit.spec.run_id)
+            run.units.pop(unit.name, None)
+            if not run.units:
+                self._runs.pop(unit.spec.run_id, None)
+
+    # --- what was left
+
+    async def find(self, run_id: str | None = None) -> tuple[Found, ...]:
+        """Containers, networks and volumes by label, and the directories of runs."""
+        labelled = await find_labelled(self._entered(), run_id)
+        return (*labelled, *await anyio.to_thread.run_sync(find_scratch, run_id))
+
+    async def reap(self, found: Sequence[Found], *, force: bool = False) -> tuple[Reaped, ...]:
+        """Remove what was found: containers, then what they used, then directories."""
+        reaped = await reap_labelled(self._entered(), found, force=force)
+        directories = await anyio.to_thread.run_sync(lambda: reap_scratch(found, force=force))
+        return (*reaped, *directories)
+
+
+async def _all(units: Sequence[DockerUnit], act: Callable[[DockerUnit], Awaitable[None]]) -> None:
+    """Do it for all at once; of several that fail, the first in their own order is raised."""
+    errors: dict[str, CoworldError] = {}
+
+    async def one(unit: DockerUnit) -> None:
+        try:
+            await act(unit)
+        except BackendError as error:
+            errors[unit.name] = error
+
+    async with anyio.create_task_group() as tasks:
+        for unit in units:
+            tasks.start_soon(one, unit)
+    for unit in units:
+        if unit.name in errors:
+            raise errors[unit.name]
+
+
+async def _close(units: Sequence[DockerUnit], grace: float, publish: Publish) -> None:
+    """Stop and remove all at once, whatever is cancelled, within a deadline; what is left is named."""
+    with anyio.move_on_after(grace + _REMOVE_SECONDS, shield=True):
+        async with anyio.create_task_group() as tasks:
+            for unit in units:
+                tasks.start_soon(unit.close, grace)
+    for unit in units:
+        if not unit.removed:
+            unit.abandon()
+            publish(
+                LeakFound(
+                    what=f"container {unit.container}, with its networks",
+                    reason=f"the engine did not remove it within {grace + _REMOVE_SECONDS:g} s",
+                )
+            )
+
+
+def _free_bytes(directory: str) -> int | None:
+    """Room where the engine keeps its things, if that is on this machine and can be seen."""
+    while directory:
+        try:
+            return shutil.disk_usage(directory).free
+        except PermissionError:
+            # the file system is the same one level up, unless it was mounted just there
+            directory = os.path.dirname(directory) if len(directory) > 1 else ""  # noqa: PTH120
+        except OSError:
+            return None
+    return None

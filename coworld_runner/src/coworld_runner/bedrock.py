@@ -1,0 +1,88 @@
+"""AWS credentials for players that call models on Bedrock, as the published runner hands them out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+
+import anyio
+
+from coworld_core.errors import EnvironmentFault
+
+__all__ = ["bedrock_environment"]
+
+_PATIENCE = 60.0
+"""Seconds for the AWS command line; a profile may have to ask a sign-in service."""
+
+
+async def bedrock_environment(
+    *, environment: Mapping[str, str], profile: str | None = None, region: str | None = None
+) -> dict[str, str]:
+    """The variables a player needs for Bedrock, by way of the AWS command line.
+
+    Args:
+        environment: Where ``AWS_REGION`` and ``AWS_DEFAULT_REGION`` are looked up.
+        profile: A profile of the AWS configuration; None: the default.
+        region: The region; None: from the environment, else from the AWS configuration.
+
+    Returns:
+        ``USE_BEDROCK``, the credentials and the region. All of it is secret.
+
+    Raises:
+        EnvironmentFault: The AWS command line is not installed, has no credentials, or there is no region.
+    """
+    chosen = ["--profile", profile] if profile else []
+    answer = await _aws(["configure", "export-credentials", "--format", "process", *chosen])
+    try:
+        data = json.loads(answer)
+        keys = {"AWS_ACCESS_KEY_ID": data["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": data["SecretAccessKey"]}
+        token = data.get("SessionToken")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        # what was answered is a secret or next to one, so it is not shown, and no cause is chained
+        raise EnvironmentFault(
+            "The AWS command line answered no credentials (AccessKeyId and SecretAccessKey).",
+            code="aws_credentials_missing",
+            hint="Sign in first (aws sso login), or name another profile with --aws-profile.",
+        ) from None
+    region = region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    if not region:
+        try:
+            region = (await _aws(["configure", "get", "region", *chosen])).strip()
+        except EnvironmentFault:
+            region = ""
+    if not region:
+        raise EnvironmentFault(
+            "No AWS region is known.", code="aws_region_missing", hint="Give --aws-region, or set AWS_REGION."
+        )
+    return {
+        "USE_BEDROCK": "true",
+        **{name: str(value) for name, value in keys.items()},
+        **({"AWS_SESSION_TOKEN": str(token)} if token else {}),
+        "AWS_REGION": region,
+        "AWS_DEFAULT_REGION": region,
+    }
+
+
+async def _aws(arguments: Sequence[str]) -> str:
+    try:
+        with anyio.fail_after(_PATIENCE):
+            done = await anyio.run_process(["aws", *arguments], stdin=subprocess.DEVNULL, check=False)
+    except FileNotFoundError as error:
+        raise EnvironmentFault(
+            "The AWS command line (aws) is not installed, and credentials for Bedrock come from it.",
+            code="aws_missing",
+            hint="Install it, or hand the variables over with --secret-env-file.",
+        ) from error
+    except TimeoutError as error:
+        raise EnvironmentFault(
+            f"`aws {' '.join(arguments[:2])}` did not answer within {_PATIENCE:g} s.", code="aws_failed"
+        ) from error
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise EnvironmentFault(
+            f"`aws {' '.join(arguments[:2])}` failed: {said[-1] if said else f'exit status {done.returncode}'}",
+            code="aws_credentials_missing",
+            hint="Sign in first (aws sso login), or name another profile with --aws-profile.",
+        )
+    return done.stdout.decode("utf-8", "replace")

@@ -1,0 +1,24 @@
+"""Certification: ten steps that show a Coworld is *Executable*, with the evidence in a record and on a page."""
+
+from .certifier import PAGE_NAME, RECORD_NAME, CertifyOptions, certify, certify_refused
+from .page import render_page
+from .record import Certification, Evidence, SourceRecord, StepRecord
+from .sources import SourceOptions
+from .transcript import TRANSCRIPT, Transcript, TranscriptStep
+
+__all__ = [
+    "PAGE_NAME",
+    "RECORD_NAME",
+    "TRANSCRIPT",
+    "Certification",
+    "CertifyOptions",
+    "Evidence",
+    "SourceOptions",
+    "SourceRecord",
+    "StepRecord",
+    "Transcript",
+    "TranscriptStep",
+    "certify",
+    "certify_refused",
+    "render_page",
+]

@@ -1,0 +1,113 @@
+"""What a step answers, and the evidence it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from coworld_core.issues import Issue
+from coworld_core.outcome import Fault
+
+from .record import Evidence, Level, SkipReason, StepId, StepStatus
+
+__all__ = [
+    "Answer",
+    "about_results",
+    "advice",
+    "failed",
+    "failed_on",
+    "issue_evidence",
+    "missing",
+    "note",
+    "passed",
+    "required",
+    "skipped",
+]
+
+_LEVELS: dict[str, Level] = {"error": "required", "warning": "advice", "info": "note"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a step found."""
+
+    status: StepStatus
+    detail: str
+    evidence: tuple[Evidence, ...] = ()
+    failure_reason: str | None = None
+    skip_reason: SkipReason | None = None
+    hint: str | None = None
+
+
+def passed(detail: str, evidence: Iterable[Evidence] = ()) -> Answer:
+    """The step passes."""
+    return Answer(status="pass", detail=detail, evidence=tuple(evidence))
+
+
+def failed(reason: str, detail: str, evidence: Iterable[Evidence] = (), *, hint: str | None = None) -> Answer:
+    """The step fails; ``reason`` is a stable code."""
+    return Answer(status="fail", failure_reason=reason, detail=detail, evidence=tuple(evidence), hint=hint)
+
+
+def failed_on(
+    reason: str, broken: Sequence[Evidence], evidence: Iterable[Evidence], *, hint: str | None = None
+) -> Answer:
+    """The step fails on some of its evidence: the first of it is the detail, and has the hint unless it has none."""
+    more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+    first = broken[0]
+    read = f"Read {first.artifact}." if first.artifact else None
+    return failed(reason, f"{first.message}{more}", evidence, hint=first.hint or hint or read)
+
+
+def skipped(reason: SkipReason, detail: str, evidence: Iterable[Evidence] = (), *, hint: str | None = None) -> Answer:
+    """The step has no answer."""
+    return Answer(status="skip", skip_reason=reason, detail=detail, evidence=tuple(evidence), hint=hint)
+
+
+def missing(step: StepId, why: str, evidence: Iterable[Evidence] = ()) -> Answer:
+    """The step has no answer, because an earlier one did not pass."""
+    return skipped("premise_failed", f"Not checked, because {step} did not pass: {why}.", evidence)
+
+
+def required(
+    code: str,
+    *,
+    ok: bool,
+    message: str,
+    hint: str | None = None,
+    slot: int | None = None,
+    artifact: str | None = None,
+    level: Level = "required",
+) -> Evidence:
+    """A finding that fails its step when it is not ok."""
+    return Evidence(code=code, level=level, ok=ok, message=message, hint=hint, slot=slot, artifact=artifact)
+
+
+def advice(code: str, message: str, *, hint: str | None = None, artifact: str | None = None) -> Evidence:
+    """Something worth mending that fails nothing."""
+    return Evidence(code=code, level="advice", ok=False, message=message, hint=hint, artifact=artifact)
+
+
+def note(code: str, message: str, *, slot: int | None = None) -> Evidence:
+    """A fact."""
+    return Evidence(code=code, level="note", ok=True, message=message, slot=slot)
+
+
+def issue_evidence(issue: Issue, *, artifact: str | None = None) -> Evidence:
+    """A finding about a document, with its place."""
+    return Evidence(
+        code=issue.code,
+        level=_LEVELS[issue.severity],
+        ok=issue.severity == "info",
+        message=issue.message,
+        hint=issue.hint,
+        pointer=issue.pointer,
+        line=issue.line,
+        column=issue.column,
+        artifact=artifact,
+    )
+
+
+def about_results(fault: Fault) -> bool:
+    """Whether a fault of the episode is for the step that judges results."""
+    return fault.error_type in ("results_missing", "results_malformed")

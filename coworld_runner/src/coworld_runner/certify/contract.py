@@ -1,0 +1,368 @@
+"""The runtime contract's stricter checks, made once, during the smoke episode.
+
+Every episode checks the first slot's page and one wrong token. Here every slot's page is asked for and every kind of
+wrong caller tried, before any player is there; during play a viewer comes late, and a seat whose player has left is
+tried with its own token.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlencode
+
+import anyio
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.protocol import State
+
+from coworld_core.events import BaseEvent, UnitExited
+
+from .. import probes
+from .record import Evidence, Level
+
+__all__ = ["LEAVE_SECONDS", "ContractProbes", "SeatState"]
+
+LEAVE_SECONDS = 1.0
+"""A player that ends this close before the game is over has stayed to the end: it was told so before we saw it."""
+
+MALFORMED_LEVEL: Level = "advice"
+"""What it means when a query without slot or token, or with a slot that is no number, is answered with another status
+than 401 or 403. Nobody gets in that way, and published games that certify elsewhere end such a handshake in HTTP 500:
+an unhandled error worth mending, no reason to refuse them."""
+
+SeatState = Literal["open", "closed"]
+"""Whether a game lets the owner of a seat in again."""
+
+_OPEN_SECONDS = 5.0
+_ANSWER_SECONDS = 2.0
+_MESSAGE_SECONDS = 10.0
+_PONG_SECONDS = 2.0
+_CONFIRM_SECONDS = 0.5
+_PARALLEL = 8
+_MESSAGE_LIMIT = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class _Knock:
+    """One caller that must be refused."""
+
+    code: str
+    who: str
+    query: dict[str, str]
+    slot: int | None = None
+    malformed: bool = False
+
+
+Answer = Literal["refused", "closed", "dropped", "status", "open", "spoke", "silent", "gone"]
+"""What ``/player`` did: 401 or 403; took the handshake and closed; dropped the connection; another status; stayed open;
+sent a message; never answered the handshake; nobody listens."""
+
+
+def wrong_callers(tokens: Sequence[str]) -> list[_Knock]:
+    """Everyone ``/player`` must refuse, for slots with these tokens."""
+    count = len(tokens)
+    knocks: list[_Knock] = []
+    for slot in range(count):
+        stranger = secrets.token_urlsafe(16)
+        knocks.append(
+            _Knock("refuses_wrong_token", f"slot {slot} with a token nobody was given", _query(slot, stranger), slot)
+        )
+        knocks.append(_Knock("refuses_empty_token", f"slot {slot} with an empty token", _query(slot, ""), slot))
+        knocks.append(
+            _Knock("refuses_missing_token", f"slot {slot} without a token", {"slot": str(slot)}, slot, malformed=True)
+        )
+        if count > 1:
+            other = (slot + 1) % count
+            knocks.append(
+                _Knock(
+                    "refuses_other_slots_token",
+                    f"slot {slot} with the token of slot {other}",
+                    _query(slot, tokens[other]),
+                    slot,
+                )
+            )
+    if count:
+        knocks += [
+            _Knock("refuses_slot_out_of_range", f"slot {count}, which does not exist", _query(count, tokens[0])),
+            # an index of -1 is the last slot in more than one language
+            _Knock("refuses_negative_slot", "slot -1 with the token of the last slot", _query(-1, tokens[-1])),
+            _Knock("refuses_missing_slot", "a token without a slot", {"token": tokens[0]}, malformed=True),
+            _Knock("refuses_slot_not_a_number", "slot 'first'", _query("first", tokens[0]), malformed=True),
+        ]
+    return knocks
+
+
+def _query(slot: int | str, token: str) -> dict[str, str]:
+    return {"slot": str(slot), "token": token}
+
+
+async def knock(address: str, query: dict[str, str]) -> tuple[Answer, int | None]:
+    """Try to take a seat, and say what came of it; the status too, where there was one."""
+    url = f"ws://{address}/player?{urlencode(query)}"
+    try:
+        async with _connected(url) as socket:
+            try:
+                with anyio.fail_after(_ANSWER_SECONDS):
+                    await socket.recv()
+            except TimeoutError:
+                return "open", None
+            except ConnectionClosed:
+                return "closed", None
+            return "spoke", None
+    except InvalidStatus as error:
+        status = error.response.status_code
+        return ("refused" if status in (401, 403) else "status"), status
+    except TimeoutError:
+        return "silent", None
+    except ConnectionRefusedError:
+        return "gone", None
+    except (WebSocketException, OSError, EOFError):
+        return "dropped", None
+
+
+def _connected(url: str) -> connect:
+    return connect(
+        url,
+        open_timeout=_OPEN_SECONDS,
+        close_timeout=0.5,
+        ping_interval=None,
+        max_size=_MESSAGE_LIMIT,
+        # never through a proxy: the address is this machine's own
+        proxy=None,
+    )
+
+
+def _judge(asked: _Knock, answer: Answer, status: int | None) -> Evidence:
+    def say(*, ok: bool, message: str, level: Level = "required", hint: str | None = None) -> Evidence:
+        return Evidence(code=asked.code, level=level, ok=ok, message=message, slot=asked.slot, hint=hint)
+
+    letting_in = "Compare slot and token before the handshake, and refuse with 403 (or close with 1008)."
+    match answer:
+        case "refused":
+            return say(ok=True, message=f"/player refuses {asked.who} with HTTP {status}.")
+        case "closed":
+            return say(ok=True, message=f"/player closes on {asked.who}.")
+        case "dropped":
+            return say(ok=True, message=f"/player drops {asked.who} during the handshake.")
+        case "status":
+            return say(
+                ok=False,
+                level=MALFORMED_LEVEL if asked.malformed else "required",
+                message=f"/player answers {asked.who} with HTTP {status}; it must be 401 or 403.",
+                hint="Read slot and token with care: both may be missing, and a slot may be no number.",
+            )
+        case "open":
+            return say(
+                ok=False,
+                message=f"/player lets {asked.who} in: it stays open for {_ANSWER_SECONDS:g} s.",
+                hint=letting_in,
+            )
+        case "spoke":
+            return say(ok=False, message=f"/player lets {asked.who} in and sends a message.", hint=letting_in)
+        case "silent":
+            return say(
+                ok=False,
+                level="advice",
+                message=f"/player does not answer the handshake of {asked.who} within {_OPEN_SECONDS:g} s.",
+                hint="Refuse at once; a caller left hanging costs a connection.",
+            )
+        case "gone":
+            return say(ok=False, level="advice", message=f"Not checked: nobody listened when {asked.who} came.")
+
+
+class ContractProbes:
+    """What ``run_episode`` calls during the smoke episode; afterwards its attributes hold what was seen.
+
+    ``listen`` must be among the episode's listeners.
+    """
+
+    def __init__(self) -> None:
+        self.before: list[Evidence] = []
+        """What was seen before any player was there, in a fixed order."""
+        self.evidence: list[Evidence] = []
+        """What was seen during play."""
+        self.seats: dict[int, SeatState] = {}
+        """What became of a try to take a seat again, by slot, after its player had left with status 0."""
+        self.tokens: tuple[str, ...] = ()
+        self._send, self._left = anyio.create_memory_object_stream[int](1024)
+
+    def listen(self, event: BaseEvent) -> None:
+        """Note players that leave by themselves."""
+        match event:
+            case UnitExited(unit=name, slot=int(slot), exit=ended) if ended.ok and name.startswith("player-"):
+                try:
+                    self._send.send_nowait(slot)
+                except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    return
+            case _:
+                pass
+
+    def close(self) -> None:
+        """End the streams."""
+        self._send.close()
+        self._left.close()
+
+    async def before_players(self, address: str, tokens: Sequence[str]) -> None:
+        """Ask for every slot's page, and come as everyone who must be refused."""
+        self.tokens = tuple(tokens)
+        gate = anyio.CapacityLimiter(_PARALLEL)
+        found: dict[int, Evidence] = {}
+
+        async def page(index: int, slot: int) -> None:
+            async with gate:
+                _, result = await probes.probe_page(address, "player", probes.seat_query(slot, tokens[slot]))
+            found[index] = Evidence(
+                code="slot_page",
+                level="required",
+                ok=result.ok,
+                slot=slot,
+                message=f"Slot {slot}'s page: {result.detail.partition('?')[0]}{_after_query(result.detail)}.",
+                hint=None if result.ok else "Serve /client/player for every slot.",
+            )
+
+        async def refusal(index: int, asked: _Knock) -> None:
+            async with gate:
+                answer, status = await knock(address, asked.query)
+            found[index] = _judge(asked, answer, status)
+
+        async with anyio.create_task_group() as group:
+            for slot in range(len(tokens)):
+                group.start_soon(page, slot, slot)
+            for index, asked in enumerate(wrong_callers(tokens), start=len(tokens)):
+                group.start_soon(refusal, index, asked)
+        self.before = [found[index] for index in sorted(found)]
+
+    async def during_play(self, address: str, tokens: Sequence[str]) -> None:
+        """Come late as a viewer, and try the seats of players that leave; cancelled when the game is over."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._viewers, address)
+            async for slot in self._left:
+                group.start_soon(self._try_seat, address, slot, tokens[slot])
+
+    async def _try_seat(self, address: str, slot: int, token: str) -> None:
+        # whoever leaves just before the end has stayed to the end; nobody disturbs the game's last moments for that
+        await anyio.sleep(LEAVE_SECONDS)
+        answer, _ = await knock(address, _query(slot, token))
+        if answer in ("open", "spoke"):
+            self.seats[slot] = "open"
+        elif answer in ("refused", "closed"):
+            self.seats[slot] = "closed"
+
+    async def _viewers(self, address: str) -> None:
+        try:
+            async with _connected(f"ws://{address}/global") as early:
+                if not await self._served(early, "viewer", "A viewer", first=None):
+                    return
+                async with anyio.create_task_group() as group:
+                    # unread messages would hold the answer to a ping back
+                    group.start_soon(_drain, early)
+                    await self._late_viewer(address, early)
+                    await self._ping(early)
+                    group.cancel_scope.cancel()
+        except (WebSocketException, OSError, EOFError, TimeoutError):
+            # a viewer who is not let in at all is told by the check that every episode makes
+            return
+
+    async def _late_viewer(self, address: str, early: ClientConnection) -> None:
+        try:
+            async with _connected(f"ws://{address}/global") as late:
+                await self._served(late, "late_viewer", "A viewer that comes late", first=early)
+        except (WebSocketException, OSError, EOFError, TimeoutError) as error:
+            await anyio.sleep(_CONFIRM_SECONDS)
+            # a game that has just ended its streams is not to blame; one that still serves the first viewer is
+            if early.state is State.OPEN:
+                words = f"is not let in: {str(error) or type(error).__name__}"
+                self._viewer_evidence("late_viewer", "A viewer that comes late", served=False, words=words)
+
+    async def _served(self, socket: ClientConnection, code: str, who: str, *, first: ClientConnection | None) -> bool:
+        """Whether a viewer gets a message, in time or until the game is over; says so unless that was too soon to tell.
+
+        Args:
+            socket: The viewer, connected.
+            code: Code of the evidence.
+            who: The viewer in words.
+            first: The viewer that was there before, if any.
+        """
+        since = anyio.current_time()
+        over = anyio.get_cancelled_exc_class()
+        try:
+            with anyio.fail_after(_MESSAGE_SECONDS):
+                message = await socket.recv()
+        except TimeoutError:
+            self._viewer_evidence(code, who, served=False, words=f"got no message within {_MESSAGE_SECONDS:g} s")
+            return False
+        except ConnectionClosed:
+            # when everything ended just then, the usual check has the better evidence
+            still = anyio.current_time() - since >= _CONFIRM_SECONDS if first is None else first.state is State.OPEN
+            if still:
+                self._viewer_evidence(code, who, served=False, words="was closed on without a message")
+            return False
+        except over:
+            # the game is over; what it sent with its last breath may still be on the way
+            waited = anyio.current_time() - since
+            served = await _last_message(socket)
+            if served or waited >= _CONFIRM_SECONDS:
+                words = f"got no message in the {waited:.1f} s until the game was over"
+                self._viewer_evidence(code, who, served=served, words=words)
+            raise
+        words = "got an empty message" if not message else ""
+        self._viewer_evidence(code, who, served=bool(message), words=words)
+        return bool(message)
+
+    def _viewer_evidence(self, code: str, who: str, *, served: bool, words: str) -> None:
+        self.evidence.append(
+            Evidence(
+                code=code,
+                level="required",
+                ok=served,
+                message=f"{who} is sent a message." if served else f"{who} {words}.",
+                hint=None if served else "Send every viewer of /global what it needs to draw, when it connects.",
+            )
+        )
+
+    async def _ping(self, early: ClientConnection) -> None:
+        try:
+            pong = await early.ping()
+            with anyio.move_on_after(_PONG_SECONDS) as waiting:
+                await pong
+        except ConnectionClosed:
+            return
+        answered = not waiting.cancelled_caught
+        self.evidence.append(
+            Evidence(
+                code="answers_ping",
+                level="advice",
+                ok=answered,
+                message="The game answers a websocket ping."
+                if answered
+                else f"The game did not answer a websocket ping within {_PONG_SECONDS:g} s.",
+                hint=None if answered else "Answer Ping with Pong: clients with a keep-alive leave otherwise.",
+            )
+        )
+
+
+async def _last_message(socket: ClientConnection) -> bool:
+    with anyio.move_on_after(_CONFIRM_SECONDS, shield=True):
+        try:
+            return bool(await socket.recv())
+        except ConnectionClosed:
+            return False
+    return False
+
+
+async def _drain(socket: ClientConnection) -> None:
+    try:
+        async for _ in socket:
+            pass
+    except ConnectionClosed:
+        return
+
+
+def _after_query(detail: str) -> str:
+    """What a page check says behind the address, whose query holds a token."""
+    _, _, rest = detail.partition("?")
+    _, space, said = rest.partition(" ")
+    return space + said

@@ -1,0 +1,219 @@
+"""The record of one certification: what was checked, what was seen, and what follows (``certification.json``)."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Literal
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+
+from coworld_core.episode import ImageRecord
+from coworld_core.errors import CertificationError
+from coworld_core.outcome import EpisodeStatus
+
+__all__ = [
+    "Certification",
+    "Evidence",
+    "Level",
+    "SkipReason",
+    "SourceRecord",
+    "SourceStatus",
+    "StepId",
+    "StepRecord",
+    "StepStatus",
+    "Verdict",
+]
+
+StepId = Literal[
+    "matriculate",
+    "source-resolves",
+    "images-reachable",
+    "fixture-conforms",
+    "smoke-episode",
+    "results-conform",
+    "replay-present",
+    "replay-loadable",
+    "players-run",
+    "supporting-roles",
+]
+"""The ten steps. Names and order are the published ones (certification contract)."""
+
+StepStatus = Literal["pass", "fail", "skip"]
+"""``skip``: the step gave no answer, and ``skip_reason`` says why."""
+
+SkipReason = Literal[
+    "premise_failed",
+    "not_applicable",
+    "source_unreachable",
+    "source_unsupported",
+    "not_run",
+    "platform_error",
+    "interrupted",
+]
+"""Why a step has no answer.
+
+``premise_failed`` an earlier step failed that it stands on; ``not_applicable`` this backend has nothing to check;
+``source_unreachable`` the host of the sources did not answer, or was not to be asked; ``source_unsupported`` a source
+is on a host that cannot be checked; ``not_run`` declared, but there is no harness for it; ``platform_error`` the
+machine or the engine failed, which says nothing about the Coworld; ``interrupted`` cut short.
+"""
+
+UNDECIDED: frozenset[SkipReason] = frozenset({"premise_failed", "platform_error", "interrupted"})
+"""Skips that leave the verdict open: what they would have checked might be broken."""
+
+Level = Literal["required", "advice", "note"]
+"""``required``: when not ok, the step fails; ``advice``: worth mending, fails nothing; ``note``: a fact."""
+
+SourceStatus = Literal["resolved", "unresolved", "unsupported", "not_declared", "unreached"]
+"""What became of one source reference; ``unreached`` when its host gave no usable answer."""
+
+Verdict = Literal["Executable"]
+"""The degree that is conferred; there is one."""
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __str__(self) -> str:
+        return repr(self)
+
+
+class Evidence(_Record):
+    """One thing that was looked at, and what was seen."""
+
+    code: str = Field(description="Stable snake_case identifier of the check.")
+    level: Level = Field(description="What a bad answer means: the step fails, it is advice, or nothing.")
+    ok: bool = Field(description="Whether what was seen is right.")
+    message: str = Field(description="What was seen, in a sentence.")
+    hint: str | None = Field(default=None, description="What to do about it.")
+    pointer: str | None = Field(default=None, description="JSON pointer into the manifest or the results.")
+    line: int | None = Field(default=None, description="Line in that document, from 1.")
+    column: int | None = Field(default=None, description="Column in that line, from 1.")
+    slot: int | None = Field(default=None, description="The slot it is about.")
+    artifact: str | None = Field(default=None, description="A file to read on, relative to the workspace.")
+    log_tail: str = Field(default="", description="The last lines of the log that belongs to it.")
+
+    @property
+    def broken(self) -> bool:
+        """Whether this alone fails its step."""
+        return not self.ok and self.level == "required"
+
+
+class StepRecord(_Record):
+    """One step of the transcript and its answer."""
+
+    id: StepId = Field(description="Id of the step.")
+    kind: Literal["auto", "human"] = Field(description="Who carries it out.")
+    checks: str = Field(description="What the step checks.")
+    criterion: str = Field(
+        validation_alias=AliasChoices("pass", "criterion"), serialization_alias="pass", description="When it passes."
+    )
+    how: str = Field(description="How it is checked.")
+    status: StepStatus = Field(description="pass, fail or skip.")
+    failure_reason: str | None = Field(default=None, description="Stable code of the failure, when it failed.")
+    skip_reason: SkipReason | None = Field(default=None, description="Why it has no answer, when it was skipped.")
+    detail: str = Field(description="The answer in a sentence.")
+    evidence: tuple[Evidence, ...] = Field(default=(), description="What was looked at.")
+    hint: str | None = Field(default=None, description="What to do next, when it did not pass.")
+    seconds: float = Field(default=0.0, ge=0, description="How long it took.")
+
+    @property
+    def advice(self) -> tuple[Evidence, ...]:
+        """What is worth mending although it fails nothing."""
+        return tuple(item for item in self.evidence if item.level == "advice" and not item.ok)
+
+    @property
+    def broken(self) -> tuple[Evidence, ...]:
+        """What the step failed on."""
+        return tuple(item for item in self.evidence if item.broken)
+
+    def __repr__(self) -> str:
+        return f"<StepRecord {self.id}: {self.status}, {self.detail!r}>"
+
+
+class SourceRecord(_Record):
+    """Where the source of one program is said to be, and whether it is there."""
+
+    runnable: str = Field(description="Whose source: game, player <id>, reporter <id>, ...")
+    url: str | None = Field(default=None, description="The reference as declared, without passwords; null: none.")
+    status: SourceStatus = Field(description="What became of it.")
+    code: str = Field(description="Stable code of the reason: source_resolved, source_not_pinned, ...")
+    message: str = Field(description="What was seen, in a sentence.")
+    sha: str | None = Field(default=None, description="The commit it is pinned to.")
+
+
+class Certification(_Record):
+    """What was checked of one Coworld, and the degree that follows; written beside the evidence on every path."""
+
+    schema_version: Literal[1] = Field(default=1, description="Version of this record's shape.")
+    transcript: str = Field(description="Name of the transcript: which steps there are and what they check.")
+    transcript_sha256: str = Field(description="Digest of the transcript's canonical Markdown.")
+    verdict: Verdict | None = Field(description="The degree conferred; null: none.")
+    statement: str = Field(description="What follows, in a sentence.")
+    caveats: tuple[str, ...] = Field(default=(), description="What a reader of the verdict must know was not checked.")
+    status: EpisodeStatus = Field(description="completed: every step has its answer; failed: we could not go on.")
+    coworld: str = Field(default="", description="Name of the Coworld; empty when its manifest could not be read.")
+    version: str = Field(default="", description="Version of the Coworld.")
+    manifest: str = Field(default="", description="Where the manifest was read from.")
+    manifest_sha256: str = Field(default="", description="Digest of the manifest in canonical form.")
+    images: tuple[ImageRecord, ...] = Field(default=(), description="The images it names, with what they stood for.")
+    sources: tuple[SourceRecord, ...] = Field(default=(), description="Where its sources are, by program.")
+    backend: str = Field(default="", description="Name of the backend it ran on.")
+    run_id: str = Field(description="The run's label: everything it created carries it.")
+    started_at: dt.datetime = Field(description="When it began (UTC).")
+    matriculated_at: dt.datetime | None = Field(default=None, description="When the manifest was found right (UTC).")
+    graduated_at: dt.datetime | None = Field(default=None, description="When the degree was conferred (UTC).")
+    ended_at: dt.datetime = Field(description="When it ended (UTC).")
+    seconds: float = Field(ge=0, description="Wall time from begin to end.")
+    steps: tuple[StepRecord, ...] = Field(description="The steps in the order of the transcript.")
+    episode: str | None = Field(default=None, description="The smoke episode's record, relative to the workspace.")
+    scores: tuple[float, ...] = Field(default=(), description="The smoke episode's scores by slot, when valid.")
+    trouble: str | None = Field(default=None, description="What kept us from going on, when it was not the Coworld.")
+    versions: dict[str, str] = Field(default_factory=dict, description="Versions of coworld, Python and the engine.")
+
+    @property
+    def ok(self) -> bool:
+        """Whether the degree was conferred."""
+        return self.verdict is not None
+
+    @property
+    def failed(self) -> tuple[StepRecord, ...]:
+        """The steps that failed, in order."""
+        return tuple(step for step in self.steps if step.status == "fail")
+
+    @property
+    def advice(self) -> tuple[Evidence, ...]:
+        """Everything worth mending that failed nothing."""
+        return tuple(item for step in self.steps for item in step.advice)
+
+    def step(self, step_id: StepId) -> StepRecord:
+        """The record of one step."""
+        return next(step for step in self.steps if step.id == step_id)
+
+    def to_json(self) -> str:
+        """The record as ``certification.json`` holds it."""
+        return self.model_dump_json(indent=2, by_alias=True) + "\n"
+
+    def raise_for_verdict(self) -> Certification:
+        """Return the record when the degree was conferred.
+
+        Raises:
+            CertificationError: Otherwise, with the first failed step's reason and detail.
+        """
+        if self.ok:
+            return self
+        if not self.failed:
+            raise CertificationError(self.statement, context={"run_id": self.run_id})
+        first = self.failed[0]
+        raise CertificationError(
+            f"{first.id}: {first.detail}",
+            code=first.failure_reason,
+            hint=first.hint,
+            context={"run_id": self.run_id, "step": first.id},
+        )
+
+    def __repr__(self) -> str:
+        tally = ", ".join(f"{step.id} {step.status}" for step in self.steps if step.status != "pass")
+        return (
+            f"<Certification {self.coworld} {self.version}: {self.verdict or 'none'}{f' ({tally})' if tally else ''}>"
+        )

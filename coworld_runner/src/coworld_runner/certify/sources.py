@@ -1,0 +1,402 @@
+"""Whether the source of every program is where the manifest says (certification contract, "Source references").
+
+A reference is looked at only when it is on GitHub; any other host is said to be unsupported, never passed in silence.
+What GitHub cannot be asked (no network, no quota left) is said to be unreached, which is neither right nor wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+from urllib.parse import quote, unquote, urlsplit
+
+import anyio
+
+from coworld_core.manifest import Manifest
+
+from .record import SourceRecord, SourceStatus
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient, Response
+
+__all__ = ["SourceOptions", "check_sources"]
+
+_HOSTS = frozenset({"github.com", "www.github.com"})
+_SHA = re.compile(r"[0-9a-fA-F]{40}")
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_TOKENS = ("GITHUB_TOKEN", "GH_TOKEN")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """How source references are looked up. Times are seconds."""
+
+    offline: bool = False
+    """Ask nobody: only what the address itself says is checked."""
+    api: str = "https://api.github.com"
+    """Where GitHub's API is."""
+    token: str | None = field(default=None, repr=False)
+    """For that API; None: ``GITHUB_TOKEN`` or ``GH_TOKEN`` of the environment, if there is one."""
+    timeout: float = 30.0
+    """For one answer."""
+    deadline: float = 120.0
+    """For all of them."""
+    tries: int = 3
+    """How often a request is made that fails for reasons of the host or the network."""
+    backoff: float = 0.5
+    """Before the second try; doubled before each further one."""
+    longest_wait: float = 10.0
+    """When the host asks for a longer wait than this, its quota counts as used up."""
+    parallel: int = 8
+    """How many requests run at a time."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A directory or file of a repository at one commit."""
+
+    owner: str
+    repo: str
+    sha: str
+    path: str
+
+    def at(self, path: str) -> _Place:
+        return _Place(self.owner, self.repo, self.sha, path)
+
+    def __str__(self) -> str:
+        return f"{self.owner}/{self.repo}{f'/{self.path}' if self.path else ''} at {self.sha[:12]}"
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What is at a place: a file, or a directory with entries."""
+
+    is_file: bool
+    size: int = 0
+    entries: tuple[tuple[str, str], ...] = ()
+    """Name and type of each entry of a directory."""
+
+    @property
+    def has_dockerfile(self) -> bool:
+        return any(kind == "file" and _is_dockerfile(name) for name, kind in self.entries)
+
+
+@dataclass(frozen=True)
+class _Absent:
+    """GitHub says that there is no such thing, or not for us."""
+
+    status: int
+
+
+class _Unreached(Exception):
+    """GitHub gave no usable answer."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class _Settled:
+    """What the address alone decides."""
+
+    status: SourceStatus
+    code: str
+    message: str
+
+
+def _is_dockerfile(name: str) -> bool:
+    return name == "Dockerfile" or (name.startswith("Dockerfile.") and name != "Dockerfile.dockerignore")
+
+
+def shown_url(url: str) -> str:
+    """An address without user name and password."""
+    try:
+        parts = urlsplit(url)
+        if "@" not in parts.netloc:
+            return url
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    except ValueError:
+        return url
+
+
+def read_reference(url: str) -> _Place | _Settled:
+    """Take a reference apart, or say what is wrong with it; asks nobody."""
+    try:
+        parts = urlsplit(url.strip())
+        host = (parts.hostname or "").lower()
+    except ValueError:
+        return _Settled("unsupported", "source_malformed", "It is not an address.")
+    if parts.scheme not in ("http", "https") or not host:
+        return _Settled("unsupported", "source_malformed", "It is not an http or https address.")
+    if host not in _HOSTS:
+        return _Settled(
+            "unsupported", "source_host_unsupported", f"It is on {host}; only sources on github.com can be checked."
+        )
+    segments = [unquote(segment) for segment in parts.path.split("/") if segment]
+    if len(segments) < 2 or any(segment in (".", "..") or not segment.isprintable() for segment in segments):
+        return _Settled("unsupported", "source_shape_unsupported", "It does not name a repository of GitHub.")
+    owner, repo = segments[0], segments[1].removesuffix(".git")
+    if not _NAME.fullmatch(owner) or not _NAME.fullmatch(repo):
+        return _Settled("unsupported", "source_shape_unsupported", "It does not name a repository of GitHub.")
+    if len(segments) == 2:
+        return _Settled(
+            "unresolved",
+            "source_not_pinned",
+            f"It names the repository {owner}/{repo} at no commit, so it will mean something else tomorrow.",
+        )
+    if len(segments) < 4 or segments[2] not in ("tree", "blob"):
+        return _Settled(
+            "unsupported",
+            "source_shape_unsupported",
+            "It is neither a repository nor a tree or blob of one (/owner/repo/tree/<commit>/<path>).",
+        )
+    sha, path = segments[3], "/".join(segments[4:])
+    if not _SHA.fullmatch(sha):
+        return _Settled(
+            "unresolved",
+            "source_not_pinned",
+            f"It is pinned to {sha[:60]!r}, which can move; a full commit SHA has 40 hexadecimal digits.",
+        )
+    return _Place(owner, repo, sha.lower(), path)
+
+
+def _programs(manifest: Manifest) -> Iterator[tuple[str, str | None]]:
+    yield "game", manifest.game.runnable.source_url
+    for entry in manifest.roles():
+        yield f"{entry.type} {entry.id}", entry.source_url
+
+
+async def check_sources(manifest: Manifest, *, options: SourceOptions | None = None) -> tuple[SourceRecord, ...]:
+    """Look up where every program of a manifest says its source is.
+
+    The same address is looked up once however many programs name it, and the same directory once however many
+    addresses are below it.
+
+    Args:
+        manifest: The manifest.
+        options: How to look.
+
+    Returns:
+        One record a program: the game, then the role sections in order. Nothing raises: what cannot be found out is
+        said there.
+    """
+    options = options or SourceOptions()
+    declared = list(_programs(manifest))
+    read = {url: read_reference(url) for _, url in declared if url is not None}
+    places = {url: place for url, place in read.items() if isinstance(place, _Place)}
+    found: dict[str, _Settled] = {}
+    if places and options.offline:
+        found = {
+            url: _Settled("unreached", "offline", "It was not looked up: no network was to be used.") for url in places
+        }
+    elif places:
+        found = await _look_up(places, options)
+    return tuple(_records(declared, read, found))
+
+
+def _records(
+    declared: Iterable[tuple[str, str | None]],
+    read: Mapping[str, _Place | _Settled],
+    found: Mapping[str, _Settled],
+) -> Iterator[SourceRecord]:
+    for runnable, url in declared:
+        if url is None:
+            yield SourceRecord(
+                runnable=runnable,
+                status="not_declared",
+                code="source_not_declared",
+                message="No source_url is declared.",
+            )
+            continue
+        place = read[url]
+        settled = place if isinstance(place, _Settled) else found[url]
+        yield SourceRecord(
+            runnable=runnable,
+            url=shown_url(url),
+            status=settled.status,
+            code=settled.code,
+            message=settled.message,
+            sha=place.sha if isinstance(place, _Place) else None,
+        )
+
+
+async def _look_up(places: Mapping[str, _Place], options: SourceOptions) -> dict[str, _Settled]:
+    import httpx2
+
+    headers = {
+        "Accept": "application/vnd.github+json",
+        "X-GitHub-Api-Version": "2022-11-28",
+        "User-Agent": "coworld-certify",
+    }
+    token = options.token or next((value for name in _TOKENS if (value := os.environ.get(name, "").strip())), None)
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    found: dict[str, _Settled] = {}
+    async with httpx2.AsyncClient(headers=headers, timeout=options.timeout, follow_redirects=True) as client:
+        github = _GitHub(client, options, authenticated=bool(token))
+
+        async def one(url: str, place: _Place) -> None:
+            try:
+                found[url] = await github.settle(place)
+            except _Unreached as error:
+                found[url] = _Settled("unreached", error.code, str(error))
+
+        with anyio.move_on_after(options.deadline):
+            async with anyio.create_task_group() as group:
+                for url, place in places.items():
+                    group.start_soon(one, url, place)
+    for url in places:
+        late = _Settled("unreached", "source_timeout", f"{options.api} did not answer within {options.deadline:g} s.")
+        found.setdefault(url, late)
+    return found
+
+
+class _Once:
+    """One look at one place, shared by all who want it."""
+
+    def __init__(self) -> None:
+        self.done = anyio.Event()
+        self.result: _Seen | _Absent | _Unreached | None = None
+
+
+class _GitHub:
+    """GitHub's contents API, each place asked for once."""
+
+    def __init__(self, client: AsyncClient, options: SourceOptions, *, authenticated: bool) -> None:
+        self._client = client
+        self._options = options
+        self._authenticated = authenticated
+        self._places: dict[_Place, _Once] = {}
+        self._gate = anyio.CapacityLimiter(options.parallel)
+        self._given_up: _Unreached | None = None
+
+    async def settle(self, place: _Place) -> _Settled:
+        """Decide about one reference.
+
+        Raises:
+            _Unreached: GitHub gave no usable answer.
+        """
+        seen = await self._look(place)
+        if isinstance(seen, _Absent):
+            hint = "" if self._authenticated else ", or it is private and GITHUB_TOKEN is not set"
+            what = "is refused" if seen.status in (401, 403, 451) else "does not exist"
+            return _Settled("unresolved", "source_not_found", f"{place} {what} (HTTP {seen.status}){hint}.")
+        if not (seen.size if seen.is_file else seen.entries):
+            return _Settled("unresolved", "source_empty", f"{place} is empty.")
+        path = place.path.rpartition("/")[0] if seen.is_file else place.path
+        while True:
+            listing = await self._look(place.at(path))
+            if isinstance(listing, _Seen) and listing.has_dockerfile:
+                where = path or "the root of the repository"
+                return _Settled("resolved", "source_resolved", f"{place} is there, with a Dockerfile in {where}.")
+            if not path:
+                break
+            path = path.rpartition("/")[0]
+        return _Settled(
+            "unresolved", "source_without_dockerfile", f"{place} is there, but no Dockerfile is beside or above it."
+        )
+
+    async def _look(self, place: _Place) -> _Seen | _Absent:
+        once = self._places.get(place)
+        if once is None:
+            once = self._places[place] = _Once()
+            try:
+                async with self._gate:
+                    once.result = await self._ask(place)
+            except _Unreached as error:
+                once.result = error
+            finally:
+                once.done.set()
+        await once.done.wait()
+        result = once.result
+        if result is None:
+            raise _Unreached("source_timeout", "The look-up was cut short.")
+        if isinstance(result, _Unreached):
+            raise result
+        return result
+
+    async def _ask(self, place: _Place) -> _Seen | _Absent:
+        """Ask, again where that may help."""
+        import httpx2
+
+        url = f"{self._options.api.rstrip('/')}/repos/{place.owner}/{place.repo}/contents/{quote(place.path)}"
+        wait = self._options.backoff
+        last = _Unreached("source_unreachable", "It was not asked for.")
+        for attempt in range(max(1, self._options.tries)):
+            if self._given_up is not None:
+                raise self._given_up
+            if attempt:
+                await anyio.sleep(wait)
+                wait *= 2
+            try:
+                response = await self._client.get(url, params={"ref": place.sha})
+            except httpx2.HTTPError as error:
+                words = str(error) or type(error).__name__
+                last = _Unreached("source_unreachable", f"{self._options.api} cannot be reached: {words}.")
+                continue
+            asked = _asked_wait(response)
+            if asked is not None:
+                last = _Unreached("source_rate_limited", self._quota(asked))
+                if asked > self._options.longest_wait:
+                    break
+                wait = max(asked, wait)
+            elif response.status_code == 401 and self._authenticated:
+                last = _Unreached(
+                    "source_token_refused",
+                    f"{self._options.api} refuses the token (HTTP 401); set another GITHUB_TOKEN.",
+                )
+                break
+            elif response.status_code >= 500 or response.status_code in (408, 429):
+                last = _Unreached("source_host_failed", f"{self._options.api} answered HTTP {response.status_code}.")
+            elif response.status_code >= 400:
+                return _Absent(response.status_code)
+            else:
+                seen = _read(response)
+                if seen is not None:
+                    return seen
+                last = _Unreached(
+                    "source_host_failed", f"{self._options.api} answered something that is not a listing; is it GitHub?"
+                )
+                break
+        # what one request could not get, the others need not try as long
+        self._given_up = last
+        raise last
+
+    def _quota(self, wait: float) -> str:
+        more = "" if self._authenticated else "; with GITHUB_TOKEN set it is larger"
+        return f"The quota of {self._options.api} is used up for {wait:.0f} s{more}."
+
+
+def _asked_wait(response: Response) -> float | None:
+    """Seconds the host asks us to wait, when it refuses because of its quota; None when that is not why."""
+    if response.status_code not in (403, 429):
+        return None
+    after = response.headers.get("retry-after", "")
+    if after.isdecimal():
+        return float(after)
+    if response.headers.get("x-ratelimit-remaining") != "0":
+        return None
+    reset = response.headers.get("x-ratelimit-reset", "")
+    return max(0.0, float(reset) - time.time()) if reset.isdecimal() else 3600.0
+
+
+def _read(response: Response) -> _Seen | None:
+    """A listing or a file of the contents API."""
+    try:
+        body: object = response.json()
+    except ValueError:
+        return None
+    if isinstance(body, list):
+        entries = [cast("dict[str, object]", entry) for entry in cast("list[object]", body) if isinstance(entry, dict)]
+        return _Seen(
+            False, entries=tuple((str(entry.get("name", "")), str(entry.get("type", ""))) for entry in entries)
+        )
+    if isinstance(body, dict) and "type" in body:
+        size = cast("dict[str, object]", body).get("size")
+        return _Seen(is_file=True, size=size if isinstance(size, int) else 0)
+    return None

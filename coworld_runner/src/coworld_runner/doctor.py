@@ -1,0 +1,280 @@
+"""What this machine has for running Coworlds: looked at, never changed."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.errors import BackendUnavailable, CoworldError
+from coworld_core.issues import Issue
+
+from .backend import Backend
+from .reaper import Sweep, sweep
+from .scratch import scratch_root
+from .selection import make_backend
+from .starvation import StarvationMeter
+
+__all__ = ["Check", "Machine", "check_machine", "leftovers", "machine_versions"]
+
+DISTRIBUTIONS = ("coworld-cli", "coworld-runner", "coworld-core", "coworld-client")
+
+_BackendName = Literal["process", "docker"]
+_BACKENDS: tuple[_BackendName, ...] = ("process", "docker")
+
+_PATIENCE = 10.0
+"""Seconds for an engine to answer; one that takes longer is no use for episodes."""
+_QUICK = 2.0
+"""Seconds for an engine to say its version where that is only an aside."""
+
+_LITTLE_ROOM = 2 * 1024**3
+_NO_ROOM = 200 * 1024**2
+_FEW_INOTIFY = 64
+_BUSY_SHARE = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    status: Literal["ok", "warn", "fail"]
+    message: str
+    """What was seen, in a sentence or less."""
+    hint: str | None = None
+    """What to do about it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What this machine has."""
+
+    checks: tuple[Check, ...]
+    backends: tuple[str, ...]
+    """Names of the backends that work."""
+
+    @property
+    def ok(self) -> bool:
+        """True when there is a backend that works, and nothing stands in its way."""
+        return bool(self.backends) and all(check.status != "fail" for check in self.checks if check.name == "temp")
+
+
+async def check_machine() -> Machine:
+    """Look at everything a run depends on: Python, the processors, room for files, watching them, each backend.
+
+    Returns:
+        A check for each, and which backends work. A backend that does not work is a warning as long as another does.
+    """
+    found: dict[str, Check] = {}
+    async with anyio.create_task_group() as group:
+
+        async def note(name: str) -> None:
+            found[name] = await _check_backend(name)
+
+        for name in _BACKENDS:
+            group.start_soon(note, name)
+    working = tuple(name for name in _BACKENDS if found[name].status == "ok")
+    backends = [
+        check
+        if check.status == "ok" or not working
+        else Check(name=check.name, status="warn", message=check.message, hint=check.hint)
+        for check in (found[name] for name in _BACKENDS)
+    ]
+    checks = (
+        _check_coworld(),
+        _check_python(),
+        await _check_processors(),
+        *await anyio.to_thread.run_sync(lambda: (_check_temp(), _check_inotify())),
+        *backends,
+        await _check_leftovers(working),
+    )
+    return Machine(checks=tuple(check for check in checks if check is not None), backends=working)
+
+
+async def machine_versions() -> Mapping[str, str | None]:
+    """Versions of coworld, Python, the platform and the Docker engine; None for what is not here.
+
+    An engine that does not answer at once counts as not here.
+    """
+    found: dict[str, str | None] = {name: _version(name) for name in DISTRIBUTIONS}
+    found["python"] = platform.python_version()
+    found["platform"] = await anyio.to_thread.run_sync(platform.platform)
+    found["docker"] = None
+    with anyio.move_on_after(_QUICK):
+        try:
+            async with make_backend("docker") as backend:
+                found["docker"] = backend.engine_version() or None
+        except CoworldError:
+            pass
+    return found
+
+
+async def leftovers(
+    *, backends: Sequence[str] | None = None, run_id: str | None = None, apply: bool = False, force: bool = False
+) -> Sweep:
+    """Look for what killed runs left, wherever there is something to look at (see ``reaper.sweep``).
+
+    Args:
+        backends: Names of backends; None: all. One that cannot be reached is reported in ``unavailable``.
+        run_id: Only this run.
+        apply: Whether to remove.
+        force: Whether to remove what a living runner owns, too.
+    """
+    opened: list[Backend] = []
+    missing: list[str] = []
+    for name in _BACKENDS:
+        if backends is None or name in backends:
+            try:
+                opened.append(make_backend(name))
+            except BackendUnavailable as error:
+                missing.append(f"{name}: {error.message}")
+    swept = await sweep(opened, run_id=run_id, apply=apply, force=force)
+    return Sweep(swept.found, swept.reaped, (*missing, *swept.unavailable))
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def _check_coworld() -> Check:
+    found = {name: _version(name) for name in DISTRIBUTIONS}
+    text = ", ".join(f"{name.removeprefix('coworld-')} {number}" for name, number in found.items() if number)
+    return Check(name="coworld", status="ok", message=text)
+
+
+def _check_python() -> Check:
+    message = f"{platform.python_implementation()} {platform.python_version()} ({sys.executable})"
+    return Check(name="python", status="ok", message=message)
+
+
+async def _check_processors() -> Check:
+    """How many processors this process may use, and whether they have anything left."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    what = f"{count} processor{'s' if count != 1 else ''}"
+    meter = StarvationMeter()
+    await anyio.sleep(0.3)
+    pressure = meter.read()
+    if pressure is None:
+        return Check(
+            name="processors",
+            status="ok",
+            message=f"{what}; the kernel does not say whether they are short, so episodes cannot tell",
+        )
+    share = f"{round(100 * pressure.waited_share)} %"
+    if pressure.waited_share >= _BUSY_SHARE:
+        return Check(
+            name="processors",
+            status="warn",
+            message=f"{what}, short just now: work waited for one {share} of the time",
+            hint="Games run in real time: on a busy machine players answer late, and scores change.",
+        )
+    return Check(name="processors", status="ok", message=f"{what}, not short (work waited for one {share} of the time)")
+
+
+def _check_temp() -> Check:
+    root = Path(tempfile.gettempdir())
+    try:
+        with tempfile.TemporaryFile(dir=root) as file:
+            file.write(b"coworld")
+        free = shutil.disk_usage(root).free
+        limits = os.statvfs(root) if hasattr(os, "statvfs") else None
+    except OSError as error:
+        return Check(
+            name="temp",
+            status="fail",
+            message=f"{root} cannot be written to: {error.strerror}",
+            hint="Set TMPDIR to a directory you can write to.",
+        )
+    message = f"{root} has {free / 1024**3:.1f} GiB free"
+    hint = "Free some room, or set TMPDIR to a directory on another disk."
+    if limits is not None and limits.f_files and limits.f_favail < 1000:
+        return Check(name="temp", status="warn", message=f"{message}, but room for hardly any more files", hint=hint)
+    if free < _NO_ROOM:
+        return Check(name="temp", status="fail", message=message, hint=hint)
+    if free < _LITTLE_ROOM:
+        return Check(name="temp", status="warn", message=message, hint=hint)
+    owner = scratch_root()
+    if owner.exists() and hasattr(os, "getuid") and owner.lstat().st_uid != os.getuid():
+        return Check(
+            name="temp", status="fail", message=f"{owner} belongs to somebody else", hint="Remove it, or set TMPDIR."
+        )
+    return Check(name="temp", status="ok", message=message)
+
+
+def _check_inotify() -> Check | None:
+    """Whether files can be watched; without it they are looked at now and then, which is a little slower."""
+    if sys.platform != "linux":
+        return None
+    try:
+        instances = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text("ascii"))
+    except (OSError, ValueError):
+        return Check(
+            name="inotify",
+            status="warn",
+            message="this kernel has none; files are polled instead",
+            hint="Episodes end a little later than they could.",
+        )
+    if instances < _FEW_INOTIFY:
+        return Check(
+            name="inotify",
+            status="warn",
+            message=f"{instances} watchers a user",
+            hint="For many parallel episodes: sysctl fs.inotify.max_user_instances=512",
+        )
+    return Check(name="inotify", status="ok", message=f"{instances} watchers a user")
+
+
+async def _check_backend(name: str) -> Check:
+    with anyio.move_on_after(_PATIENCE):
+        try:
+            backend = make_backend("docker" if name == "docker" else "process")
+            issues = await backend.check()
+            errors = [issue for issue in issues if issue.severity == "error"]
+            if errors:
+                return Check(name=name, status="fail", message=_joined(errors), hint=errors[0].hint)
+            async with backend:
+                engine = backend.engine_version()
+        except CoworldError as error:
+            return Check(name=name, status="fail", message=error.message, hint=error.hint)
+        warnings = [issue for issue in issues if issue.severity == "warning"]
+        message = engine or "works"
+        if warnings:
+            return Check(name=name, status="ok", message=f"{message}; {_joined(warnings)}", hint=warnings[0].hint)
+        return Check(name=name, status="ok", message=message)
+    return Check(
+        name=name,
+        status="fail",
+        message=f"does not answer within {_PATIENCE:g} s",
+        hint="Look at the engine's own log, or restart it." if name == "docker" else None,
+    )
+
+
+def _joined(issues: Sequence[Issue]) -> str:
+    return " ".join(issue.message for issue in issues)
+
+
+async def _check_leftovers(working: Sequence[str]) -> Check:
+    swept = await leftovers(backends=working)
+    dead = [item for item in swept.found if not item.alive]
+    if not dead:
+        return Check(name="leftovers", status="ok", message="none")
+    runs = len({item.run_id for item in dead})
+    return Check(
+        name="leftovers",
+        status="warn",
+        message=f"{len(dead)} thing{'s' if len(dead) != 1 else ''} of {runs} killed run{'s' if runs != 1 else ''}",
+        hint="`coworld clean` lists them, `coworld clean --yes` removes them.",
+    )

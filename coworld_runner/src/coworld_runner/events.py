@@ -1,0 +1,141 @@
+"""The event bus of a run: numbers events, keeps them, hands them to readers, never waits for one."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from coworld_core.events import BaseEvent, Notice
+
+__all__ = ["EventBus", "EventLog", "Listener"]
+
+Listener = Callable[[BaseEvent], None]
+"""A reader that is called for every event as it is published; must be quick, and gets no more once it has raised."""
+
+
+class EventBus:
+    """Numbers the events of one run and passes them on.
+
+    Args:
+        run_id: The run's label, put on every event.
+        listeners: Called for every event, in order, at once.
+    """
+
+    def __init__(self, run_id: str, *listeners: Listener) -> None:
+        self.run_id = run_id
+        self._listeners: list[Listener] = list(listeners)
+        self._history: list[BaseEvent] = []
+        self._streams: list[MemoryObjectSendStream[BaseEvent]] = []
+        self._closed = False
+
+    @property
+    def history(self) -> tuple[BaseEvent, ...]:
+        """Every event so far."""
+        return tuple(self._history)
+
+    def listen(self, listener: Listener) -> None:
+        """Add a listener for what is published from now on."""
+        self._listeners.append(listener)
+
+    def publish(self, event: BaseEvent) -> None:
+        """Number an event, keep it and pass it on.
+
+        Never waits: a full subscriber is dropped and may resume. Never raises either, for it is called from the midst
+        of cleaning up: a listener that raises gets nothing more, and the others are told.
+        """
+        event = event.model_copy(
+            update={"seq": len(self._history) + 1, "time": dt.datetime.now(dt.UTC), "run_id": self.run_id}
+        )
+        self._history.append(event)
+        failed: list[str] = []
+        for listener in tuple(self._listeners):
+            try:
+                listener(event)
+            except Exception as error:  # noqa: BLE001 - a reader's trouble is never the run's
+                self._listeners.remove(listener)
+                failed.append(f"{type(error).__name__}: {error}")
+        for stream in tuple(self._streams):
+            try:
+                stream.send_nowait(event)
+            except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                self._streams.remove(stream)
+                stream.close()
+        for reason in failed:
+            self.publish(Notice(level="warning", message=f"A reader of the events failed and gets no more: {reason}"))
+
+    def close(self) -> None:
+        """End every subscription."""
+        self._closed = True
+        for stream in self._streams:
+            stream.close()
+        self._streams.clear()
+
+    @asynccontextmanager
+    async def subscribe(
+        self, *, after: int = 0, buffer: int = 1024
+    ) -> AsyncGenerator[MemoryObjectReceiveStream[BaseEvent]]:
+        """A stream of the events after number ``after``: first those already published, then live ones.
+
+        The stream ends when the run is over, or when the reader fell ``buffer`` events behind; it may then
+        subscribe again with the last number it saw.
+        """
+        past = self._history[after:]
+        send, receive = anyio.create_memory_object_stream[BaseEvent](max(buffer, len(past), 1))
+        for event in past:
+            send.send_nowait(event)
+        if self._closed:
+            send.close()
+        else:
+            self._streams.append(send)
+        try:
+            async with receive:
+                yield receive
+        finally:
+            if send in self._streams:
+                self._streams.remove(send)
+            send.close()
+
+
+class EventLog:
+    """Writes events to a file, one JSON object a line, as they happen. Use as a context manager; call to write.
+
+    Args:
+        path: The NDJSON file; made new.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: IO[str] | None = None
+        self.error: OSError | None = None
+        """The first failure to write, after which nothing more is written (a full disk must not end the run)."""
+
+    def __enter__(self) -> Self:
+        self._file = self.path.open("x", encoding="utf-8", newline="\n")
+        return self
+
+    def __call__(self, event: BaseEvent) -> None:
+        """Write one event."""
+        if self._file is None or self.error is not None:
+            return
+        try:
+            self._file.write(event.model_dump_json() + "\n")
+            self._file.flush()
+        except OSError as error:
+            self.error = error
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            try:
+                self._file.close()
+            except OSError as error:
+                self.error = self.error or error
+            self._file = None

@@ -1,0 +1,215 @@
+"""What one episode plays: a manifest, a config without tokens, and who sits where. Values only."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+from coworld_core.errors import ManifestError, UsageError
+from coworld_core.gameconfig import validate_game_config, with_tokens
+from coworld_core.ids import generate_tokens
+from coworld_core.manifest import Manifest, Runnable
+from coworld_core.ports import EXTRA_PORTS_ENV, ExtraPort, parse_extra_ports
+from coworld_core.request import LoadedRequest, build_request
+from coworld_core.results import Results, read_results
+
+from .packages import Package
+
+__all__ = ["EpisodePlan", "Seat", "plan_episode", "plan_for_people"]
+
+_CONNECT_TIMEOUT = "player_connect_timeout_seconds"
+_PATIENCE = 1800
+"""Seconds a game waits for people to open their page, where its config lets us say so."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seat:
+    """One seat of an episode."""
+
+    name: str
+    """Display name."""
+    runnable: Runnable | None
+    """Who sits there; None leaves the seat to a person in a browser."""
+    player_id: str | None = None
+    """The bundled player's id, if it is one."""
+    secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Secrets for this seat's player alone; never in logs, records or argument lists."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodePlan:
+    """What one episode plays."""
+
+    manifest: Manifest
+    game_config: Mapping[str, Any]
+    """The config without tokens."""
+    seats: tuple[Seat, ...]
+    variant: str
+    """Variant id, or certification, or episode-request."""
+    source: str = ""
+    """Where the manifest was read from."""
+    manifest_sha256: str = ""
+    episode_tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    policy_names: tuple[str, ...] = ()
+    """Names the first generations of games are told in ``COGAMES_POLICY_NAMES``."""
+
+    @property
+    def seed(self) -> int | None:
+        """The config's integer ``seed``, if it has one."""
+        seed = self.game_config.get("seed")
+        return seed if isinstance(seed, int) and not isinstance(seed, bool) else None
+
+    def for_episode(self, index: int) -> EpisodePlan:
+        """The plan of the n-th of several episodes, from 0: an integer seed grows by the index, all else stays."""
+        if self.seed is None or index == 0:
+            return self
+        return dataclasses.replace(self, game_config={**self.game_config, "seed": self.seed + index})
+
+    @cached_property
+    def extra_ports(self) -> tuple[ExtraPort, ...]:
+        """Further local ports the game asks for.
+
+        Raises:
+            UsageError: What it asks for cannot be read.
+        """
+        text = self.manifest.game.runnable.env.get(EXTRA_PORTS_ENV)
+        return parse_extra_ports(text) if text is not None else ()
+
+    def new_tokens(self) -> tuple[str, ...]:
+        """One new token a seat."""
+        return generate_tokens(len(self.seats))
+
+    def config_with_tokens(self, tokens: Sequence[str]) -> dict[str, Any]:
+        """The config as the game gets it, checked against its schema.
+
+        Raises:
+            ManifestError: It does not satisfy the schema.
+        """
+        report = validate_game_config(self.manifest, self.game_config, slots=len(self.seats))
+        if not report.ok:
+            raise ManifestError(report, code="config_invalid")
+        return with_tokens(self.game_config, tokens)
+
+    def read_results(self, path: Path) -> Results:
+        """Read and check a results file of this episode.
+
+        Raises:
+            ManifestError: It is not JSON, not finite, breaks the schema, or has not one score a seat.
+        """
+        return read_results(path, self.manifest.game.results_schema, len(self.seats))
+
+
+def plan_episode(
+    package: Package,
+    *,
+    variant: str | None = None,
+    request: LoadedRequest | None = None,
+    players: Sequence[str] = (),
+    run: Sequence[str] = (),
+    humans: Sequence[int] = (),
+    secret_env: Mapping[str, str] | None = None,
+    seed: int | None = None,
+) -> EpisodePlan:
+    """Say what an episode plays.
+
+    Args:
+        package: The Coworld.
+        variant: Id of a variant; None is the certification fixture or, where people play, the first variant: a
+            fixture is made to be over before anyone has found the keys.
+        request: An episode request, which says it all; excludes variant, players and run.
+        players: Who plays, one for all seats or one a seat: the id of a bundled player, or an image.
+        run: Command for players given as images.
+        humans: Seats left to people.
+        secret_env: Secrets for every player.
+        seed: Puts an integer ``seed`` into the config.
+
+    Raises:
+        UsageError: An unknown variant, a wrong number of players, a seat that does not exist, options that exclude
+            each other.
+        ManifestError: The config does not satisfy the game's schema.
+    """
+    manifest = package.manifest
+    if request is not None and (variant is not None or players or run):
+        raise UsageError(
+            "An episode request says variant and players itself, so --variant, players and --run cannot be given too.",
+            code="request_excludes_options",
+        )
+    bundled = {player.id: player for player in manifest.player}
+    if humans and variant is None and request is None:
+        variant = manifest.variants[0].id
+    if request is None:
+        images = [bundled[name].image if name in bundled else name for name in players]
+        asked = build_request(manifest, variant, images=images, run=run)
+        policy_names: tuple[str, ...] = ()
+        label = variant or "certification"
+    else:
+        asked, policy_names, label = request.request, request.policy_names, "episode-request"
+    runnables = list(asked.players)
+    ids: list[str | None] = [None] * len(runnables)
+    given = list(players) * len(runnables) if len(players) == 1 else list(players)
+    for slot, runnable in enumerate(runnables):
+        if not given:
+            ids[slot] = next((entry.id for entry in manifest.player if entry.as_runnable() == runnable), None)
+        elif given[slot] in bundled:
+            ids[slot] = given[slot]
+            runnables[slot] = bundled[given[slot]].as_runnable()
+    config = dict(asked.game_config)
+    if seed is not None:
+        config["seed"] = seed
+    for slot in humans:
+        if not 0 <= slot < len(runnables):
+            raise UsageError(
+                f"There is no seat {slot}: this episode has seats 0 to {len(runnables) - 1}.", code="unknown_seat"
+            )
+    seats = tuple(
+        Seat(
+            name=_display_name(config, slot) or ids[slot] or runnable.image or f"player {slot}",
+            runnable=None if slot in humans else runnable,
+            player_id=None if slot in humans else ids[slot],
+            secret_env={} if slot in humans else dict(secret_env or {}),
+        )
+        for slot, runnable in enumerate(runnables)
+    )
+    return EpisodePlan(
+        manifest=asked.manifest,
+        game_config=config,
+        seats=seats,
+        variant=label,
+        source=package.source,
+        manifest_sha256=package.sha256,
+        episode_tags=dict(asked.episode_tags),
+        policy_names=policy_names,
+    )
+
+
+def plan_for_people(plan: EpisodePlan) -> EpisodePlan:
+    """The plan with more patience for people: a game that may wait for its players waits half an hour.
+
+    Only where the config schema knows ``player_connect_timeout_seconds`` and its maximum allows it.
+    """
+    rule = _object(_object(plan.manifest.game.config_schema.get("properties")).get(_CONNECT_TIMEOUT))
+    if not rule:
+        return plan
+    most = rule.get("maximum")
+    patience = min(_PATIENCE, most) if isinstance(most, int | float) else _PATIENCE
+    now = plan.game_config.get(_CONNECT_TIMEOUT)
+    if isinstance(now, int | float) and now >= patience:
+        return plan
+    return dataclasses.replace(plan, game_config={**plan.game_config, _CONNECT_TIMEOUT: patience})
+
+
+def _display_name(config: Mapping[str, Any], slot: int) -> str | None:
+    players = config.get("players")
+    if not isinstance(players, list):
+        return None
+    entries = cast("list[object]", players)
+    name = _object(entries[slot]).get("name") if slot < len(entries) else None
+    return name if isinstance(name, str) else None
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

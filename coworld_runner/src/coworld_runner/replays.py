@@ -1,0 +1,350 @@
+"""Getting at a replay, wherever it is and however it is compressed.
+
+A replay is opaque bytes of any game. What is known is how it may be packed: raw, zlib or gzip. That is told from its
+first bytes, not from its name, and it is unpacked in bounded pieces up to a limit, never in memory as a whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+import stat
+import zlib
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import unquote, urlsplit
+
+import anyio.from_thread
+import anyio.to_thread
+
+from coworld_core.errors import CoworldError, EnvironmentFault, RemoteError, UsageError
+from coworld_core.ids import new_run_id
+
+from ._sources import Source, fetch, missing, read_source, s3_address, shown_size, shown_url
+from .scratch import open_scratch
+
+__all__ = ["DEFAULT_REPLAY_LIMIT", "Compression", "Replay", "ReplayError", "resolve_replay", "sniff_compression"]
+
+Compression = Literal["none", "zlib", "gzip"]
+"""How a replay is packed."""
+
+DEFAULT_REPLAY_LIMIT = 1 << 30
+"""How many bytes a replay may have, fetched or unpacked."""
+
+_CHUNK = 1 << 18
+_BOMB_RATIO = 200
+"""Records of a game, repetitive as they are, seldom pack better; deflate itself ends near 1030."""
+
+
+class ReplayError(CoworldError):
+    """A replay is empty, damaged, cut short, or larger than it may be."""
+
+    kind = "answer"
+    default_code = "replay_unreadable"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """A replay as a plain, unpacked file on this machine."""
+
+    path: Path
+    """The file. Yours if it was local and not compressed; otherwise a copy that lives as long as the context."""
+    name: str
+    """What a game should find it under: a plain file name without a compression suffix, since games of the runtime
+    contract unpack by suffix."""
+    size: int
+    """Bytes of the file."""
+    source: str
+    """Where it came from, without passwords and queries."""
+    compression: Compression
+    """How it was packed."""
+    copied: bool
+    """Whether ``path`` is a copy."""
+
+
+def sniff_compression(head: bytes, *, name: str = "") -> Compression:
+    """Tell from its first bytes how a file is packed.
+
+    Args:
+        head: At least the first four bytes.
+        name: The file's name. Only a name in ``.z`` makes the rare zlib headers count that text could begin with.
+
+    Returns:
+        ``gzip`` for its magic number with method deflate; ``zlib`` for a header whose checksum holds and that needs no
+        preset dictionary; else ``none``.
+    """
+    if len(head) >= 4 and head[:3] == b"\x1f\x8b\x08" and not head[3] & 0xE0:
+        return "gzip"
+    if len(head) >= 2:
+        method, window = head[0] & 0x0F, head[0] >> 4
+        usual = head[0] == 0x78 or name.lower().endswith(".z")
+        if usual and method == 8 and window <= 7 and not (head[0] << 8 | head[1]) % 31 and not head[1] & 0x20:
+            return "zlib"
+    return "none"
+
+
+@asynccontextmanager
+async def resolve_replay(
+    argument: str | os.PathLike[str],
+    *,
+    directory: Path | None = None,
+    limit: int = DEFAULT_REPLAY_LIMIT,
+    timeout: float = 60.0,
+    token: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> AsyncGenerator[Replay, None]:
+    """A replay as a plain file, for as long as the context is open.
+
+    Args:
+        argument: A path (a directory counts when it holds a file ``replay``, as a workspace does), or an address:
+            ``file://``, ``http(s)://``, or ``s3://bucket/key`` for a public object.
+        directory: Where copies go; must exist. None: a directory of their own, removed on leaving.
+        limit: How many bytes it may have, fetched or unpacked.
+        timeout: Seconds to wait for a connection, or for the next bytes.
+        token: Bearer token for an http(s) address, sent to its own origin only.
+        environment: Where ``AWS_ENDPOINT_URL_S3`` and ``AWS_ENDPOINT_URL`` are looked up; None: this process's.
+
+    Raises:
+        UsageError: There is no such file, or the argument is no address that can be read.
+        RemoteError: The host cannot be reached or refused; the message names it.
+        ReplayError: It is empty, damaged, cut short or too large (codes ``replay_empty``, ``replay_damaged``,
+            ``replay_truncated``, ``replay_too_large``, ``replay_bomb``).
+        EnvironmentFault: There is no room for a copy.
+    """
+    source = read_source(argument, what="replay")
+    async with contextlib.AsyncExitStack() as stack:
+        place = directory
+
+        def copies() -> Path:
+            nonlocal place
+            if place is None:
+                # labelled and locked like a run's, so that `coworld clean` finds it after a kill
+                place = stack.enter_context(open_scratch(new_run_id())).directory("replay")
+            return place
+
+        if source.kind == "path":
+            replay = await _local(source, copies, limit)
+        else:
+            replay = await _remote(source, copies(), limit, timeout, token, environment)
+        yield replay
+
+
+async def _local(source: Source, copies: Callable[[], Path], limit: int) -> Replay:
+    assert source.path is not None
+    path, head, size = await anyio.to_thread.run_sync(_look, source.path)
+    compression = await anyio.to_thread.run_sync(_compression, path, head, path.name)
+    if compression == "none":
+        return Replay(path=path, name=_name(path.name), size=size, source=str(path), compression="none", copied=False)
+    target = copies() / "replay"
+    size = await anyio.to_thread.run_sync(_unpack, path, target, compression, limit, str(path))
+    return Replay(path=target, name="replay", size=size, source=str(path), compression=compression, copied=True)
+
+
+def _look(path: Path) -> tuple[Path, bytes, int]:
+    """The file meant, its first bytes and its size."""
+    try:
+        if path.is_dir():
+            if not (path / "replay").is_file():
+                raise UsageError(
+                    f"{path} is a directory, and there is no file `replay` in it.",
+                    code="path_missing",
+                    hint="Name the replay itself, or the workspace of an episode that wrote one.",
+                )
+            path = path / "replay"
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise UsageError(f"{path} is not a regular file, so it is no replay.", code="bad_path")
+        with path.open("rb") as file:
+            return path, file.read(4), os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        raise missing(path, what="replay") from None
+    except OSError as error:
+        raise UsageError(f"The replay {path} cannot be read: {error.strerror}.", code="path_unreadable") from error
+
+
+def _compression(path: Path, head: bytes, name: str) -> Compression:
+    """How a file is packed, the doubtful case tried out: text may begin like a zlib stream ("x^")."""
+    if not head:
+        raise _empty(name)
+    compression = sniff_compression(head, name=name)
+    if compression == "zlib" and not name.lower().endswith((".z", ".zz", ".zlib")):
+        with path.open("rb") as file:
+            try:
+                zlib.decompressobj().decompress(file.read(1 << 16), 1 << 16)
+            except zlib.error:
+                return "none"
+    return compression
+
+
+def _empty(name: str) -> ReplayError:
+    return ReplayError(
+        f"The replay {name} is empty.",
+        code="replay_empty",
+        hint="The game wrote nothing, or has not finished writing.",
+    )
+
+
+async def _remote(
+    source: Source,
+    directory: Path,
+    limit: int,
+    timeout: float,
+    token: str | None,
+    environment: Mapping[str, str] | None,
+) -> Replay:
+    url = source.url
+    if source.kind == "s3":
+        variables = os.environ if environment is None else environment
+        url = s3_address(url, variables.get("AWS_ENDPOINT_URL_S3") or variables.get("AWS_ENDPOINT_URL"))
+        token = None
+    shown = shown_url(source.url)
+    fetched = directory / "fetched"
+    with fetched.open("w+b") as file:
+        answer = await fetch(url, file, what="replay", limit=limit, timeout=timeout, token=token)
+    path = urlsplit(source.url).path if source.kind == "http" else source.url
+    name = unquote(path.rpartition("/")[2])
+    if answer.encoding:
+        # undone here, within the limit, rather than by the transport, which knows none
+        fetched = await anyio.to_thread.run_sync(_decoded, fetched, answer.encoding, limit, shown)
+    head = await anyio.to_thread.run_sync(_head, fetched)
+    compression = await anyio.to_thread.run_sync(_compression, fetched, head, name or "replay")
+    plain = _name(name) if compression == "none" else "replay"
+    target = directory / plain
+    if compression == "none":
+        size = fetched.stat().st_size
+        fetched.rename(target)
+    else:
+        size = await anyio.to_thread.run_sync(_unpack, fetched, target, compression, limit, shown)
+        fetched.unlink()
+    return Replay(path=target, name=plain, size=size, source=shown, compression=compression, copied=True)
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(4)
+
+
+def _decoded(path: Path, encoding: str, limit: int, source: str) -> Path:
+    """Undo the transport's own packing."""
+    if encoding not in {"gzip", "x-gzip", "deflate"}:
+        raise RemoteError(
+            f"{source} came in the encoding {encoding[:40]!r}, which was not asked for.",
+            code="remote_encoding",
+            hint="Ask its owner to serve it as it is.",
+        )
+    with path.open("rb") as file:
+        actual = sniff_compression(file.read(4), name=".z")
+    if actual == "none":
+        # some servers announce an encoding for files they store packed, and some announce it for files they do not
+        return path
+    target = path.with_name("decoded")
+    _unpack(path, target, actual, limit, source)
+    path.unlink()
+    return target
+
+
+_PACKED_SUFFIX = re.compile(r"(\.(z|zz|zlib|gz|gzip))+$", re.IGNORECASE)
+
+
+def _name(name: str) -> str:
+    """A plain name to hand a replay over under: games unpack by suffix, and this one is not packed."""
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", _PACKED_SUFFIX.sub("", name)).strip("._")[:100]
+    return plain or "replay"
+
+
+def _unpack(source: Path, target: Path, compression: Compression, limit: int, shown: str) -> int:
+    """Unpack a file piece by piece; returns the size. Runs in a worker thread and stops when its task is cancelled."""
+    try:
+        with source.open("rb") as packed, target.open("xb") as plain:
+            size = _Unpacker(compression, limit, shown).run(packed.read, plain.write)
+    except OSError as error:
+        _discard(target)
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        room = shutil.disk_usage(target.parent).free if full else 0
+        raise EnvironmentFault(
+            f"The replay {shown} could not be unpacked into {target.parent}: {error.strerror}.",
+            code="disk_full" if full else "replay_unwritable",
+            hint=f"Free some room ({shown_size(room)} left), or set TMPDIR." if full else None,
+        ) from error
+    except BaseException:
+        _discard(target)
+        raise
+    return size
+
+
+def _discard(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+class _Unpacker:
+    def __init__(self, compression: Compression, limit: int, shown: str) -> None:
+        self._wbits = 31 if compression == "gzip" else 15
+        self._compression = compression
+        self._limit = limit
+        self._shown = shown
+        self._read_so_far = 0
+        self._written = 0
+
+    def run(self, read: Callable[[int], bytes], write: Callable[[bytes], object]) -> int:
+        stream = zlib.decompressobj(self._wbits)
+        waiting = b""
+        while True:
+            anyio.from_thread.check_cancelled()
+            if not waiting:
+                waiting = read(_CHUNK)
+                self._read_so_far += len(waiting)
+                if not waiting:
+                    break
+            if stream.eof:
+                # after the end of a stream: padding, or (gzip) another member
+                waiting = waiting.lstrip(b"\0")
+                if not waiting:
+                    continue
+                if self._compression != "gzip":
+                    raise self._damaged(f"{len(waiting)} bytes or more follow its end")
+                stream = zlib.decompressobj(self._wbits)
+            try:
+                piece = stream.decompress(waiting, _CHUNK)
+            except zlib.error as error:
+                raise self._damaged(str(error)) from error
+            waiting = stream.unused_data if stream.eof else stream.unconsumed_tail
+            self._written += len(piece)
+            if self._written > self._limit:
+                raise self._too_large(self._read_so_far - len(waiting))
+            write(piece)
+        if not stream.eof:
+            raise ReplayError(
+                f"The replay {self._shown} is cut short: its {self._compression} stream ends after "
+                f"{shown_size(self._read_so_far)} without its end mark.",
+                code="replay_truncated",
+                hint="Fetch it again, or wait until it is written.",
+            )
+        if not self._written:
+            raise _empty(self._shown)
+        return self._written
+
+    def _damaged(self, reason: str) -> ReplayError:
+        return ReplayError(
+            f"The replay {self._shown} is damaged: {reason} (in its {self._compression} stream, within the first "
+            f"{shown_size(self._read_so_far)}).",
+            code="replay_damaged",
+            hint="Fetch it again.",
+        )
+
+    def _too_large(self, consumed: int) -> ReplayError:
+        ratio = self._written // max(consumed, 1)
+        bomb = ratio >= _BOMB_RATIO
+        return ReplayError(
+            f"The replay {self._shown} unpacks to more than {shown_size(self._limit)} (its first "
+            f"{shown_size(consumed)} give {ratio} times as much), so it is not opened."
+            + (" Files like that are made to fill disks." if bomb else ""),
+            code="replay_bomb" if bomb else "replay_too_large",
+            hint="Raise the limit if you trust where it comes from.",
+            context={"limit": self._limit, "ratio": ratio},
+        )

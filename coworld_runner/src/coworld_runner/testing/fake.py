@@ -1,0 +1,615 @@
+"""A backend without processes: units are tasks of this one, on real sockets and in real directories.
+
+For tests of what runs *on* a backend: a program is a coroutine function, so a game that misbehaves in just this way
+takes three lines, and an episode a few milliseconds. What cannot be had without processes it does not claim.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+import signal
+import traceback
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Literal, Never, Self
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from coworld_core.errors import ImageError, StartError, TransferError
+from coworld_core.events import ImageReady, LogTruncated, UnitCreated, UnitExited, UnitReady, UnitStarted
+from coworld_core.issues import Issue
+from coworld_core.outcome import Exit
+
+from .._concurrency import nursery
+from .._files import CappedLog, fetch_file, log_tail, tree_size, watch_directory
+from ..backend import (
+    Backend,
+    Capabilities,
+    Endpoint,
+    Found,
+    HttpProbe,
+    ImageInfo,
+    Placement,
+    Publish,
+    Reaped,
+    Unit,
+    UnitSpec,
+)
+from ..backends._ports import Reservation, choose_port, stranger_on, take_port
+from ..backends._probe import wait_until_ready
+from ..scratch import find_scratch, reap_scratch
+
+__all__ = ["FakeBackend", "FakeContext", "Program", "subject"]
+
+_HOST = "127.0.0.1"
+_DISK_TICK = 0.02
+
+
+class _Ended(Exception):
+    """A program ends here."""
+
+
+class FakeContext:
+    """What a program gets instead of a process: its arguments, its environment, its streams.
+
+    Attributes:
+        name: The unit's name.
+        argv: The unit's command, program included.
+        env: The unit's whole environment, secrets included.
+        directory: The unit's own directory, or None.
+    """
+
+    def __init__(self, unit: _FakeUnit, env: Mapping[str, str]) -> None:
+        self.name = unit.name
+        self.argv = unit.spec.argv
+        self.env = env
+        self.directory = unit.spec.directory
+        self._unit = unit
+
+    @property
+    def stopping(self) -> anyio.Event:
+        """Set when the unit is asked to stop.
+
+        Whoever has asked for it handles TERM; a program that never does is ended by TERM at once, like a process
+        without a handler.
+        """
+        self._unit.handles_term = True
+        return self._unit.stopping
+
+    def out(self, text: str | bytes) -> None:
+        """Write to standard output."""
+        self._unit.write(text.encode() if isinstance(text, str) else text, error=False)
+
+    def err(self, text: str | bytes) -> None:
+        """Write to standard error."""
+        self._unit.write(text.encode() if isinstance(text, str) else text, error=True)
+
+    def spawn(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Run something beside the program, as a child process would: it ends with the unit at the latest."""
+        self._unit.spawn(work)
+
+    def end(self, how: int | Exit) -> None:
+        """End the whole unit, from wherever this is called."""
+        self._unit.end_as(how)
+
+
+Program = Callable[[FakeContext], Awaitable[int | Exit]]
+"""What an image does. Returns its exit status, or an ``Exit`` for an end that a coroutine cannot have (a signal, out
+of memory, ...). An exception is status 1 with the traceback on standard error."""
+
+
+_numbers = itertools.count(1)
+_living: dict[str, _FakeUnit] = {}
+
+
+class _FakeUnit(Unit):
+    def __init__(
+        self, spec: UnitSpec, *, backend: FakeBackend, program: Program, publish: Publish, tasks: TaskGroup
+    ) -> None:
+        super().__init__(spec)
+        self._backend = backend
+        self._id = f"fake-{next(_numbers)}"
+        self._program = program
+        self._publish = publish
+        self._tasks = tasks
+        self._reservations: list[Reservation] = []
+        self._endpoints: dict[str, Endpoint] = {}
+        self._env: dict[str, str] = {}
+        self._logs: list[CappedLog] = []
+        self._state: Literal["made", "started", "ended"] = "made"
+        self._started_at = 0.0
+        self._life = anyio.CancelScope(shield=True)
+        self._tree: TaskGroup | None = None
+        self._how: Exit | None = None
+        self._exit: Exit | None = None
+        self._ended = anyio.Event()
+        self._truncated = False
+        self.stopping = anyio.Event()
+        self.handles_term = False
+
+    def prepare(self) -> None:
+        """Ports, the environment, the label."""
+        spec = self.spec
+        listen: dict[str, int] = {}
+        for port in spec.ports:
+            wanted = port.number if port.fixed else port.host_port
+            reservation = take_port(wanted, spec.name, port.name) if wanted else choose_port()
+            self._reservations.append(reservation)
+            listen[port.name] = reservation.number
+            address = f"{_HOST}:{reservation.number}"
+            self._endpoints[port.name] = Endpoint(here=address, there=address)
+        placement = Placement(
+            directory=str(spec.directory.absolute()) if spec.directory is not None else "",
+            listen_host=_HOST,
+            listen=listen,
+            endpoints=dict(self._endpoints),
+        )
+        self._env = {**spec.environment(placement), **spec.secret_env}
+        _living[self._id] = self
+        self._publish(UnitCreated(unit=self.name, slot=spec.slot))
+
+    def close(self) -> None:
+        """Give everything back."""
+        for reservation in self._reservations:
+            reservation.close()
+        self._env.clear()
+        _living.pop(self._id, None)
+
+    # -- what the program does
+
+    def write(self, data: bytes, *, error: bool) -> None:
+        """Keep what the program says."""
+        if self._logs:
+            self._logs[-1 if error else 0].write(data)
+
+    def spawn(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Run something in the unit's tree."""
+        assert self._tree is not None
+
+        async def child() -> None:
+            try:
+                await work()
+            except Exception:  # noqa: BLE001 - whatever a child does is its own affair
+                self.write(traceback.format_exc().encode(), error=True)
+
+        self._tree.start_soon(child)
+
+    def end_as(self, how: int | Exit) -> None:
+        """End the unit now; the first to say how is believed."""
+        if self._how is None:
+            self._how = how if isinstance(how, Exit) else Exit(reason="exited", code=how)
+        self._life.cancel()
+
+    async def _run(self) -> None:
+        spec = self.spec
+        for path in (spec.stdout, spec.stderr):
+            if path is not None:
+                self._logs.append(CappedLog(path, spec.limits.log_bytes, self._log_full))
+        context = FakeContext(self, dict(self._env))
+        # shielded: what is cancelled is the body; the unit is stopped, which then cancels this
+        with self._life:
+            async with anyio.create_task_group() as self._tree:
+                if spec.limits.disk_bytes is not None and spec.directory is not None:
+                    self._tree.start_soon(self._watch_disk, spec.limits.disk_bytes, spec.directory)
+                self.end_as(await self._result(context))
+        exit = self._how
+        assert exit is not None
+        if exit.reason in {"exited", "signal"} and self._over_disk():
+            exit = Exit(reason="disk", code=exit.code, signal=exit.signal)
+        for log in self._logs:
+            log.close()
+        self._finish(exit)
+
+    async def _result(self, context: FakeContext) -> int | Exit:
+        try:
+            return await self._program(context)
+        except _Ended:
+            return self._how or 0
+        except Exception:  # noqa: BLE001 - as in any program that is not caught
+            self.write(traceback.format_exc().encode(), error=True)
+            return 1
+
+    async def _watch_disk(self, limit: int, directory: Path) -> None:
+        while tree_size(directory) <= limit:  # noqa: ASYNC110 - a disk tells nobody that it fills
+            await anyio.sleep(_DISK_TICK)
+        self.end_as(Exit(reason="disk", detail=f"more than {limit} bytes on disk"))
+
+    def _over_disk(self) -> bool:
+        limit, directory = self.spec.limits.disk_bytes, self.spec.directory
+        return limit is not None and directory is not None and tree_size(directory) > limit
+
+    def _log_full(self) -> None:
+        if not self._truncated:
+            self._truncated = True
+            self._publish(LogTruncated(unit=self.name, slot=self.spec.slot, limit_bytes=self.spec.limits.log_bytes))
+
+    def _finish(self, exit: Exit) -> None:
+        self._exit = exit
+        if self._state == "started":
+            self._publish(UnitExited(unit=self.name, slot=self.spec.slot, exit=exit))
+        self._state = "ended"
+        self._ended.set()
+
+    # -- the unit
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    @property
+    def exit(self) -> Exit | None:
+        return self._exit
+
+    @property
+    def log_truncated(self) -> bool:
+        return self._truncated
+
+    def endpoint(self, port: str = "http") -> Endpoint:
+        return self._endpoints[port]
+
+    async def start(self) -> None:
+        await anyio.lowlevel.checkpoint()
+        if self._state == "made":
+            self._state = "started"
+            self._started_at = anyio.current_time()
+            self._tasks.start_soon(self._run, name=f"unit {self.name}")
+            self._publish(UnitStarted(unit=self.name, slot=self.spec.slot))
+        elif not self._started_at:
+            raise StartError(f"{self.name} was ended before it was started.", context={"unit": self.name})
+
+    async def wait(self) -> Exit:
+        await self._ended.wait()
+        assert self._exit is not None
+        return self._exit
+
+    async def wait_ready(self, probe: HttpProbe) -> float:
+        number = int(self.endpoint(probe.port).here.rpartition(":")[2])
+        since = self._started_at or anyio.current_time()
+        seconds = await wait_until_ready(self, probe, since=since, stranger=lambda: stranger_on(number, [os.getpid()]))
+        self._publish(UnitReady(unit=self.name, slot=self.spec.slot, seconds=seconds))
+        return seconds
+
+    async def log_tail(self, limit: int = 4000) -> str:
+        return log_tail([path for path in (self.spec.stdout, self.spec.stderr) if path is not None], limit)
+
+    async def stop(self, grace: float = 5.0) -> Exit:
+        if self._state == "made":
+            self._finish(Exit(reason="stopped", detail="it was never started"))
+        if self._exit is None:
+            self.stopping.set()
+            if self.handles_term and grace > 0:
+                with self._backend.patience(grace):
+                    return await self.wait()
+            number = signal.SIGKILL if self.handles_term else signal.SIGTERM
+            self.end_as(Exit(reason="stopped", signal=int(number)))
+        return await self.wait()
+
+    def written(self) -> AbstractAsyncContextManager[MemoryObjectReceiveStream[str]]:
+        if self.spec.directory is None:
+            raise TransferError(f"{self.name} has no directory of its own to watch.", context={"unit": self.name})
+        return watch_directory(self.spec.directory, until=self.wait)
+
+    async def fetch(self, name: str, target: Path, *, limit: int | None = None) -> int:
+        if self.spec.directory is None:
+            raise FileNotFoundError(f"{self.name} has no directory of its own.")
+        return await fetch_file(self.spec.directory, name, target, limit=limit)
+
+
+class FakeBackend(Backend):
+    """Runs programs that are coroutine functions, by image name, inside this process.
+
+    Args:
+        programs: What each image does; ``subject`` (what the conformance checks run) is there besides.
+        executables: What the first element of a command may be; anything else cannot be started. None: anything.
+    """
+
+    name = "fake"
+
+    def __init__(
+        self, programs: Mapping[str, Program] | None = None, *, executables: Container[str] | None = None
+    ) -> None:
+        self._programs: dict[str, Program] = {"subject": subject, **(programs or {})}
+        self._executables = executables
+
+    def __reduce__(self) -> Never:
+        raise TypeError("the units of a fake backend live in the process that made it")
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Nothing that takes a process: a coroutine can be kept from nothing but its own directory's size."""
+        return Capabilities(
+            images=False,
+            network_isolation=False,
+            file_isolation=False,
+            memory_limit=False,
+            cpu_limit=False,
+            pids_limit=False,
+            disk_limit=True,
+            remote=False,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        return None
+
+    async def check(self) -> tuple[Issue, ...]:
+        """Nothing can be missing."""
+        return ()
+
+    def _find_program(self, image: str) -> Program:
+        if image not in self._programs:
+            raise ImageError(
+                f"{image!r} is not one of this fake backend's programs.",
+                hint=f"It has {', '.join(sorted(self._programs))}.",
+                context={"image": image},
+            )
+        return self._programs[image]
+
+    async def ensure_image(
+        self, image: str, *, platform: str | None = None, publish: Publish | None = None
+    ) -> ImageInfo:
+        """See whether there is such a program.
+
+        Raises:
+            ImageError: There is none.
+        """
+        self._find_program(image)
+        if publish is not None:
+            publish(ImageReady(image=image))
+        return ImageInfo(image=image)
+
+    @asynccontextmanager
+    async def units(
+        self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
+    ) -> AsyncGenerator[tuple[Unit, ...], None]:
+        """Start programs as tasks; cancel them on leaving.
+
+        Raises:
+            CapabilityError: A spec asks for what this backend cannot enforce.
+            ImageError: There is no such program.
+            StartError: A command does not begin with one of ``executables``, or a port is taken.
+        """
+        self.refuse_unenforceable(specs)
+        programs = [self._find_program(spec.image) for spec in specs]
+        async with nursery() as tasks:
+            units = tuple(
+                _FakeUnit(spec, backend=self, program=program, publish=publish, tasks=tasks)
+                for spec, program in zip(specs, programs, strict=True)
+            )
+            try:
+                for unit in units:
+                    unit.prepare()
+                for unit in units:
+                    program = unit.spec.argv[0] if unit.spec.argv else ""
+                    if self._executables is not None and program and program not in self._executables:
+                        raise StartError(
+                            f"{unit.name} cannot be started: there is no {program!r}.",
+                            code="program_missing",
+                            hint="Name one of the backend's executables.",
+                            context={"unit": unit.name, "program": program},
+                        )
+                    if start:
+                        await unit.start()
+                yield units
+            finally:
+                with anyio.CancelScope(shield=True):
+                    async with anyio.create_task_group() as stopping:
+                        for unit in units:
+                            stopping.start_soon(unit.stop, grace)
+                for unit in units:
+                    unit.close()
+
+    async def find(self, run_id: str | None = None) -> tuple[Found, ...]:
+        """The living tasks of a run, and the directories of runs."""
+        units = [
+            Found(kind="process", id=unit.id, name=unit.name, run_id=unit.spec.run_id, alive=True)
+            for unit in _living.values()
+            if unit.exit is None and run_id in {None, unit.spec.run_id}
+        ]
+        return (*units, *find_scratch(run_id))
+
+    async def reap(self, found: Sequence[Found], *, force: bool = False) -> tuple[Reaped, ...]:
+        """End tasks and remove directories; their runner is this process, so tasks only with ``force``."""
+        reaped: list[Reaped] = []
+        for item in found:
+            if item.kind != "process":
+                continue
+            unit = _living.get(item.id)
+            if unit is not None and not force:
+                reaped.append(Reaped(found=item, removed=False, reason="its runner is still running"))
+                continue
+            if unit is not None:
+                unit.end_as(Exit(reason="signal", signal=int(signal.SIGKILL)))
+                await unit.wait()
+            reaped.append(Reaped(found=item, removed=True))
+        return (*reaped, *reap_scratch(found, force=force))
+
+
+# --- the subject, as a coroutine --------------------------------------------------------------------------------
+
+
+async def subject(context: FakeContext) -> int | Exit:
+    """What ``subject.py`` does, step by step, for the fake backend."""
+    player = _Subject(context)
+    steps = context.argv[1:]
+    if steps and steps[0].endswith(".py"):
+        steps = steps[1:]
+    for step in steps:
+        verb, *arguments = step.split(":")
+        taken = [context.env[item[1:]] if item.startswith("$") else item for item in arguments]
+        result = getattr(player, f"do_{verb}")(*taken)
+        if result is not None:
+            await result
+        await anyio.lowlevel.checkpoint()
+    return 0
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+class _Subject:
+    def __init__(self, context: FakeContext) -> None:
+        self._context = context
+
+    def _path(self, name: str) -> Path:
+        return Path(self._context.env["SUBJECT_DIR"]) / name
+
+    def _end(self, how: int | Exit) -> Never:
+        self._context.end(how)
+        raise _Ended
+
+    def do_print(self, *text: str) -> None:
+        self._context.out(":".join(text) + "\n")
+
+    def do_error(self, *text: str) -> None:
+        self._context.err(":".join(text) + "\n")
+
+    def do_bytes(self, text: str) -> None:
+        self._context.out(bytes.fromhex(text))
+
+    async def do_flood(self, count: str) -> None:
+        block = (b"0123456789" * 6 + b"abc\n") * 1024
+        left = int(count)
+        while left > 0:
+            self._context.out(block[:left])
+            left -= len(block)
+            await anyio.lowlevel.checkpoint()
+
+    def do_exit(self, status: str) -> None:
+        self._end(int(status))
+
+    def do_die(self, number: str) -> None:
+        self._end(Exit(reason="signal", signal=int(number)))
+
+    async def do_hang(self) -> None:
+        await anyio.sleep_forever()
+
+    async def do_wait(self, name: str) -> None:
+        while not self._path(name).exists():  # noqa: ASYNC110 - a process could do no better
+            await anyio.sleep(0.005)
+
+    def do_stubborn(self) -> None:
+        _ = self._context.stopping
+
+    def do_polite(self, status: str) -> None:
+        self._on_term("", int(status))
+
+    def do_linger(self, name: str) -> None:
+        self._on_term(name, 0)
+
+    def _on_term(self, name: str, status: int) -> None:
+        stopping = self._context.stopping
+
+        async def leave() -> None:
+            await stopping.wait()
+            self.do_print("goodbye")
+            if name:
+                await self.do_wait(name)
+            self._context.end(Exit(reason="stopped", code=status))
+
+        self._context.spawn(leave)
+
+    def do_write(self, name: str, *text: str) -> None:
+        self._path(name).write_text(":".join(text), encoding="utf-8")
+
+    def do_rename(self, name: str, text: str) -> None:
+        part = self._path(f".{name}.part")
+        part.write_text(text, encoding="utf-8")
+        part.replace(self._path(name))
+
+    async def do_slow(self, name: str, text: str, go: str) -> None:
+        half = len(text) // 2
+        with self._path(name).open("wb", buffering=0) as file:
+            file.write(text[:half].encode())
+            self.do_print(f"half {name}")
+            await self.do_wait(go)
+            file.write(text[half:].encode())
+        self.do_print(f"whole {name}")
+
+    async def do_size(self, name: str, count: str) -> None:
+        left = int(count)
+        with self._path(name).open("wb", buffering=0) as file:
+            while left:
+                left -= file.write(bytes(min(left, 1 << 20)))
+                await anyio.lowlevel.checkpoint()
+
+    def do_link(self, name: str, target: str) -> None:
+        self._path(name).symlink_to(target)
+
+    def do_pipe(self, name: str) -> None:
+        os.mkfifo(self._path(name))
+
+    def do_lock(self, name: str) -> None:
+        self.do_child(name)
+
+    def do_child(self, name: str) -> None:
+        path = self._path(name)
+
+        async def live() -> None:
+            # locks belong to the open file, so this one holds against our own process too
+            with path.open("wb") as file:
+                while not _lock(file.fileno()):  # noqa: ASYNC110 - to wait for it would block every unit
+                    await anyio.sleep(0.005)
+                await anyio.sleep_forever()
+
+        self._context.spawn(live)
+
+    def do_daemon(self, name: str) -> None:
+        self.do_child(name)
+
+    async def do_serve(self, status: str, go: str = "") -> None:
+        async def answer(stream: anyio.abc.SocketStream) -> None:
+            async with stream:
+                with contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                    await stream.receive()
+                    code = status if not go or self._path(go).exists() else "503"
+                    head = f"HTTP/1.1 {code} Subject\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+                    await stream.send(head.encode())
+
+        await self._listen(answer)
+
+    async def do_mute(self) -> None:
+        async def swallow(stream: anyio.abc.SocketStream) -> None:
+            async with stream:
+                await anyio.sleep_forever()
+
+        await self._listen(swallow)
+
+    async def _listen(self, answer: Callable[[anyio.abc.SocketStream], Awaitable[None]]) -> None:
+        host, port = self._context.env["SUBJECT_HOST"], int(self._context.env["SUBJECT_PORT"])
+        listener = await anyio.create_tcp_listener(local_host=host, local_port=port, reuse_port=False)
+
+        async def serve() -> None:
+            async with listener:
+                await listener.serve(answer)
+
+        self._context.spawn(serve)
+
+    def do_env(self) -> None:
+        self.do_print(json.dumps(dict(self._context.env)))
+
+    def do_arguments(self) -> None:
+        self.do_print(repr(self._context.argv))
+
+    def do_read(self, *parts: str) -> None:
+        path = ":".join(parts)
+        try:
+            self.do_print(f"read {path}: {Path(path).read_text(encoding='utf-8', errors='replace')[:1000]}")
+        except OSError as error:
+            self.do_print(f"cannot read {path}: {error.strerror}")

@@ -1,0 +1,170 @@
+"""Makes a test fail that leaves something behind: processes, threads, ports, run directories, containers.
+
+In a ``conftest.py``::
+
+    @pytest.fixture(scope="session", autouse=True)
+    def own_scratch(tmp_path_factory):
+        with private_scratch(tmp_path_factory.mktemp("scratch")):
+            yield
+
+    @pytest.fixture(autouse=True)
+    def no_leaks(request):
+        with leak_check(containers=request.node.get_closest_marker("docker") is not None):
+            yield
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from ..backends._ports import Reservation
+from ..scratch import scratch_root
+
+__all__ = ["leak_check", "private_scratch"]
+
+_SETTLE_SECONDS = 10.0
+"""How long what is on its way out may take to be gone."""
+
+_POOLS = ("AnyIO worker thread", "asyncio_", "ThreadPoolExecutor-", "pytest_timeout")
+"""Threads of pools, which belong to an event loop or to pytest and end with them."""
+
+
+@contextmanager
+def private_scratch(directory: Path) -> Generator[None]:
+    """Give this process, and those it starts, a directory for temporary files that no other run shares.
+
+    Two test sessions on one machine then never see each other's runs, and whatever is left is one's own.
+    """
+    before = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = str(directory)
+    tempfile.tempdir = None
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["TMPDIR"]
+        else:
+            os.environ["TMPDIR"] = before
+        tempfile.tempdir = None
+
+
+@contextmanager
+def leak_check(*, containers: bool = False, ignore: Collection[str] = ()) -> Generator[None]:
+    """Fail when something outlives the block that was not there before it.
+
+    Looked at: child processes, threads, processes and run directories that carry a run's label below this process's
+    ``scratch_root``, reserved ports and, when asked for, labelled containers, networks and volumes of such runs.
+
+    Args:
+        containers: Whether to ask the local Docker engine too.
+        ignore: Names of child processes that may stay (a browser that several tests share).
+
+    Raises:
+        AssertionError: Names everything that is left.
+    """
+    before = _present(containers, ignore).keys()
+    yield
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while True:
+        left = {key: text for key, text in _present(containers, ignore).items() if key not in before}
+        if not left:
+            return
+        if time.monotonic() >= deadline:
+            raise AssertionError("left behind: " + "; ".join(sorted(left.values())))
+        time.sleep(0.01)
+
+
+def _present(containers: bool, ignore: Collection[str]) -> dict[tuple[str, object], str]:
+    """What there is, by what it is known by, with what to call it: a process may change its name."""
+    present: dict[tuple[str, object], str] = {}
+    for thread in threading.enumerate():
+        if not _pooled(thread):
+            present["thread", thread.ident] = f"thread {thread.name}"
+    for number in Reservation.held():
+        present["port", number] = f"reserved port {number}"
+    present |= _children(ignore) | _labelled_processes()
+    with contextlib.suppress(OSError):
+        for entry in scratch_root().iterdir():
+            present["directory", entry.name] = f"directory {entry}"
+    if containers:
+        for name in _labelled_in_engine():
+            present["engine", name] = name
+    return present
+
+
+def _pooled(thread: threading.Thread) -> bool:
+    return thread.name.startswith(_POOLS)
+
+
+def _children(ignore: Collection[str]) -> dict[tuple[str, object], str]:
+    import psutil
+
+    children: dict[tuple[str, object], str] = {}
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if child.name() not in ignore:
+                children["child", child.pid] = f"child process {child.pid} ({child.name()}, {child.status()})"
+    return children
+
+
+def _labelled_processes() -> dict[tuple[str, object], str]:
+    import psutil
+
+    root = str(scratch_root())
+    labelled: dict[tuple[str, object], str] = {}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            environment = process.environ()
+            if environment.get("COWORLD_SCRATCH", "").startswith(root):
+                unit, run = environment.get("COWORLD_UNIT"), environment.get("COWORLD_RUN_ID")
+                labelled["process", process.pid] = f"process {process.pid} ({unit} of run {run})"
+    return labelled
+
+
+class _EngineConnection(http.client.HTTPConnection):
+    def connect(self) -> None:
+        address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+        if not address.startswith("unix://"):
+            raise OSError("only a local engine is looked at")
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(30)
+        self.sock.connect(address.removeprefix("unix://"))
+
+
+def _labelled_in_engine() -> list[str]:
+    filters = quote(json.dumps({"label": ["coworld.run"]}))
+    paths = {
+        "container": f"/containers/json?all=true&filters={filters}",
+        "network": f"/networks?filters={filters}",
+        "volume": f"/volumes?filters={filters}",
+    }
+    root = str(scratch_root())
+    labelled: list[str] = []
+    for kind, path in paths.items():
+        connection = _EngineConnection("docker")
+        try:
+            connection.request("GET", path)
+            answer: Any = json.load(connection.getresponse())
+        except (OSError, ValueError, http.client.HTTPException):
+            return []  # no engine, so nothing of ours on it
+        finally:
+            connection.close()
+        items: list[dict[str, Any]] = (answer.get("Volumes") or []) if kind == "volume" else answer
+        for item in items:
+            labels: dict[str, str] = item.get("Labels") or {}
+            if labels.get("coworld.scratch", "").startswith(root):
+                names: list[str] = item.get("Names") or [item.get("Name") or "?"]
+                labelled.append(f"{kind} {names[0].lstrip('/')} of run {labels['coworld.run']}")
+    return labelled

@@ -1,0 +1,169 @@
+"""Where an episode's evidence goes: always a fresh directory, or a refusal."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import errno
+import hashlib
+import os
+import secrets
+import shutil
+from pathlib import Path
+
+from coworld_core.artifacts import EpisodeLayout
+from coworld_core.episode import ArtifactRecord
+from coworld_core.errors import EnvironmentFault, WorkspaceError
+
+__all__ = ["artifact_records", "atomic_write", "default_workspace", "point_latest", "prepare_workspace", "timestamp"]
+
+_LATEST = "latest"
+
+
+def timestamp() -> str:
+    """The current local time as a directory name that sorts by time: ``20261121-141503``."""
+    return dt.datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+
+
+def default_workspace(results: Path, run_id: str) -> Path:
+    """A directory of its own for this run below a results directory."""
+    return results / f"{timestamp()}-{run_id[:6]}"
+
+
+def prepare_workspace(path: Path, *, overwrite: bool = False) -> EpisodeLayout:
+    """Make a workspace, or refuse it.
+
+    Args:
+        path: The directory. Parents are made.
+        overwrite: Whether a directory with files in it may be emptied first.
+
+    Raises:
+        WorkspaceError: It is a file, holds files, or cannot be written to.
+        EnvironmentFault: There is no room.
+    """
+    path = path.expanduser().absolute()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise WorkspaceError(
+            f"{path} cannot be the output directory: it, or something above it, is a file.",
+            code="workspace_not_a_directory",
+            hint="Name another directory with -o.",
+            context={"path": str(path)},
+        ) from error
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
+        entries = list(path.iterdir())
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    if entries:
+        if not overwrite:
+            raise WorkspaceError(
+                f"{path} is not empty, and results of another run must not pass for this one's.",
+                code="workspace_not_empty",
+                hint="Name a new directory with -o, leave -o out for a fresh one, or add --overwrite to empty it.",
+                context={"path": str(path)},
+            )
+        if not _is_workspace(path):
+            raise WorkspaceError(
+                f"{path} holds files that no episode has written, so it is not emptied.",
+                code="workspace_foreign",
+                hint="Name another directory with -o.",
+                context={"path": str(path)},
+            )
+        try:
+            for entry in entries:
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink()
+        except OSError as error:
+            raise _unwritable(path, error) from error
+    layout = EpisodeLayout(path)
+    try:
+        layout.logs.mkdir()
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    return layout
+
+
+def _is_workspace(path: Path) -> bool:
+    """Whether a directory looks like one we, or the published runner, wrote."""
+    ours = ("episode.json", "summary.json", "certification.json", "config.json", "results.json", "logs")
+    return any((path / name).exists() for name in ours)
+
+
+def _unwritable(path: Path, error: OSError) -> WorkspaceError | EnvironmentFault:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return EnvironmentFault(
+            f"There is no room to write to {path}.",
+            code="disk_full",
+            hint="Free some room, or name a directory on another disk with -o.",
+            context={"path": str(path)},
+        )
+    return WorkspaceError(
+        f"{path} cannot be written to: {error.strerror}.",
+        code="workspace_unwritable",
+        hint="Name a directory you may write to with -o.",
+        context={"path": str(path)},
+    )
+
+
+def point_latest(results: Path, workspace: Path) -> None:
+    """Make ``results/latest`` point at a workspace, atomically; the last run to start wins.
+
+    A file system without links is no reason to fail a run: then there is no ``latest``.
+    """
+    link = results / _LATEST
+    if link.exists() and not link.is_symlink():
+        return
+    temporary = results / f".{_LATEST}-{secrets.token_hex(4)}"
+    with contextlib.suppress(OSError, NotImplementedError):
+        temporary.symlink_to(workspace.name, target_is_directory=True)
+        try:
+            temporary.replace(link)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+
+
+def atomic_write(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all: to a temporary file beside it, then renamed.
+
+    Raises:
+        WorkspaceError: It cannot be written.
+        EnvironmentFault: There is no room.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+            temporary.replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, in hex, read piece by piece."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def artifact_records(layout: EpisodeLayout) -> tuple[ArtifactRecord, ...]:
+    """Size and digest of every regular file in a workspace but the record itself and the still open event log."""
+    records: list[ArtifactRecord] = []
+    for directory, _, names in os.walk(layout.workspace):
+        for name in names:
+            path = Path(directory) / name
+            if path in (layout.record, layout.events) or path.is_symlink() or name.startswith("."):
+                continue
+            with contextlib.suppress(OSError):
+                records.append(
+                    ArtifactRecord(path=layout.relative(path), size=path.stat().st_size, sha256=digest(path))
+                )
+    return tuple(sorted(records, key=lambda record: record.path))
