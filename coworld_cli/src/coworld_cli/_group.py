@@ -1,0 +1,135 @@
+"""A group of commands that imports none of them until it is called for."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import click
+
+from . import exitcodes
+from .terminal import colour
+
+__all__ = ["CommandTable", "LazyGroup"]
+
+CommandTable = Mapping[str, Mapping[str, str]]
+"""Section title → command name → help in one line."""
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names and short help by heart.
+
+    A command ``run-episode`` is the attribute ``command`` of the module ``run_episode`` in ``package``.
+
+    Args:
+        table: The commands, by section.
+        package: Where their modules are.
+        attrs: What ``click.Group`` takes.
+    """
+
+    def __init__(self, *, table: CommandTable, package: str, **attrs: Any) -> None:
+        super().__init__(**attrs)
+        self._table = table
+        self._package = package
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of the table."""
+        return [name for section in self._table.values() for name in section]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if not any(cmd_name in section for section in self._table.values()):
+            return None
+        module = importlib.import_module(f"{self._package}.{cmd_name.replace('-', '_')}")
+        found: click.Command = module.command
+        return found
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take no arguments at all as a wish for help."""
+        return super().parse_args(ctx, args or ["--help"])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one was probably meant."""
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None and not ctx.resilient_parsing:
+            known = self.list_commands(ctx)
+            folded = name.lower().replace("_", "-")
+            close = difflib.get_close_matches(folded, known, n=1, cutoff=0.5)
+            starting = [other for other in known if len(folded) > 2 and other.startswith(folded)]
+            meant = (starting or close or [None])[0]
+            question = f" Did you mean {meant!r}?" if meant else ""
+            raise click.UsageError(f"There is no command {name!r}.{question}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by section."""
+        width = max(len(name) for section in self._table.values() for name in section)
+        for title, section in self._table.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, text in section.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Complete names without importing the commands."""
+        from click.shell_completion import CompletionItem
+
+        names = {name: text for section in self._table.values() for name, text in section.items()}
+        items = [CompletionItem(name, help=text) for name, text in names.items() if name.startswith(incomplete)]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def main(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> NoReturn:
+        """Run, and leave the process with the exit status (what ``click.testing`` calls)."""
+        del prog_name, complete_var, standalone_mode, extra  # one way to run, whoever calls
+        sys.exit(self.run(args))
+
+    def run(self, args: Sequence[str] | None = None) -> int:
+        """Run a command line and return its exit status; no error gets past this."""
+        argv = list(sys.argv[1:] if args is None else args)
+        _tame(sys.stdout)
+        _tame(sys.stderr)
+        try:
+            status = super().main(argv, prog_name="coworld", standalone_mode=False, color=colour())
+            sys.stdout.flush()
+        except SystemExit as leave:
+            # click leaves like this after shell completion
+            return leave.code if isinstance(leave.code, int) else exitcodes.INTERNAL
+        except BrokenPipeError:
+            return _reader_gone()
+        except BaseException as error:  # noqa: BLE001 (the last place there is: it is reported, and decides the status)
+            from .failures import report
+
+            try:
+                return report(error, json="--json" in _before_dashes(argv))
+            except BrokenPipeError:
+                return _reader_gone()
+        return status if isinstance(status, int) else exitcodes.OK
+
+
+def _before_dashes(argv: Sequence[str]) -> Sequence[str]:
+    return argv[: argv.index("--")] if "--" in argv else argv
+
+
+def _reader_gone() -> int:
+    """Leave quietly when whoever read our output has gone (``coworld schema manifest | head``)."""
+    # the interpreter flushes once more on its way out, and would complain
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return exitcodes.ANSWER_IS_NO
+
+
+def _tame(stream: object) -> None:
+    """Never let a stream that cannot show a character end the program."""
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="replace")

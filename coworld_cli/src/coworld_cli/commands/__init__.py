@@ -1,0 +1,3 @@
+"""One module a command; each is imported when its command is called."""
+
+__all__: list[str] = []

@@ -1,0 +1,26 @@
+"""What the exit status says, decided in one place."""
+
+from __future__ import annotations
+
+__all__ = ["ANSWER_IS_NO", "ENVIRONMENT", "INTERNAL", "INTERRUPTED", "OK", "REMOTE", "USAGE", "for_kind"]
+
+OK = 0
+ANSWER_IS_NO = 1
+"""It ran, and the answer is no: an episode with a fault, a certification that failed, an invalid manifest."""
+USAGE = 2
+"""The command line itself cannot be meant, or names a path that is not there."""
+ENVIRONMENT = 3
+"""This machine lacks something: an engine, a permission, an image, room on the disk."""
+REMOTE = 4
+"""A server refused or could not be reached."""
+INTERNAL = 5
+"""A mistake of coworld's own."""
+INTERRUPTED = 130
+"""Ended by Ctrl-C, SIGTERM or a closed terminal."""
+
+_BY_KIND = {"answer": ANSWER_IS_NO, "usage": USAGE, "environment": ENVIRONMENT, "remote": REMOTE, "internal": INTERNAL}
+
+
+def for_kind(kind: str) -> int:
+    """The exit status for ``CoworldError.kind``."""
+    return _BY_KIND.get(kind, INTERNAL)

@@ -1,0 +1,123 @@
+"""What becomes of an error: one line that helps, or one JSON object, and the exit status."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from coworld_core.errors import CoworldError, ManifestError
+
+from . import exitcodes
+from .output import to_json
+from .terminal import echo
+from .text import clean
+
+__all__ = ["Interrupted", "report"]
+
+
+class Interrupted(Exception):
+    """A person or the system ended the command early.
+
+    Args:
+        message: What was ended, and how.
+        hint: Where what was done so far is.
+        context: Identifiers for a program.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, context: dict[str, object] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.context = context or {}
+
+
+def report(error: BaseException, *, json: bool) -> int:
+    """Write an error where its readers look, and return the exit status.
+
+    With ``COWORLD_DEBUG=1`` the traceback goes to standard error as well.
+    """
+    error = _single(error)
+    status, data = _described(error)
+    if os.environ.get("COWORLD_DEBUG"):
+        traceback.print_exception(error, file=sys.stderr)
+    if json:
+        echo(to_json({"error": data}), nl=False)
+    else:
+        _tell(error, data)
+    return status
+
+
+def _single(error: BaseException) -> BaseException:
+    """The one error of a group; a group of several stays."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return _single(group.exceptions[0]) if len(group.exceptions) == 1 else group
+
+
+def _described(error: BaseException) -> tuple[int, dict[str, Any]]:
+    match error:
+        case CoworldError():
+            data = error.to_dict()
+            notes = getattr(error, "__notes__", [])
+            return exitcodes.for_kind(error.kind), {**data, **({"notes": notes} if notes else {})}
+        case Interrupted():
+            return exitcodes.INTERRUPTED, _data("interrupted", error.message, error.hint, error.context)
+        case click.Abort() | KeyboardInterrupt():
+            return exitcodes.INTERRUPTED, _data("interrupted", "Interrupted.", None)
+        case click.UsageError():
+            command = error.ctx.command_path if error.ctx is not None else "coworld"
+            return exitcodes.USAGE, _data("usage", _sentence(error.format_message()), f"See {command} --help.")
+        case click.ClickException():
+            return exitcodes.USAGE, _data("usage", _sentence(error.format_message()), None)
+        case OSError() if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            where = f" ({error.filename})" if error.filename else ""
+            return exitcodes.ENVIRONMENT, _data("disk_full", f"There is no room left on the disk{where}.", None)
+        case _:
+            return exitcodes.INTERNAL, _internal(error)
+
+
+def _internal(error: BaseException) -> dict[str, Any]:
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "coworld" in Path(frame.filename).parent.name] or frames
+    place = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else ""
+    what = traceback.format_exception_only(error)[-1].strip()
+    return _data(
+        "internal",
+        f"Internal error: {what}" + (f" ({place})" if place else ""),
+        "This is a mistake of coworld's own. Run it again with COWORLD_DEBUG=1 for the traceback, and report that "
+        "with the output of `coworld version`.",
+        {"type": type(error).__name__, "place": place},
+    )
+
+
+def _data(code: str, message: str, hint: str | None, context: dict[str, object] | None = None) -> dict[str, Any]:
+    return {"code": code, "message": message, "hint": hint, "context": context or {}}
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text if not text or text[-1] in ".?!" else f"{text}."
+
+
+def _tell(error: BaseException, data: dict[str, Any]) -> None:
+    if isinstance(error, ManifestError):
+        from .issues import render_report
+
+        echo(render_report(error.report), err=True)
+    else:
+        word = "" if data["code"] == "interrupted" else click.style("error: ", fg="red", bold=True)
+        echo(f"{word}{clean(str(data['message']))}", err=True)
+    for note in data.get("notes", ()):
+        echo(f"  {clean(note)}", err=True)
+    tail = data["context"].get("log_tail")
+    if isinstance(tail, str) and tail.strip():
+        echo("\n".join(f"  | {line}" for line in clean(tail).strip().splitlines()[-15:]), err=True)
+    if data["hint"]:
+        echo(f"  {click.style('hint:', fg='cyan')} {clean(str(data['hint']))}", err=True)

@@ -1,0 +1,38 @@
+"""Issues of a document, one a line, as editors and CI systems expect them."""
+
+from __future__ import annotations
+
+import click
+
+from coworld_core.issues import Issue, Report
+
+from .text import clean, plural, shown_path
+
+__all__ = ["render_issue", "render_report", "verdict"]
+
+_COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
+
+
+def render_issue(source: str, issue: Issue) -> str:
+    """``file:line:column: severity[code] message (pointer)``, and the hint on a line of its own below."""
+    place = "".join(f":{part}" for part in (issue.line, issue.column) if part is not None)
+    severity = click.style(issue.severity, fg=_COLOURS[issue.severity], bold=True)
+    pointer = click.style(f" ({clean(issue.pointer, one_line=True)})", dim=True) if issue.pointer else ""
+    line = f"{shown_path(source)}{place}: {severity}[{issue.code}] {clean(issue.message, one_line=True)}{pointer}"
+    if not issue.hint:
+        return line
+    return f"{line}\n    {click.style('hint:', fg='cyan')} {clean(issue.hint, one_line=True)}"
+
+
+def verdict(report: Report) -> str:
+    """How many of each: ``2 errors, 1 warning``."""
+    counts = [
+        plural(len(report.errors), "error") if report.errors else "",
+        plural(len(report.warnings), "warning") if report.warnings else "",
+    ]
+    return ", ".join(filter(None, counts)) or "no errors"
+
+
+def render_report(report: Report) -> str:
+    """Every issue, and the count."""
+    return "\n".join([*(render_issue(report.source, issue) for issue in report.issues), verdict(report)])

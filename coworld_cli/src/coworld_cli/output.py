@@ -1,0 +1,80 @@
+"""Where a command's words go: the result to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import functools
+import json as jsonlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .terminal import echo, is_live
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+__all__ = ["Output", "output_options", "to_json"]
+
+
+def to_json(value: object) -> str:
+    """A value as it goes to standard output under ``--json``: indented by two, one line end behind it."""
+    utf8 = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
+    return jsonlib.dumps(value, indent=2, ensure_ascii=not utf8, default=str) + "\n"
+
+
+class Output:
+    """What a command writes to.
+
+    Args:
+        json: Whether standard output gets one JSON object and nothing else.
+        quiet: Whether standard error gets errors only.
+    """
+
+    def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
+        self.json = json
+        self.quiet = quiet
+        self.above: Callable[[str], None] | None = None
+        """Writes a line above a live display, while there is one."""
+
+    @property
+    def live(self) -> bool:
+        """Whether a display that moves makes sense: a person's terminal, and nobody against it."""
+        return not self.quiet and is_live()
+
+    def note(self, text: str = "") -> None:
+        """Narrate on standard error."""
+        if self.quiet:
+            return
+        if self.above is not None:
+            self.above(text)
+        else:
+            echo(text, err=True)
+
+    def warn(self, text: str) -> None:
+        """Narrate something a person should act on."""
+        self.note(f"{click.style('warning:', fg='yellow', bold=True)} {text}")
+
+    def say(self, text: str = "") -> None:
+        """Write a part of the result for a person; nothing under ``--json``."""
+        if not self.json:
+            echo(text)
+
+    def answer(self, value: Mapping[str, Any] | BaseModel) -> None:
+        """Write the result for a program; nothing without ``--json``."""
+        if self.json:
+            data = value if isinstance(value, Mapping) else value.model_dump(mode="json", by_alias=True)
+            echo(to_json(data), nl=False)
+
+
+def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command ``--json`` and ``--quiet``, and hand it an ``Output`` as ``out``."""
+
+    @click.option("--json", is_flag=True, help="Write the result as one JSON object to standard output.")
+    @click.option("--quiet", "-q", is_flag=True, help="Write no narration to standard error.")
+    @functools.wraps(function)
+    def wrapped(*args: Any, json: bool, quiet: bool, **kwargs: Any) -> Any:
+        return function(*args, out=Output(json=json, quiet=quiet), **kwargs)
+
+    return wrapped

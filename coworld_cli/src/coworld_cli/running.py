@@ -1,0 +1,173 @@
+"""Running asynchronous work from a command: one event loop, and what Ctrl-C does.
+
+The first SIGINT, SIGTERM or SIGHUP cancels the work and says what is being stopped; the second lets nothing finish
+any more; the third leaves at once and names the command that finds the leftovers.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from . import exitcodes
+from .failures import Interrupted
+from .output import Output
+from .terminal import echo
+from .text import shown_path
+
+if TYPE_CHECKING:
+    import anyio
+    from anyio.abc import TaskGroup
+
+__all__ = ["Running", "run_async"]
+
+_T = TypeVar("_T")
+
+_NAMES = {"SIGINT": "Interrupted", "SIGTERM": "Told to end (SIGTERM)", "SIGHUP": "Left alone by its terminal (SIGHUP)"}
+
+
+class Running:
+    """The work of one command while it runs.
+
+    Args:
+        out: Where to narrate.
+        tasks: A task group that outlives the work, for a display's clock; cancelled when the work has ended.
+        scope: The scope of the work.
+    """
+
+    def __init__(self, out: Output, tasks: TaskGroup, scope: anyio.CancelScope) -> None:
+        self.out = out
+        self.tasks = tasks
+        self.scope = scope
+        self._signals: list[str] = []
+        self._ending: anyio.Event | None = None
+        self._hurry: list[Callable[[], object]] = []
+        self._restore: list[Callable[[], object]] = []
+        self.units: dict[str, str] = {}
+        """What runs now, by run and name of the unit: game, player, replay, ..."""
+        self.evidence: str | None = None
+        """Where what was done so far is, for the last words."""
+        self.context: dict[str, object] = {}
+        """Identifiers for a program, for the last words."""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a signal has cancelled the work."""
+        return bool(self._signals) and self._ending is None
+
+    @contextmanager
+    def on_hurry(self, hurry: Callable[[], object]) -> Generator[None]:
+        """Have something called at the second signal, as long as the context is open."""
+        self._hurry.append(hurry)
+        try:
+            yield
+        finally:
+            self._hurry.remove(hurry)
+
+    @contextmanager
+    def on_abandon(self, restore: Callable[[], object]) -> Generator[None]:
+        """Have something called before the process leaves at once: give the terminal its cursor back."""
+        self._restore.append(restore)
+        try:
+            yield
+        finally:
+            self._restore.remove(restore)
+
+    @contextmanager
+    def until_interrupted(self) -> Generator[anyio.Event]:
+        """While open, the first signal is the normal way to end: it sets the event and cancels nothing."""
+        import anyio
+
+        self._ending = anyio.Event()
+        yield self._ending
+
+    def receive(self, name: str) -> None:
+        """Act on a signal."""
+        self._signals.append(name)
+        count = len(self._signals)
+        if count == 1:
+            what = f"stopping {self._what()}" if self.units else "ending"
+            if self._ending is not None:
+                self.out.note(f"{what.capitalize()}.")
+                self._ending.set()
+            else:
+                again = " Again: kill at once." if self.units else ""
+                self.out.note(f"{_NAMES.get(name, name)}: {what}.{again}")
+                self.scope.cancel()
+        elif count == 2:
+            self.out.note(f"Killing {self._what()}. Again: leave at once.")
+            for hurry in self._hurry:
+                hurry()
+        else:
+            for restore in self._restore:
+                restore()
+            echo("Left at once. `coworld clean` lists what may still run, `coworld clean --yes` removes it.", err=True)
+            os._exit(exitcodes.INTERRUPTED)
+
+    def _what(self) -> str:
+        """What runs now: ``the game and 2 players``."""
+        parts = [
+            f"the {kind}" if count == 1 else f"{count} {kind}s" for kind, count in Counter(self.units.values()).items()
+        ]
+        return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts) or "what is left"
+
+    def last_words(self) -> Interrupted:
+        """The error that says what happened."""
+        name = self._signals[0] if self._signals else "SIGINT"
+        far = f"What was done so far is in {shown_path(self.evidence)}." if self.evidence else "Nothing was written."
+        return Interrupted(f"{_NAMES.get(name, name)}. {far}", context={"signal": name, **self.context})
+
+
+def run_async(out: Output, body: Callable[[Running], Awaitable[_T]]) -> _T:
+    """Run a command's body in an event loop and return what it returns, most often an exit status.
+
+    Args:
+        out: Where to narrate.
+        body: The work.
+
+    Raises:
+        Interrupted: A signal ended it.
+        CoworldError: What the work raised, freed from the groups that task groups wrap errors in.
+    """
+    import anyio
+
+    return anyio.run(_supervised, out, body)
+
+
+async def _supervised(out: Output, body: Callable[[Running], Awaitable[_T]]) -> _T:
+    import anyio
+
+    results: list[_T] = []
+    failure: Exception | None = None
+    tasks = anyio.create_task_group()
+    running = Running(out, tasks, anyio.CancelScope())
+    async with tasks:
+        await tasks.start(_watch_signals, running)
+        try:
+            with running.scope:
+                results.append(await body(running))
+        except Exception as error:  # noqa: BLE001 (raised below, outside the group that would wrap it)
+            failure = error
+        tasks.cancel_scope.cancel()
+    if running.interrupted and not results:
+        raise running.last_words() from failure
+    if failure is not None:
+        raise failure
+    return results[0]
+
+
+async def _watch_signals(running: Running, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+    import anyio
+
+    watched = [signal.SIGINT, signal.SIGTERM]
+    # `nohup` asks for a closed terminal to be no reason to end
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        watched.append(signal.SIGHUP)
+    with anyio.open_signal_receiver(*watched) as received:
+        task_status.started()
+        async for number in received:
+            running.receive(number.name)
