@@ -1,0 +1,272 @@
+"""One running game: seats, spectators, and the clock that no client can hold back."""
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import anyio
+
+from paintarena.config import Config, Json, is_tick_rate
+from paintarena.logs import Log
+from paintarena.outbox import Outbox
+from paintarena.rules import Board, action_from
+
+LEAD_IN: Final = 0.5
+"""Seconds between the start and the first tick, for first moves to arrive and people to look."""
+
+OVER: Final = "the game is over"
+REPLACED: Final = "replaced by a newer connection"
+
+
+@dataclass
+class _Seat:
+    """One slot: who feeds on it now, and whether anybody ever did."""
+
+    outbox: Outbox | None = None
+    seen: bool = False
+
+
+@dataclass
+class Lateness:
+    """Ticks that came later than a whole tick period after their time.
+
+    Attributes:
+        ticks: How many.
+        worst: The largest delay in seconds.
+    """
+
+    ticks: int = 0
+    worst: float = 0.0
+
+    def note(self, delay: float, *, period: float) -> bool:
+        """Count a tick that is `delay` seconds late; return whether that is more than a whole `period`."""
+        if delay <= period:
+            return False
+        self.ticks += 1
+        self.worst = max(self.worst, delay)
+        return True
+
+
+class Match:
+    """A game between the players of `config`, from the first connection to the last frame.
+
+    Clients are told through outboxes and never awaited: a state is serialised once and handed to everybody.
+
+    Args:
+        config: The checked config.
+        log: Where joins, leaves, the start and the end are told.
+    """
+
+    def __init__(self, config: Config, *, log: Log) -> None:
+        self._config = config
+        self._log = log
+        self._board = Board(config.width, config.height, slots=len(config.tokens))
+        self._seats = [_Seat() for _ in config.tokens]
+        self._viewers: set[Outbox] = set()
+        self._frames: list[bytes] = []
+        self._all_seen = anyio.Event()
+        self._changed = anyio.Event()
+        self._started = False
+        self._paused = False
+        self._done = False
+        self._rate = config.tick_rate
+        self.lateness = Lateness()
+
+    # Seats and spectators
+
+    def join(self, slot: int) -> Outbox:
+        """Give the outgoing stream of `slot` to a new connection; an older connection is closed.
+
+        The game starts once every slot was connected at some time, so a player that drops and comes back does
+        not hold up the others; its held action stays in effect meanwhile.
+        """
+        seat = self._seats[slot]
+        if seat.outbox is not None:
+            seat.outbox.finish(None, reason=REPLACED)
+        outbox = seat.outbox = Outbox()
+        self._log.line(f"slot {slot} ({json.dumps(self._config.names[slot])}) {'re' * seat.seen}connected")
+        seat.seen = True
+        if self._done:
+            outbox.finish(self._seat_state(slot, self._snapshot(), kind="final"), reason=OVER)
+        else:
+            outbox.put(self._seat_state(slot, self._snapshot()))
+        if all(other.seen for other in self._seats):
+            self._all_seen.set()
+        return outbox
+
+    def leave(self, slot: int, outbox: Outbox) -> None:
+        """Take note that the connection behind `outbox` is gone."""
+        seat = self._seats[slot]
+        if seat.outbox is outbox:
+            seat.outbox = None
+            if not self._done:
+                self._log.line(f"slot {slot} disconnected")
+
+    def watch(self) -> Outbox:
+        """Add a spectator, who gets the present state at once."""
+        outbox = Outbox()
+        if self._done:
+            outbox.finish(self._text(self._snapshot()), reason=OVER)
+        else:
+            outbox.put(self._text(self._snapshot()))
+            self._viewers.add(outbox)
+        return outbox
+
+    def unwatch(self, outbox: Outbox) -> None:
+        """Remove a spectator."""
+        self._viewers.discard(outbox)
+
+    # What clients say
+
+    def hear_player(self, slot: int, message: str | bytes) -> str | None:
+        """Take a message of the player of `slot`; return an answer when it is not understood.
+
+        `{"move": "up" | "down" | "left" | "right" | "stay"}` changes the held action. Any other word counts
+        as `stay`.
+        """
+        payload = _object(message)
+        if payload is None:
+            return _error('not understood: send a JSON object such as {"move": "up"}')
+        if "move" not in payload:
+            return _error('not understood: the message has no "move"')
+        move = payload["move"]
+        if not isinstance(move, str):
+            return _error("not understood: move must be one of up, down, left, right, stay")
+        self._board.hold(slot, action_from(move))
+        return None
+
+    def hear_admin(self, message: str | bytes) -> str:
+        """Obey an admin command and return its answer: a snapshot, or an error."""
+        payload = _object(message)
+        command = payload.get("command") if payload is not None else None
+        match command:
+            case "pause":
+                self._paused = True
+            case "resume":
+                self._paused = False
+            case "tick_rate":
+                rate = payload.get("tick_rate") if payload is not None else None
+                if not is_tick_rate(rate) or not isinstance(rate, int | float):
+                    return _error("tick_rate must be a number above 0 and at most 60")
+                self._rate = float(rate)
+            case _:
+                return _error("not understood: command must be pause, resume or tick_rate")
+        self._changed.set()
+        text = self._snapshot()
+        self._tell_viewers(text)
+        return self._text(text)
+
+    # The game
+
+    async def play(self) -> None:
+        """Wait for the players, then play every tick; returns when the last one is played."""
+        with anyio.move_on_after(self._config.connect_timeout):
+            await self._all_seen.wait()
+        absent = [slot for slot, seat in enumerate(self._seats) if not seat.seen]
+        if absent:
+            self._log.line(f"starting without slot {', '.join(map(str, absent))}: never connected")
+        self._started = True
+        self._log.line(
+            f"game starts: {self._config.width}x{self._config.height}, "
+            f"{self._config.max_ticks} ticks at {self._rate:g} per second"
+        )
+        self._tell_viewers(self._snapshot())
+        due = anyio.current_time() + LEAD_IN
+        while self._board.tick < self._config.max_ticks:
+            if await self._interrupted(math.inf if self._paused else due - anyio.current_time()):
+                due = anyio.current_time() + 1 / self._rate
+                continue
+            period = 1 / self._rate
+            late = self.lateness.note(anyio.current_time() - due, period=period)
+            self._board.step()
+            self._tell_everybody()
+            # Small delays are made good by the schedule. After a long one it starts afresh, because a burst of
+            # ticks would give the players no time to answer.
+            due = (anyio.current_time() if late else due) + period
+        self._log.line(f"game over: scores {list(self._board.scores)} after {self._board.tick} ticks")
+
+    def finish(self) -> None:
+        """Declare the game done: players get their `final`, spectators a last snapshot, and all are closed."""
+        self._done = True
+        text = self._snapshot()
+        for slot, seat in enumerate(self._seats):
+            if seat.outbox is not None:
+                seat.outbox.finish(self._seat_state(slot, text, kind="final"), reason=OVER)
+        for viewer in list(self._viewers):
+            viewer.finish(self._text(text), reason=OVER)
+
+    def results(self) -> bytes:
+        """Return the results as JSON; the score of a slot is the number of tiles it owns."""
+        return _json(self._results()).encode()
+
+    def replay(self) -> list[bytes]:
+        """Return the replay as pieces of one JSON object: config without tokens, names, frames and results."""
+        head = _json({"config": self._config.public, "player_names": list(self._config.names)})
+        pieces = [head[:-1].encode(), b',"frames":[']
+        for index, frame in enumerate(self._frames):
+            pieces += [b"," if index else b"", frame]
+        return [*pieces, b'],"results":', self.results(), b"}"]
+
+    def _results(self) -> dict[str, Json]:
+        scores = self._board.scores
+        return {"scores": [float(s) for s in scores], "painted_tiles": list(scores), "ticks": self._board.tick}
+
+    async def _interrupted(self, seconds: float) -> bool:
+        """Wait for `seconds`; return True at once when an admin changed the clock meanwhile."""
+        self._changed = anyio.Event()
+        with anyio.move_on_after(max(seconds, 0)):
+            await self._changed.wait()
+            return True
+        return False
+
+    def _tell_everybody(self) -> None:
+        text = self._snapshot()
+        self._frames.append(self._text(text).encode())
+        for slot, seat in enumerate(self._seats):
+            if seat.outbox is not None:
+                seat.outbox.put(self._seat_state(slot, text))
+        self._tell_viewers(text)
+
+    def _tell_viewers(self, text: str) -> None:
+        state = self._text(text)
+        for viewer in list(self._viewers):
+            viewer.put(state)
+
+    def _snapshot(self) -> str:
+        """Serialise the state, but for its opening brace and `type`, which differ between receivers."""
+        state = {
+            **self._board.state(),
+            "player_names": list(self._config.names),
+            "max_ticks": self._config.max_ticks,
+            "started": self._started,
+            "paused": self._paused,
+            "tick_rate": self._rate,
+            "done": self._done,
+        }
+        return _json(state)[1:]
+
+    @staticmethod
+    def _text(snapshot: str) -> str:
+        return f'{{"type":"state",{snapshot}'
+
+    @staticmethod
+    def _seat_state(slot: int, snapshot: str, *, kind: Literal["observation", "final"] = "observation") -> str:
+        return f'{{"type":"{kind}","slot":{slot},{snapshot}'
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _error(message: str) -> str:
+    return _json({"type": "error", "message": message})
+
+
+def _object(message: str | bytes) -> dict[str, Json] | None:
+    try:
+        value: Json = json.loads(message)
+    # A deeply nested message exhausts the stack of the parser.
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -1,0 +1,1 @@
+"""Programs that play Paint Arena: `sweep`, who goes row by row, and `frontier`, who is worth losing to."""

@@ -1,0 +1,148 @@
+"""The part that every player shares: connect, answer each observation with a move, leave when it is over.
+
+A player ends its process with 0 after the game, and with 1 and one clear line when it could not play.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Final, NotRequired, TypedDict
+from urllib.parse import urlsplit
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidHandshake, InvalidStatus, InvalidURI
+
+from paintarena.rules import Action
+
+URL_VARIABLES: Final = ("COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL")
+"""Where a runner leaves the address of the game: the present name and the older one."""
+
+CONNECT_SECONDS: Final = 8.0
+"""How long to try to reach the game, at the start and again after a lost connection."""
+
+MAX_MESSAGE: Final = 16 * 1024 * 1024
+
+
+class Observation(TypedDict):
+    """What the game tells a player each tick; tiles are numbered `y * width + x`, owner -1 is nobody.
+
+    `tick_rate`, the names and the flags of a snapshot are there too; players here do not need them.
+    """
+
+    type: str
+    slot: int
+    width: int
+    height: int
+    positions: list[list[int]]
+    tile_owners: list[int]
+    scores: list[int]
+    tick: int
+    max_ticks: int
+    message: NotRequired[str]
+
+
+Policy = Callable[[Observation], Action]
+
+
+class PlayError(Exception):
+    """The player could not take part; the message says why, without its token."""
+
+
+def main(policy: Policy, *, name: str) -> None:
+    """Play one game with `policy` and end the process.
+
+    Args:
+        policy: Chooses an action from an observation.
+        name: How the player calls itself in its log.
+    """
+    # The first process of a container ignores SIGTERM unless it says otherwise.
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        url = game_url()
+        asyncio.run(play(url, policy, name=name))
+    except PlayError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+
+
+def game_url() -> str:
+    """Return the address that the runner gave.
+
+    Raises:
+        PlayError: None was given.
+    """
+    for variable in URL_VARIABLES:
+        if url := os.environ.get(variable):
+            return url
+    raise PlayError(f"{URL_VARIABLES[0]} is not set; a runner sets it to the address of the game")
+
+
+async def play(url: str, policy: Policy, *, name: str) -> None:
+    """Play until the game is over; a lost connection is taken up again.
+
+    Raises:
+        PlayError: The game cannot be reached, or refuses this player.
+    """
+    while True:
+        socket = await _connected(url)
+        try:
+            async with socket:
+                if await _converse(socket, policy, name=name):
+                    return
+        except ConnectionClosedOK as closed:
+            reason = closed.rcvd.reason if closed.rcvd else ""
+            print(f"{name}: the game closed the connection{f': {reason}' if reason else ''}", flush=True)
+            return
+        except ConnectionClosedError:
+            print(f"{name}: connection lost, trying again", flush=True)
+
+
+async def _converse(socket: ClientConnection, policy: Policy, *, name: str) -> bool:
+    """Answer observations; return True at the end of the game."""
+    async for text in socket:
+        message: Observation = json.loads(text)
+        match message["type"]:
+            case "observation":
+                await socket.send(json.dumps({"move": policy(message)}))
+            case "final":
+                scores = message["scores"]
+                print(f"{name}: slot {message['slot']} ends with {scores[message['slot']]} of {scores}", flush=True)
+                return True
+            case "error":
+                print(f"{name}: the game says: {message.get('message', '')}", file=sys.stderr, flush=True)
+            case _:
+                pass
+    return True
+
+
+async def _connected(url: str) -> ClientConnection:
+    deadline = time.monotonic() + CONNECT_SECONDS
+    place = urlsplit(url)._replace(query="", fragment="").geturl()
+    pause = 0.05
+    while True:
+        try:
+            # Games of older kinds do not answer pings.
+            return await connect(url, ping_timeout=None, max_size=MAX_MESSAGE, compression=None)
+        except InvalidStatus as refusal:
+            status = refusal.response.status_code
+            if status < 500:
+                raise PlayError(f"{place} refused this player (HTTP {status}): slot or token is wrong") from None
+            problem = f"HTTP {status}"
+        except InvalidURI:
+            raise PlayError(f"{place} is not a websocket address") from None
+        except (OSError, InvalidHandshake, EOFError) as error:
+            problem = str(error) or type(error).__name__
+        if time.monotonic() + pause > deadline:
+            raise PlayError(f"cannot reach the game at {place}: {problem}")
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, 1.0)
+
+
+def _stop(number: int, _frame: object) -> None:
+    sys.exit(128 + number)

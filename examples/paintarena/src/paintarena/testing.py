@@ -1,0 +1,159 @@
+"""A real game server for tests: started, waited for, talked to, and never left behind.
+
+with running(tmp_path, config=small_config()) as server:
+    ...  # connect to server.player_url(0)
+    assert server.wait() == 0
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+from urllib.parse import urlencode
+
+from paintarena.config import Json
+
+DEADLINE: Final = 30.0
+"""Seconds after which a server that does not end is taken for hung."""
+
+TOKENS: Final = ("secret-of-slot-0", "secret-of-slot-1")
+
+
+def small_config(**changes: Json) -> dict[str, Json]:
+    """Return a config for two players that is over in about a second; `changes` replace its values."""
+    return {
+        "tokens": list(TOKENS),
+        "players": [{"name": "Ada"}, {"name": "Bob"}],
+        "width": 8,
+        "height": 6,
+        "max_ticks": 20,
+        "tick_rate": 40,
+        "player_connect_timeout_seconds": 20,
+        **changes,
+    }
+
+
+@dataclass(kw_only=True)
+class Server:
+    """A server process.
+
+    Attributes:
+        process: The process.
+        directory: Where it writes: `results.json`, `replay`, `stderr`.
+        port: Where it listens on 127.0.0.1.
+        head: What it printed until it listened.
+    """
+
+    process: subprocess.Popen[str]
+    directory: Path
+    port: int
+    head: str
+
+    @property
+    def results(self) -> Path:
+        """The results file; there after the game."""
+        return self.directory / "results.json"
+
+    @property
+    def replay(self) -> Path:
+        """The replay file; there after the game."""
+        return self.directory / "replay"
+
+    def http(self, path: str) -> str:
+        """Return the address of a page."""
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def ws(self, path: str) -> str:
+        """Return the address of a socket."""
+        return f"ws://127.0.0.1:{self.port}{path}"
+
+    def query(self, slot: int) -> str:
+        """Return the query that seats a player: slot and token."""
+        return urlencode({"slot": slot, "token": TOKENS[slot]})
+
+    def player_url(self, slot: int) -> str:
+        """Return what a runner would put into `COWORLD_PLAYER_WS_URL`."""
+        return self.ws(f"/player?{self.query(slot)}")
+
+    def wait(self) -> int:
+        """Wait for the end and return the exit code.
+
+        Raises:
+            subprocess.TimeoutExpired: It did not end within `DEADLINE`.
+        """
+        return self.process.wait(DEADLINE)
+
+    def said(self) -> str:
+        """Return everything that a server which ended has printed, stdout and stderr."""
+        assert self.process.poll() is not None
+        assert self.process.stdout is not None
+        self.head += self.process.stdout.read()
+        return self.head + (self.directory / "stderr").read_text()
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """Return this process's environment without what a runner may have put there, plus `changes`."""
+    ours = ("COGAME_", "COGAMES_", "COWORLD_")
+    return {key: value for key, value in os.environ.items() if not key.startswith(ours)} | changes
+
+
+@contextmanager
+def running(
+    directory: Path, *, config: Mapping[str, Json] | None = None, env: Mapping[str, str] | None = None
+) -> Generator[Server]:
+    """Run a server, from listening until it ends or the block does; its process is gone afterwards in any case.
+
+    Args:
+        directory: An empty place for what it reads and writes.
+        config: The game config, or None for a server that gets its task from `env` alone.
+        env: Variables on top of the usual ones.
+
+    Raises:
+        RuntimeError: It ended before it listened; the message holds what it said on stderr.
+    """
+    variables = environment(COGAME_HOST="127.0.0.1", COGAME_PORT="0", PYTHONUNBUFFERED="1")
+    if config is not None:
+        (directory / "config.json").write_text(json.dumps(config))
+        variables |= {
+            "COGAME_CONFIG_URI": (directory / "config.json").as_uri(),
+            "COGAME_RESULTS_URI": (directory / "results.json").as_uri(),
+            "COGAME_SAVE_REPLAY_URI": (directory / "replay").as_uri(),
+        }
+    with (directory / "stderr").open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "paintarena.server"],
+            env=variables | dict(env or {}),
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+    with process:
+        try:
+            assert process.stdout is not None
+            head, port = _until_listening(process.stdout)
+            if port is None:
+                code = process.wait(DEADLINE)
+                raise RuntimeError(f"the server ended with {code}: {(directory / 'stderr').read_text()}")
+            yield Server(process=process, directory=directory, port=port, head=head)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                try:
+                    process.wait(5)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+
+
+def _until_listening(lines: IO[str]) -> tuple[str, int | None]:
+    head = ""
+    for line in lines:
+        head += line
+        if match := re.search(r"listening on http://127\.0\.0\.1:(\d+)", line):
+            return head, int(match[1])
+    return head, None
