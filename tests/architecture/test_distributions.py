@@ -1,0 +1,115 @@
+"""The four distributions: their metadata, and that each works from its own wheel alone."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+ROOT = Path(__file__).parents[2]
+DISTRIBUTIONS = ("coworld_core", "coworld_runner", "coworld_client", "coworld_cli")
+
+
+def project(distribution: str) -> dict[str, Any]:
+    return tomllib.loads((ROOT / distribution / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_metadata(distribution: str) -> None:
+    data = project(distribution)
+    assert data["name"] == distribution.replace("_", "-")
+    assert Version(data["version"])
+    assert data["requires-python"] == ">=3.11"
+    folder = ROOT / distribution
+    assert (folder / "src" / distribution / "py.typed").exists()
+    assert len((folder / "README.md").read_text(encoding="utf-8").splitlines()) > 5, "the README says nothing yet"
+    changelog = (folder / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(rf"^## {re.escape(data['version'])}\b", changelog, re.MULTILINE)
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_sibling_ranges_are_bounded_and_current(distribution: str) -> None:
+    for text in project(distribution)["dependencies"]:
+        requirement = Requirement(text)
+        if not requirement.name.startswith("coworld-"):
+            continue
+        operators = {specifier.operator for specifier in requirement.specifier}
+        assert {">=", "<"} <= operators, f"{text} has no lower or no upper bound"
+        sibling = project(requirement.name.replace("-", "_"))["version"]
+        assert requirement.specifier.contains(sibling, prereleases=True), f"{text} leaves out the sibling's {sibling}"
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheels")
+    for distribution in DISTRIBUTIONS:
+        subprocess.run(
+            [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)],
+            cwd=ROOT / distribution,
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
+    assert len(list(out.glob("*.whl"))) == len(DISTRIBUTIONS)
+    return out
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_wheel_stands_alone(distribution: str, wheels: Path, tmp_path: Path) -> None:
+    uv = shutil.which("uv")
+    assert uv is not None, "uv is not on PATH; run: pip install uv"
+    environment = tmp_path / "environment"
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(environment)], check=True, timeout=120)
+    python = environment / "bin" / "python"
+    wheel = next(wheels.glob(f"{distribution}-*.whl"))
+    install = subprocess.run(
+        [uv, "pip", "install", "--quiet", "--python", str(python), "--find-links", str(wheels), str(wheel)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert install.returncode == 0, install.stderr
+    # from another directory, isolated: nothing of the checkout may be in reach
+    done = subprocess.run(
+        [
+            str(python),
+            "-I",
+            "-c",
+            f"import {distribution} as it, pathlib; print(pathlib.Path(it.__file__).parent)",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    place = Path(done.stdout.strip())
+    assert place.is_relative_to(environment)
+    assert (place / "py.typed").exists()
+    if distribution == "coworld_cli":
+        helped = subprocess.run(
+            [str(environment / "bin" / "coworld"), "--help"], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert helped.returncode == 0, helped.stderr
+        assert "run-episode" in helped.stdout
+    if distribution == "coworld_core":
+        shipped = subprocess.run(
+            [str(python), "-I", "-c", "import coworld_core; print(coworld_core.manifest_schema()['title'])"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert shipped.stdout.strip() == "Coworld Manifest", shipped.stderr

@@ -1,0 +1,64 @@
+"""What an import or a help text may load, and that namespaces say what is public."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+LOADED = "import sys, json, atexit; atexit.register(lambda: sys.stderr.write('\\n' + json.dumps(sorted(sys.modules))))"
+
+
+def modules_after(code: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"{LOADED}\n{code}"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return {name.split(".")[0] for name in json.loads(done.stderr.splitlines()[-1])}
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["run-episode", "--help"], ["certify", "--help"], ["build", "--help"]]
+)
+def test_help_is_light(arguments: list[str]) -> None:
+    loaded = modules_after(
+        f"import sys; sys.argv = ['coworld', *{arguments!r}]\n"
+        "from coworld_cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+    )
+    heavy = {"docker", "kubernetes_asyncio", "httpx", "httpx2", "websockets", "jsonschema", "rich"}
+    assert not loaded & heavy
+
+
+def test_core_loads_no_network_library() -> None:
+    loaded = modules_after("import coworld_core")
+    assert not loaded & {
+        "httpx",
+        "httpx2",
+        "docker",
+        "websockets",
+        "anyio",
+        "asyncio",
+        "ssl",
+        "yaml",
+        "kubernetes_asyncio",
+    }
+
+
+def test_runner_loads_no_sdk() -> None:
+    loaded = modules_after("import coworld_runner, coworld_runner.episode, coworld_runner.selection")
+    assert not loaded & {"docker", "kubernetes_asyncio", "httpx", "httpx2", "requests"}
+
+
+@pytest.mark.parametrize("name", ["coworld_core", "coworld_runner", "coworld_client", "coworld_cli"])
+def test_namespace_is_all(name: str) -> None:
+    module = importlib.import_module(name)
+    public: list[str] = module.__all__
+    assert public == sorted(public, key=str), "__all__ is not sorted"
+    assert len(set(public)) == len(public)
+    for entry in public:
+        assert getattr(module, entry) is not None
+    assert set(public) <= set(dir(module))

@@ -1,0 +1,123 @@
+"""Who may import whom, read from the source."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DISTRIBUTIONS = ("coworld_core", "coworld_runner", "coworld_client", "coworld_cli")
+MAY_IMPORT = {
+    "coworld_core": set(),
+    "coworld_runner": {"coworld_core"},
+    "coworld_client": {"coworld_core"},
+    "coworld_cli": {"coworld_core", "coworld_runner", "coworld_client"},
+}
+CORE_LIBRARIES = {
+    "pydantic",
+    "pydantic_core",
+    "jsonschema",
+    "referencing",
+    "packaging",
+    "rpds",
+    "jsonschema_specifications",
+}
+
+
+def sources(distribution: str) -> list[Path]:
+    found = sorted((ROOT / distribution / "src" / distribution).rglob("*.py"))
+    assert found, f"{distribution} has no source files"
+    return found
+
+
+def imported(path: Path) -> Iterator[tuple[str, bool]]:
+    """Top-level names a file imports, and whether at import time of the module."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    lazy = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name.split(".")[0], id(node) not in lazy
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module.split(".")[0], id(node) not in lazy
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_arrows_between_distributions(distribution: str) -> None:
+    allowed = MAY_IMPORT[distribution] | {distribution}
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in sources(distribution)
+        for name, _ in imported(path)
+        if name.startswith("coworld_") and name not in allowed
+    ]
+    assert not wrong
+
+
+def test_core_stands_on_four_libraries() -> None:
+    allowed = CORE_LIBRARIES | {"coworld_core"} | set(sys.stdlib_module_names)
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in sources("coworld_core")
+        for name, _ in imported(path)
+        if name not in allowed
+    ]
+    assert not wrong
+
+
+def test_core_opens_no_socket() -> None:
+    networked = {"socket", "ssl", "http", "asyncio", "ftplib", "smtplib"}
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in sources("coworld_core")
+        for name, _ in imported(path)
+        if name in networked or "urllib.request" in path.read_text(encoding="utf-8")
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("sdk", ["docker", "kubernetes_asyncio"])
+def test_sdks_are_imported_lazily_and_only_by_the_runner(sdk: str) -> None:
+    wrong: list[str] = []
+    for distribution in DISTRIBUTIONS:
+        for path in sources(distribution):
+            inside_backend = distribution == "coworld_runner" and path.parent.name == "backends" and sdk in path.stem
+            for name, eager in imported(path):
+                if name == sdk and (distribution != "coworld_runner" or (eager and not inside_backend)):
+                    wrong.append(str(path.relative_to(ROOT)))
+    assert not wrong
+
+
+def test_no_unstructured_tasks() -> None:
+    """Everything that lives is inside a task group: nothing starts a task or a daemon thread by itself."""
+    forbidden = ("create_task", "ensure_future", "gather")
+    wrong: list[str] = []
+    for distribution in DISTRIBUTIONS:
+        for path in sources(distribution):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Attribute) and node.attr in forbidden:
+                    wrong.append(f"{path.relative_to(ROOT)}:{node.lineno} uses {node.attr}")
+    assert not wrong
+
+
+def test_libraries_never_exit() -> None:
+    wrong: list[str] = []
+    for distribution in DISTRIBUTIONS[:3]:
+        for path in sources(distribution):
+            # a program of its own may end itself: the process shim and the conformance suite's subject are such
+            if path.name in ("_shim.py", "subject.py"):
+                continue
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                name = getattr(getattr(node, "exc", None), "func", getattr(node, "exc", None))
+                if isinstance(node, ast.Raise) and isinstance(name, ast.Name) and name.id == "SystemExit":
+                    wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert not wrong

@@ -1,0 +1,107 @@
+"""Timing programs from outside, and showing figures side by side."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One run of a program."""
+
+    wall: float
+    cpu: float
+    """User and system seconds of the program and its children; containers are no children."""
+    output: str
+
+
+def run(command: Sequence[str], *, env: dict[str, str] | None = None) -> Timing:
+    """Run a program to its end and time it.
+
+    Raises:
+        SystemExit: It ended with another status than 0.
+    """
+    begun = time.monotonic()
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env or ordinary_environment()
+    )
+    assert child.stdout is not None
+    output = child.stdout.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    wall = time.monotonic() - begun
+    child.returncode = os.waitstatus_to_exitcode(status)
+    child.stdout.close()
+    text = output.decode(errors="replace")
+    if child.returncode != 0:
+        raise SystemExit(f"{' '.join(command)[:200]} ended with status {child.returncode}:\n{text[-4000:]}")
+    return Timing(wall, usage.ru_utime + usage.ru_stime, text)
+
+
+def ordinary_environment() -> dict[str, str]:
+    """The environment of a machine where Python keeps its bytecode, as it does unless told not to."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    # not beside the sources: a checkout is no place for it, and may not be ours to write to
+    env.setdefault(
+        "PYTHONPYCACHEPREFIX", str(Path(tempfile.gettempdir()) / f"coworld-benchmark-bytecode-{os.getuid()}")
+    )
+    return env
+
+
+def interleaved(rounds: int, *programs: Any) -> list[list[Any]]:
+    """Call each program once a round, A, B, A, B, …; their results by program."""
+    results: list[list[Any]] = [[] for _ in programs]
+    for _ in range(rounds):
+        for program, collected in zip(programs, results, strict=True):
+            collected.append(program())
+    return results
+
+
+def median(values: Sequence[float]) -> float:
+    """The median; 0 of nothing."""
+    return statistics.median(values) if values else 0.0
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """Median and range, for people."""
+    return f"{median(values):.{digits}f} ({min(values):.{digits}f}-{max(values):.{digits}f})"
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were taken on."""
+    return {"processors": os.cpu_count(), "load": round(os.getloadavg()[0], 2), "python": sys.version.split()[0]}
+
+
+def show(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table."""
+    table = [list(map(str, row)) for row in (heads, *rows)]
+    widths = [max(len(row[column]) for row in table) for column in range(len(heads))]
+    print(f"\n{title}")
+    for index, row in enumerate(table):
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        if index == 0:
+            print("  ".join("-" * width for width in widths))
+    sys.stdout.flush()
+
+
+def finish(figures: dict[str, Any], *, as_json: bool) -> None:
+    """Print the figures as JSON, when asked to."""
+    if as_json:
+        print(json.dumps(figures, indent=2))
+
+
+def python() -> str:
+    """The interpreter that runs this."""
+    return sys.executable
+
+
+HERE = Path(__file__).parent

@@ -1,0 +1,65 @@
+"""The benchmarks run. What they print is for people; no figure is asserted here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.images import need_docker
+
+HERE = Path(__file__).parent
+
+
+def figures(script: str, *arguments: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, str(HERE / script), *arguments, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+        env=dict(os.environ),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(done.stdout[done.stdout.index("\n{") :])
+    assert found["machine"]["processors"] >= 1
+    return found
+
+
+@pytest.mark.timeout(300)
+def test_episode_on_processes() -> None:
+    found = figures("episode.py", "--backend", "process", "--rounds", "1", "--seconds", "0.1")
+    assert set(found["process"]) >= {"floor", "run_episode()", "coworld run-episode", "phases"}
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(300)
+def test_episode_on_docker() -> None:
+    need_docker()
+    found = figures("episode.py", "--backend", "docker", "--rounds", "1", "--seconds", "0.1")
+    assert found["docker"]["floor"]["median_seconds"] > 0
+
+
+@pytest.mark.timeout(300)
+def test_parallel() -> None:
+    found = figures("parallel.py", "--episodes", "2", "--at-once", "2", "--seconds", "0.1")
+    assert found["process"]["share_of_what_processors_allow"] > 0
+
+
+@pytest.mark.timeout(300)
+def test_memory() -> None:
+    found = figures("memory.py", "--mebibytes", "2")
+    assert {name: peak["small_mib"] > 0 for name, peak in found["peaks"].items()} == {
+        "process replay": True,
+        "process log": True,
+    }
+
+
+@pytest.mark.timeout(300)
+def test_startup() -> None:
+    found = figures("startup.py", "--rounds", "1")
+    assert found["load_manifest_ms"] > 0

@@ -1,0 +1,306 @@
+"""Runners killed with SIGKILL at random moments: what is left is found by its label and removed, and nothing else is.
+
+The moments are random, so the seed is printed; ``COWORLD_CHAOS_SEED`` repeats a run as far as the machine does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+import anyio.to_thread
+import pytest
+from support.arena import make_backend
+from support.images import need_docker
+from support.misfit_kit import (
+    PACKAGE,
+    PLACEHOLDER,
+    docker_leftovers,
+    ensure_image,
+    evidence,
+    leftovers,
+    marked_processes,
+    new_mark,
+    wait_until,
+)
+
+from coworld_core.ids import new_run_id
+from coworld_runner.backend import Backend
+from coworld_runner.reaper import Sweep, sweep
+from coworld_runner.scratch import scratch_root
+
+BackendName = Literal["process", "docker"]
+
+SEED = int(os.environ.get("COWORLD_CHAOS_SEED", str(time.time_ns() % 1_000_000)))
+TESTS = Path(__file__).parents[1]
+
+
+@dataclass
+class Victim:
+    """A runner in a process of its own."""
+
+    run_id: str
+    workspace: Path
+    process: subprocess.Popen[bytes]
+
+    def kill(self) -> None:
+        """End it with SIGKILL, unless it has ended."""
+        self.process.kill()
+        self.process.wait(30)
+
+
+class Crowd:
+    """Runners on one backend, and what they were made to run."""
+
+    def __init__(self, backend: BackendName, directory: Path) -> None:
+        self.backend: BackendName = backend
+        self.directory = directory
+        self.image = ensure_image() if backend == "docker" else PLACEHOLDER
+        self.mark = new_mark()
+        self.victims: list[Victim] = []
+
+    def start(self, *players: str, mark: str = "", **config: Any) -> Victim:
+        """Start a runner."""
+        run_id = new_run_id()
+        workspace = self.directory / f"victim-{len(self.victims)}"
+        orders = {
+            "backend": self.backend,
+            "image": self.image,
+            "mark": mark or self.mark,
+            "workspace": str(workspace),
+            "run_id": run_id,
+            "players": players or ("well", "well"),
+            "config": config,
+        }
+        process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("_victim.py")), json.dumps(orders)],
+            env={**os.environ, "PYTHONPATH": str(TESTS)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self.victims.append(Victim(run_id, workspace, process))
+        return self.victims[-1]
+
+    def leftovers(self) -> list[str]:
+        """What is left of those that have ended."""
+        dead = [victim.run_id for victim in self.victims if victim.process.poll() is not None]
+        return leftovers(mark=self.mark, run_ids=dead, docker=self.backend == "docker")
+
+    def close(self) -> None:
+        """Kill what still runs, and let nothing survive a failed test."""
+        for victim in self.victims:
+            victim.kill()
+        anyio.run(self._sweep_all)
+
+    async def _sweep_all(self) -> None:
+        for victim in self.victims:
+            await clean(self.backend, victim.run_id)
+
+
+async def clean(backend: BackendName, run_id: str) -> Sweep:
+    backends: list[Backend] = [make_backend(backend)]
+    return await sweep(backends, run_id=run_id, apply=True)
+
+
+@pytest.fixture
+def crowd(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Crowd]:
+    """A crowd on the backend that the test names by parameter."""
+    backend: BackendName = request.param
+    if backend == "docker":
+        need_docker()
+    made = Crowd(backend, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("crowd", "kills", "at_once", "longest"),
+    [
+        pytest.param("process", 40, 5, 2.0, id="process"),
+        pytest.param("docker", 12, 3, 4.5, id="docker", marks=pytest.mark.docker),
+    ],
+    indirect=["crowd"],
+)
+async def test_a_killed_runner_can_be_cleaned_up_after(crowd: Crowd, kills: int, at_once: int, longest: float) -> None:
+    print(f"COWORLD_CHAOS_SEED={SEED}")
+    chance = random.Random(SEED)
+    before = temporary_files()
+    alive_mark = new_mark()
+    alive = crowd.start(mark=alive_mark, play_seconds=600)
+    wait_until(lambda: len(marked_processes(alive_mark)) >= 3, seconds=60, what="a living run")
+    living = set(marked_processes(alive_mark))
+    phases: Counter[str] = Counter()
+    limit = anyio.CapacityLimiter(at_once)
+
+    async def one(seconds: float, early: bool, players: tuple[str, ...]) -> None:
+        async with limit:
+            victim = crowd.start(*players, play_seconds=0.6)
+            if not early:
+                await anyio.to_thread.run_sync(begun, victim)
+            await anyio.sleep(seconds)
+            await anyio.to_thread.run_sync(victim.kill)
+            phases[last_phase(victim)] += 1
+            swept = await clean(crowd.backend, victim.run_id)
+            assert swept.ok, swept
+            assert all(item.run_id == victim.run_id for item in swept.found)
+
+    async with anyio.create_task_group() as group:
+        for number in range(kills):
+            players = ("well", "forks-away 3") if number % 3 == 0 else ("well", "well")
+            # a few while the runner itself still starts, the others from the moment that its run begins
+            seconds = longest * (number + chance.random()) / kills
+            group.start_soon(one, seconds, number % 8 == 7, players)
+    print(f"killed {kills} in {dict(sorted(phases.items()))}")
+    assert len(phases) >= 2, "the moments were not spread over the episode"
+
+    # Nothing of theirs is left, and nothing of the living was touched by any of the sweeps. The second look is for
+    # what a slow engine has made since; a person who finds it listed would clean again, too.
+    late = [
+        item
+        for victim in crowd.victims
+        if victim is not alive
+        for item in (await clean(crowd.backend, victim.run_id)).found
+    ]
+    print(f"made late: {late}")
+    assert crowd.leftovers() == []
+    assert alive.process.poll() is None
+    assert living <= set(marked_processes(alive_mark))
+    mine = await clean(crowd.backend, alive.run_id)
+    assert mine.found
+    assert all(item.alive for item in mine.found)
+    assert not any(item.removed for item in mine.reaped)
+    assert living <= set(marked_processes(alive_mark))
+    looked = await sweep([make_backend(crowd.backend)])
+    assert {item.id for item in mine.found} <= {item.id for item in looked.found if item.alive}
+
+    # asked to end, it cleans up itself
+    alive.process.send_signal(signal.SIGINT)
+    await anyio.to_thread.run_sync(alive.process.wait, 60)
+    record = evidence(alive.workspace).record
+    assert record.status == "interrupted"
+    assert record.game is not None
+    assert record.game.exit is not None
+    assert record.game.exit.reason == "stopped"
+    assert leftovers(mark=alive_mark, run_ids=[alive.run_id], docker=crowd.backend == "docker") == []
+    assert temporary_files() <= {*before, scratch_root()}
+    assert list(scratch_root().iterdir()) == []
+
+
+def begun(victim: Victim) -> None:
+    """Wait until a victim's run has begun."""
+    wait_until((victim.workspace / "events.ndjson").exists, seconds=60, what="a run")
+
+
+def temporary_files() -> set[Path]:
+    """What there is for temporary files of this session."""
+    return set(Path(tempfile.gettempdir()).iterdir())
+
+
+def first_line(path: Path) -> str:
+    """A file's first line, or nothing while it has none."""
+    head, end, _ = path.read_text().partition("\n") if path.exists() else ("", "", "")
+    return head if end else ""
+
+
+def last_phase(victim: Victim) -> str:
+    """How far a victim had come."""
+    try:
+        lines = (victim.workspace / "events.ndjson").read_text().splitlines()
+    except OSError:
+        return "before it began"
+    phase = "begun"
+    for line in lines:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            break  # killed in the midst of writing it
+        if event["kind"] == "phase_started":
+            phase = event["phase"]
+        if event["kind"] == "run_finished":
+            phase = "after it ended"
+    return phase
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("crowd", ["process", pytest.param("docker", marks=pytest.mark.docker)], indirect=True)
+def test_the_command_line_is_killed_and_cleans_up(crowd: Crowd, tmp_path: Path) -> None:
+    """The same through the commands that a person has."""
+    print(f"COWORLD_CHAOS_SEED={SEED}")
+    chance = random.Random(SEED + 1)
+    package = write_package(tmp_path / "package", crowd)
+    for number in range(4):
+        output = tmp_path / f"output-{number}"
+        victim = coworld("run-episode", package, "--variant", "long", "--backend", crowd.backend, "-o", output)
+        run_id = json.loads(wait_until(partial(first_line, output / "events.ndjson"), what="a run"))["run_id"]
+        time.sleep(chance.uniform(0.0, 2.5))  # the moment is to be a random one
+        victim.kill()
+        victim.communicate(timeout=30)
+
+        listed = finished(coworld("clean", "--run", run_id, "--backend", crowd.backend, "--json"))
+        assert json.loads(listed.stdout)
+        cleaned = finished(coworld("clean", "--run", run_id, "--backend", crowd.backend, "--yes"))
+        assert cleaned.returncode == 0, cleaned
+        assert leftovers(mark=crowd.mark, run_ids=[run_id], docker=crowd.backend == "docker") == []
+
+
+@pytest.mark.parametrize("crowd", [pytest.param("docker", marks=pytest.mark.docker)], indirect=True)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_command_leaves_no_container(crowd: Crowd, tmp_path: Path, number: signal.Signals) -> None:
+    package = write_package(tmp_path / "package", crowd)
+    output = tmp_path / "output"
+    running = coworld("run-episode", package, "--variant", "long", "--backend", "docker", "-o", output)
+    wait_until(lambda: len(marked_processes(crowd.mark)) >= 3, seconds=60, what="a game with two players")
+    running.send_signal(number)
+    done = finished(running)
+    assert done.returncode == 130
+    assert done.stderr.strip()
+    found = evidence(output)
+    assert found.record.status == "interrupted"
+    assert docker_leftovers([found.record.run_id]) == []
+    assert marked_processes(crowd.mark) == []
+
+
+def write_package(directory: Path, crowd: Crowd) -> Path:
+    """The misfits package with this crowd's image and mark; its processes run where the programs are."""
+    directory.mkdir()
+    document = json.loads((PACKAGE / "coworld_manifest_template.json").read_text().replace(PLACEHOLDER, crowd.image))
+    for unit in (document["game"]["runnable"], *document["player"]):
+        unit["env"] = {"MISFITS_MARK": crowd.mark}
+    document["game"]["version"] = "1.0.0"
+    name = "coworld_manifest.json" if crowd.backend == "docker" else "coworld_manifest_template.json"
+    (directory / name).write_text(json.dumps(document))
+    (directory / "compose.yaml").write_text(
+        f"services:\n  misfits:\n    image: misfits\n    build: {json.dumps(str(PACKAGE))}\n"
+    )
+    return directory / name
+
+
+def coworld(*words: str | Path) -> subprocess.Popen[str]:
+    """Start a command."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "coworld_cli", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finished(command: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+    """Wait for a command to end."""
+    out, err = command.communicate(timeout=90)
+    return subprocess.CompletedProcess(command.args, command.returncode, out, err)

@@ -1,0 +1,468 @@
+"""The command line itself: help, lazy commands, options, and how errors and exit statuses come about."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+from support.cli_kit import command, coworld, environment
+
+from coworld_cli import exitcodes, failures
+from coworld_cli.main import cli
+from coworld_cli.options import EpisodeFlags, episode_flags, episode_options, manifest_argument
+from coworld_core.errors import (
+    BackendUnavailable,
+    CapabilityError,
+    CertificationError,
+    CoworldError,
+    EnvironmentFault,
+    EpisodeError,
+    ImageError,
+    ManifestError,
+    NotReadyError,
+    RemoteError,
+    UsageError,
+    WorkspaceError,
+)
+from coworld_core.issues import Issue, Report
+
+COMMANDS = [
+    *("run-episode", "scrimmage", "play", "replay"),
+    *("build", "validate", "certify", "schema"),
+    *("doctor", "clean", "version"),
+]
+"""In the order of the help."""
+
+LOADED = "import sys, json, atexit; atexit.register(lambda: sys.stderr.write('\\n' + json.dumps(sorted(sys.modules))))"
+
+
+def loaded_by(*args: str) -> set[str]:
+    """Top-level modules that a command has loaded by its end."""
+    code = f"{LOADED}\nfrom coworld_cli.main import main\nraise SystemExit(main({list(args)!r}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True, timeout=60
+    )
+    return {name.split(".")[0] for name in json.loads(done.stderr.splitlines()[-1])}
+
+
+# --- help -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("args", [[], ["--help"], ["-h"]])
+def test_help_lists_every_command_in_order(args: list[str]) -> None:
+    result = CliRunner().invoke(cli, args)
+    assert result.exit_code == 0
+    words = [line.split()[0] for line in result.output.splitlines() if line.startswith("  ") and line.split()]
+    assert [word for word in words if word in COMMANDS] == COMMANDS
+    assert "Exit status: 0 ok" in result.output
+    assert "COWORLD_<COMMAND>_<OPTION>" in result.output
+    assert "_COWORLD_COMPLETE=bash_source" in result.output
+
+
+def test_short_help_of_the_table_is_the_command_s_own() -> None:
+    context = click.Context(cli, info_name="coworld")
+    listed = {line.split()[0]: line for line in cli.get_help(context).splitlines() if line.startswith("  ")}
+    for name in COMMANDS:
+        found = cli.get_command(context, name)
+        assert found is not None
+        assert found.name == name
+        first = (found.help or "").split("\n")[0]
+        assert " ".join(listed[name].split()[1:]) == first
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_loads_next_to_nothing(name: str) -> None:
+    loaded = loaded_by(*filter(None, [name, "--help"]))
+    heavy = "anyio asyncio docker httpx2 jsonschema pydantic rich websockets yaml kubernetes_asyncio coworld_core"
+    assert not loaded & set(heavy.split())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_help(name: str) -> None:
+    found = cli.get_command(click.Context(cli), name)
+    assert found is not None
+    silent = [option.name for option in found.params if isinstance(option, click.Option) and not option.help]
+    assert silent == []
+    assert {"json", "quiet"} <= {parameter.name for parameter in found.params}
+
+
+def test_usage_errors_load_no_models() -> None:
+    code = f"{LOADED}\nfrom coworld_cli.main import main\nassert main(['run-episode', '--nonsense']) == 2"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert "pydantic" not in json.loads(done.stderr.splitlines()[-1])
+
+
+def test_module_and_script_are_the_same() -> None:
+    script = Path(sys.executable).with_name("coworld")
+    assert script.exists(), "coworld-cli is not installed here"
+    by_script = subprocess.run(
+        [script, "--help"], capture_output=True, text=True, env=environment(), check=True, timeout=60
+    )
+    assert coworld("--help").stdout == by_script.stdout
+
+
+def test_completion_names_commands_without_loading_them() -> None:
+    done = subprocess.run(
+        command(),
+        capture_output=True,
+        text=True,
+        env=environment({"_COWORLD_COMPLETE": "bash_complete", "COMP_WORDS": "coworld re", "COMP_CWORD": "1"}),
+        check=False,
+        timeout=60,
+    )
+    assert done.stdout.split() == ["plain,replay"]
+
+
+def test_version_of_the_program() -> None:
+    result = CliRunner().invoke(cli, ["--version"])
+    assert result.exit_code == 0
+    assert result.output == f"coworld, version {importlib.metadata.version('coworld-cli')}\n"
+
+
+# --- what cannot be meant -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("run-epsode", "run-episode"),
+        ("run_episode", "run-episode"),
+        ("run", "run-episode"),
+        ("Certify", "certify"),
+        ("dcotor", "doctor"),
+    ],
+)
+def test_unknown_command_says_what_was_meant(typed: str, meant: str) -> None:
+    result = CliRunner().invoke(cli, [typed])
+    assert result.exit_code == exitcodes.USAGE
+    assert f"There is no command {typed!r}. Did you mean {meant!r}?" in result.stderr
+    assert result.stdout == ""
+
+
+def test_unknown_command_without_a_guess() -> None:
+    result = CliRunner().invoke(cli, ["xyzzy"])
+    assert result.exit_code == exitcodes.USAGE
+    assert result.stderr == "error: There is no command 'xyzzy'.\n  hint: See coworld --help.\n"
+
+
+def test_unknown_option_says_what_was_meant() -> None:
+    result = CliRunner().invoke(cli, ["run-episode", "world", "--bakend", "docker"])
+    assert result.exit_code == exitcodes.USAGE
+    assert "'--backend'" in result.stderr
+    assert "See coworld run-episode --help." in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["run-episode"], "Missing argument 'MANIFEST'."),
+        (["run-episode", "w", "-n", "0"], "0 is not in the range x>=1."),
+        (["run-episode", "w", "--timeout-seconds", "0.5"], "'0.5' is not at least 1 seconds."),
+        (["run-episode", "w", "--timeout-seconds", "nan"], "'nan' is not at least 1 seconds."),
+        (["run-episode", "w", "--linger-seconds", "-1"], "'-1' is not at least 0 seconds."),
+        (["run-episode", "w", "--ready-timeout-seconds", "soon"], "'soon' is not a number of seconds."),
+        (["run-episode", "w", "--player-memory", "lots"], "'lots' is not a Kubernetes quantity."),
+        (["run-episode", "w", "--player-memory", "0"], "'0' must be more than zero."),
+        (["run-episode", "w", "--game-cpus", "1Gib"], "'1Gib' is not a Kubernetes quantity."),
+        (["run-episode", "w", "--require", "luck"], "'luck' is not one of"),
+        (["run-episode", "w", "--backend", "moon"], "'moon' is not one of 'auto', 'process', 'docker'."),
+        (["run-episode", "w", "--aws-profile", "p"], "--aws-profile and --aws-region need --use-bedrock."),
+        (["scrimmage", "w"], "Missing argument 'IMAGE'."),
+        (["scrimmage", "w", "i", "-n", "2"], "'-n'"),
+        (["play", "w", "--human", "-1"], "-1 is not in the range x>=0."),
+        (["build", "a", "b"], "Give DIR, or all of COMPOSE TEMPLATE VERSION OUTPUT, not 2 of them."),
+        (["build", "a", "--project", "b"], "DIR and --project are the same"),
+        (["build", "c", "t", "1.0", "o", "--version", "2"], "there is nothing left for --version."),
+        (["build", ".", "--build-arg", "novalue"], "--build-arg 'novalue' is not NAME=VALUE."),
+        (["schema", "nothing"], "'nothing' is not one of 'manifest', 'episode-request'"),
+    ],
+)
+def test_usage_errors(args: list[str], said: str) -> None:
+    result = CliRunner().invoke(cli, args)
+    assert result.exit_code == exitcodes.USAGE, result.output
+    assert said in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert f"hint: See coworld {args[0]} --help." in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "corrected"),
+    [
+        (["python -m my_player"], "--run python --run -m --run my_player"),
+        (["python -m", "my_player", "a b"], "--run python --run -m --run my_player --run 'a b'"),
+        (["'my player' x"], "--run 'my player' --run x"),
+        (["it's here"], '--run "it\'s" --run here'),
+    ],
+)
+def test_run_with_white_space_is_corrected(given: list[str], corrected: str) -> None:
+    tokens = [word for token in given for word in ("--run", token)]
+    result = CliRunner().invoke(cli, ["run-episode", "world", "image", *tokens])
+    assert result.exit_code == exitcodes.USAGE
+    expected = corrected.replace('"it\'s"', "'it'\"'\"'s'")
+    assert f"  hint: Write: {expected}\n" in result.stderr
+
+
+@pytest.mark.parametrize("blank", ["", "  "])
+def test_run_without_a_program(blank: str) -> None:
+    result = CliRunner().invoke(cli, ["run-episode", "world", "image", "--run", blank])
+    assert result.exit_code == exitcodes.USAGE
+    assert "The first --run is the program" in result.stderr
+
+
+# --- options as values ----------------------------------------------------------------------------------------------
+
+
+def flags(*args: str, env: dict[str, str] | None = None) -> EpisodeFlags:
+    """The flags of a command with all options of the commands that play."""
+    got: list[EpisodeFlags] = []
+
+    @click.command(context_settings={"auto_envvar_prefix": "COWORLD_TRY"})
+    @manifest_argument
+    @click.argument("players", nargs=-1)
+    @episode_options(many=True, people=True, verify=True)
+    def probe(**options: Any) -> None:
+        got.append(episode_flags(**options))
+
+    result = CliRunner().invoke(probe, ["world", *args], env=env, standalone_mode=False)
+    if result.exception is not None:
+        raise result.exception
+    return got[0]
+
+
+def test_nothing_given_asks_for_nothing() -> None:
+    plain = flags()
+    options = plain.options(watch=False)
+    assert options.required_capabilities == ()
+    assert options.player_network == "game-only"
+    assert options.timeout == 3600
+    assert not options.watch
+    assert plain.episodes == plain.parallel == 1
+
+
+def test_options_become_episode_options() -> None:
+    options = flags(
+        *[
+            "--timeout-seconds",
+            "90",
+            "--ready-timeout-seconds",
+            "9.5",
+            "--player-exit-timeout-seconds",
+            "0",
+            "--linger-seconds",
+            "0",
+        ],
+        *["--on-player-failure", "continue", "--platform", "linux/amd64", "--admin", "--player-network", "open"],
+    ).options(watch=True)
+    assert (options.timeout, options.ready_timeout, options.player_exit_timeout, options.linger) == (90, 9.5, 0, 0)
+    assert options.on_player_failure == "continue"
+    assert options.player_network == "open"
+    assert options.platform == "linux/amd64"
+    assert options.admin
+    assert options.watch
+    assert options.required_capabilities == ()
+
+
+@pytest.mark.parametrize(
+    ("args", "required"),
+    [
+        ("--require isolation", {"network_isolation", "file_isolation"}),
+        ("--require memory --require pids", {"memory_limit", "pids_limit"}),
+        ("--player-network game-only", {"network_isolation"}),
+        ("--player-memory 512Mi", {"memory_limit"}),
+        ("--game-cpus 1.5", {"cpu_limit"}),
+        ("--player-pids 10 --game-memory 1Gi", {"pids_limit", "memory_limit"}),
+    ],
+)
+def test_what_is_asked_for_by_name_is_required(args: str, required: set[str]) -> None:
+    assert set(flags(*args.split()).options(watch=False).required_capabilities) == required
+
+
+def test_required_capabilities_exist() -> None:
+    from coworld_cli.options import REQUIREMENTS
+    from coworld_runner.backend import Capabilities
+
+    names = {name for fields in REQUIREMENTS.values() for name in fields}
+    assert names <= set(Capabilities.__dataclass_fields__)
+
+
+def test_limits_change_only_what_was_given() -> None:
+    plain, limited = (
+        flags().options(watch=False),
+        flags(*["--player-memory", "512Mi", "--player-cpus", "500m", "--game-pids", "7"]).options(watch=False),
+    )
+    assert limited.player_limits.memory_bytes == 512 * 1024**2
+    assert limited.player_limits.cpus == 0.5
+    assert limited.player_limits.pids == plain.player_limits.pids
+    assert limited.player_limits.disk_bytes == plain.player_limits.disk_bytes
+    assert limited.game_limits.pids == 7
+    assert limited.game_limits.memory_bytes == plain.game_limits.memory_bytes
+
+
+def test_environment_sets_options() -> None:
+    env = {"COWORLD_BACKEND": "process", "COWORLD_TRY_PARALLEL": "3", "COWORLD_TRY_PLAYER_MEMORY": "1Gi"}
+    got = flags(env=env)
+    assert got.backend == "process"
+    assert got.parallel == 3
+    assert got.options(watch=False).required_capabilities == ("memory_limit",)
+    assert flags("--backend", "docker", env=env).backend == "docker"
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+REPORT = Report(
+    source="world.json",
+    issues=(
+        Issue(code="missing_field", pointer="/game", line=3, column=5, message='"name" is missing.', hint="Add it."),
+        Issue(code="odd", severity="warning", pointer="/player/0", line=9, column=1, message="Odd."),
+    ),
+)
+
+ERRORS: list[tuple[BaseException, int, str]] = [
+    (UsageError("No."), 2, "usage"),
+    (WorkspaceError("No."), 2, "workspace"),
+    (CapabilityError("No."), 2, "capability_missing"),
+    (ManifestError(REPORT), 1, "manifest_invalid"),
+    (EpisodeError("No."), 1, "episode_failed"),
+    (CertificationError("No."), 1, "certification_failed"),
+    (NotReadyError("No."), 1, "not_ready"),
+    (EnvironmentFault("No.", code="disk_full"), 3, "disk_full"),
+    (BackendUnavailable("No."), 3, "backend_unavailable"),
+    (ImageError("No."), 3, "image_unreachable"),
+    (RemoteError("No."), 4, "remote_refused"),
+    (CoworldError("No."), 5, "error"),
+    (OSError(28, "No space left on device", "/x"), 3, "disk_full"),
+    (OSError(5, "Input/output error"), 5, "internal"),
+    (KeyError("slot"), 5, "internal"),
+    (ExceptionGroup("g", [ExceptionGroup("h", [ImageError("No.")])]), 3, "image_unreachable"),
+    (ExceptionGroup("g", [ImageError("No."), KeyError("x")]), 5, "internal"),
+    (failures.Interrupted("Interrupted."), 130, "interrupted"),
+    (KeyboardInterrupt(), 130, "interrupted"),
+    (click.Abort(), 130, "interrupted"),
+    (click.UsageError("No"), 2, "usage"),
+]
+
+
+@pytest.mark.parametrize(("error", "status", "code"), ERRORS, ids=lambda value: repr(value)[:40])
+def test_every_error_has_its_status_and_one_json_object(
+    error: BaseException, status: int, code: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert failures.report(error, json=True) == status
+    out, err = capsys.readouterr()
+    data = json.loads(out)
+    assert err == ""
+    assert set(data) == {"error"}
+    assert data["error"]["code"] == code
+    assert {"code", "message", "hint", "context"} <= set(data["error"])
+    assert data["error"]["message"]
+
+    assert failures.report(error, json=False) == status
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Traceback" not in err
+
+
+def test_kinds_are_all_known() -> None:
+    from typing import get_args
+
+    from coworld_core.errors import ErrorKind
+
+    statuses = {exitcodes.for_kind(kind) for kind in get_args(ErrorKind)}
+    assert statuses == {1, 2, 3, 4, 5}
+
+
+def test_manifest_error_lists_every_issue(capsys: pytest.CaptureFixture[str]) -> None:
+    failures.report(ManifestError(REPORT), json=False)
+    assert capsys.readouterr().err == (
+        'world.json:3:5: error[missing_field] "name" is missing. (/game)\n'
+        "    hint: Add it.\n"
+        "world.json:9:1: warning[odd] Odd. (/player/0)\n"
+        "1 error, 1 warning\n"
+    )
+    failures.report(ManifestError(REPORT), json=True)
+    report = json.loads(capsys.readouterr().out)["error"]["report"]
+    assert [issue["code"] for issue in report["issues"]] == ["missing_field", "odd"]
+
+
+def test_error_text_is_made_safe(capsys: pytest.CaptureFixture[str]) -> None:
+    error = ImageError(
+        "bad \x1b[31mred\x1b]0;title\x07 \u202ename", hint="do\x1b[2J it", context={"log_tail": "a\n\x1b[Hb"}
+    )
+    failures.report(error, json=False)
+    assert capsys.readouterr().err == "error: bad red name\n  | a\n  | b\n  hint: do it\n"
+
+
+def test_notes_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    error = EnvironmentFault("Two things failed.")
+    error.add_note("also: the other")
+    failures.report(error, json=False)
+    assert "  also: the other\n" in capsys.readouterr().err
+    failures.report(error, json=True)
+    assert json.loads(capsys.readouterr().out)["error"]["notes"] == ["also: the other"]
+
+
+def _raise() -> None:
+    raise KeyError("slot")
+
+
+def test_internal_error_is_one_line_and_the_way_to_report_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KeyError) as info:
+        _raise()
+    caught = info.value
+    monkeypatch.delenv("COWORLD_DEBUG", raising=False)
+    assert failures.report(caught, json=False) == exitcodes.INTERNAL
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("error: Internal error: KeyError: 'slot' (test_command_line.py:")
+    assert "COWORLD_DEBUG=1" in lines[1]
+    assert "coworld version" in lines[1]
+    assert len(lines) == 2
+    monkeypatch.setenv("COWORLD_DEBUG", "1")
+    failures.report(caught, json=False)
+    assert "Traceback (most recent call last):" in capsys.readouterr().err
+
+
+def test_usage_error_as_json() -> None:
+    done = coworld("run-episode", "--json", "--nonsense")
+    assert done.status == exitcodes.USAGE
+    assert done.stderr == ""
+    assert done.json["error"]["code"] == "usage"
+    assert done.json["error"]["hint"] == "See coworld run-episode --help."
+
+
+def test_json_after_dashes_is_an_argument() -> None:
+    done = coworld("run-episode", "--nonsense", "--", "--json")
+    assert done.status == exitcodes.USAGE
+    assert done.stdout == ""
+
+
+def test_reader_that_went_away_is_no_error() -> None:
+    shell = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m coworld_cli schema manifest | head -c 1"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+        timeout=60,
+    )
+    assert shell.stdout == "{"
+    assert shell.stderr == ""
+
+
+def test_terminal_that_cannot_show_a_character() -> None:
+    done = coworld("doctor", env={"PYTHONIOENCODING": "latin-1"})
+    assert done.status == 0
+    assert "?  coworld" in done.stdout
+
+
+def test_the_script_entry_is_declared() -> None:
+    found = [entry for entry in importlib.metadata.entry_points(group="console_scripts") if entry.name == "coworld"]
+    assert [entry.value for entry in found] == ["coworld_cli.main:main"]

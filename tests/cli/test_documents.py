@@ -1,0 +1,198 @@
+"""``validate``, ``schema``, ``doctor`` and ``version``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+from support.cli_kit import Terminal, coworld
+
+from coworld_core.schemas import episode_request_schema, manifest_schema
+
+World = Callable[..., Path]
+PAINT = Path(__file__).parents[2] / "examples" / "paintarena"
+
+# --- validate -------------------------------------------------------------------------------------------------------
+
+
+def test_a_good_manifest(world: World) -> None:
+    directory = world()
+    done = coworld("validate", directory, cwd=directory)
+    assert done.status == 0
+    assert done.stderr == ""
+    last = done.stdout.splitlines()[-1]
+    assert last == "ok: coworld_manifest_template.json (misfits 0.0.0.dev0: 2 players, 2 variants, a template)"
+
+
+def test_every_issue_has_its_place(tmp_path: Path) -> None:
+    (tmp_path / "coworld_manifest.json").write_text('{\n  "gmae": {},\n  "player": [],\n  "variants": 7\n}\n')
+    done = coworld("validate", "coworld_manifest.json", cwd=tmp_path)
+    assert done.status == 1
+    lines = done.stdout.splitlines()
+    misspelt = next(index for index, line in enumerate(lines) if "[misspelt_field]" in line)
+    assert re.fullmatch(r"coworld_manifest\.json:2:3: error\[misspelt_field\] .*\"gmae\".* \(/gmae\)", lines[misspelt])
+    assert lines[misspelt + 1] == '    hint: Did you mean "game"?'
+    *places, last = [line for line in lines if not line.startswith(" ")]
+    assert all(re.match(r"coworld_manifest\.json:\d+:\d+: error\[\w+\] ", line) for line in places)
+    assert last == f"{len(places)} errors"
+    assert "ok:" not in done.stdout
+
+
+def test_validate_as_json(tmp_path: Path) -> None:
+    (tmp_path / "coworld_manifest.json").write_text("[]")
+    done = coworld("validate", tmp_path, "--json")
+    assert done.status == 1
+    assert done.json["ok"] is False
+    assert done.json["errors"] == 1
+    assert done.json["issues"][0]["code"] == "not_an_object"
+    assert done.json["source"] == str(tmp_path / "coworld_manifest.json")
+
+
+def warned(directory: Path) -> Path:
+    """The world with a key in it that nobody knows."""
+    template = directory / "coworld_manifest_template.json"
+    template.write_text(json.dumps({**json.loads(template.read_text()), "odd": 1}))
+    return directory
+
+
+def test_warnings_are_no_errors_unless_asked(world: World) -> None:
+    directory = warned(world())
+    lenient = coworld("validate", directory, "--json")
+    assert (lenient.status, lenient.json["ok"], lenient.json["warnings"]) == (0, True, 1)
+    picky = coworld("validate", directory, "--fail-on", "warning", "--json")
+    assert (picky.status, picky.json["ok"], picky.json["warnings"]) == (1, False, 1)
+    strict = coworld("validate", directory, "--strict", "--json")
+    assert (strict.status, strict.json["ok"]) == (1, False)
+    assert strict.json["errors"] >= 1
+
+
+def test_colours_of_issues_only_on_a_terminal(terminal: Callable[..., Terminal], tmp_path: Path) -> None:
+    (tmp_path / "coworld_manifest.json").write_text("{")
+    run = terminal("validate", tmp_path)
+    assert run.end() == 1
+    assert "\x1b[31m" in run.raw
+    assert "\x1b[" not in coworld("validate", tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("argument", "status", "code"),
+    [
+        ("nowhere", 2, None),
+        ("", 2, None),
+        ("s3://bucket/key", 2, "bad_scheme"),
+        ("http://127.0.0.1:9/x", 4, None),
+        ("cow_1", 4, None),
+    ],
+)
+def test_where_no_manifest_is(argument: str, status: int, code: str | None, tmp_path: Path) -> None:
+    done = coworld("validate", argument, "--server", "http://127.0.0.1:9", "--json", cwd=tmp_path)
+    assert done.status == status, done.stdout
+    assert code is None or done.json["error"]["code"] == code
+
+
+def test_the_server_from_the_environment(tmp_path: Path) -> None:
+    done = coworld("validate", "cow_1", env={"COWORLD_SERVER": "http://127.0.0.1:9"}, cwd=tmp_path)
+    assert done.status == 4
+    assert "127.0.0.1 cannot be reached" in done.stderr
+
+
+# --- schema ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "made"), [("manifest", manifest_schema), ("episode-request", episode_request_schema)])
+def test_published_schemas_are_printed(name: str, made: Callable[[], object]) -> None:
+    done = coworld("schema", name)
+    assert done.status == 0
+    assert done.json == made()
+    assert coworld("schema", name, "--json").stdout == done.stdout
+
+
+@pytest.mark.parametrize("name", ["episode", "summary", "certification", "event"])
+def test_schemas_of_records_are_schemas(name: str) -> None:
+    schema = coworld("schema", name).json
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["title"].startswith("Coworld ")
+
+
+def test_records_of_a_run_satisfy_their_schemas(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert coworld("run-episode", world(), "-n", "2", "-o", out).status == 0
+    for name, file in {"summary": out / "summary.json", "episode": out / "episode-0001" / "episode.json"}.items():
+        jsonschema.Draft202012Validator(coworld("schema", name).json).validate(json.loads(file.read_text()))
+    events = jsonschema.Draft202012Validator(coworld("schema", "event").json)
+    for line in (out / "episode-0001" / "events.ndjson").read_text().splitlines():
+        events.validate(json.loads(line))
+
+
+def test_a_schema_into_a_file(tmp_path: Path) -> None:
+    target = tmp_path / "schema.json"
+    done = coworld("schema", "manifest", "-o", target, cwd=tmp_path)
+    assert (done.status, done.stdout) == (0, "Wrote schema.json.\n")
+    assert json.loads(target.read_text()) == manifest_schema()
+    answer = coworld("schema", "manifest", "-o", target, "--json").json
+    assert answer == {"schema": "manifest", "path": str(target)}
+    refused = coworld("schema", "manifest", "-o", tmp_path / "no" / "x.json", "--json")
+    assert refused.status == 2
+    assert refused.json["error"]["code"] == "path_unwritable"
+
+
+# --- version and doctor ---------------------------------------------------------------------------------------------
+
+
+def test_version() -> None:
+    done = coworld("version", "--json")
+    assert done.status == 0
+    assert set(done.json) == {
+        *("coworld-cli", "coworld-runner", "coworld-core", "coworld-client"),
+        *("python", "platform", "docker"),
+    }
+    assert all(done.json[name] for name in done.json if name != "docker")
+    shown = coworld("version").stdout
+    assert f"coworld-cli     {done.json['coworld-cli']}\n" in shown
+
+
+def test_version_without_an_engine() -> None:
+    done = coworld("version", env={"DOCKER_HOST": "unix:///nowhere.sock"})
+    assert done.status == 0
+    assert re.search(r"^docker +-$", done.stdout, re.MULTILINE)
+
+
+def test_clean_where_an_engine_is_not_here() -> None:
+    engineless = {"DOCKER_HOST": "unix:///nowhere.sock"}
+    anywhere = coworld("clean", "--run", "0000", env=engineless)
+    assert anywhere.status == 0
+    assert re.fullmatch(r"Nothing is left\.\nCould not look at docker: .+\n", anywhere.stdout)
+    asked_for = coworld("clean", "--run", "0000", "--backend", "docker", "--json", env=engineless)
+    assert asked_for.status == 3
+    assert asked_for.json["ok"] is False
+    assert len(asked_for.json["unavailable"]) == 1
+
+
+def test_doctor() -> None:
+    done = coworld("doctor", "--json")
+    assert done.status == 0, done.stdout
+    names = [check["name"] for check in done.json["checks"]]
+    expected = ["coworld", "python", "processors", "temp", "inotify", "process", "docker", "leftovers"]
+    assert [name for name in expected if name in names] == names
+    assert all(check["status"] in ("ok", "warn", "fail") for check in done.json["checks"])
+    assert all(check["hint"] for check in done.json["checks"] if check["status"] != "ok")
+    assert "process" in done.json["backends"]
+
+
+def test_doctor_says_what_is_missing_and_what_to_do() -> None:
+    done = coworld("doctor", env={"DOCKER_HOST": "unix:///nowhere.sock"})
+    assert done.status == 0
+    assert re.search(r"^! +docker +\S.*\n +hint: \S", done.stdout, re.MULTILINE)
+    assert done.stdout.endswith("\nBackends that work here: process.\n")
+
+
+def test_doctor_of_a_machine_without_room_for_files(tmp_path: Path) -> None:
+    # Python falls back to other directories when TMPDIR is not there, so it must be there and be of no use
+    done = coworld("doctor", env={"TMPDIR": "/proc/self/fd"})
+    assert "temp" in done.stdout
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,476 @@
+"""``run-episode`` and ``scrimmage`` for real: results, faults, batches, secrets, output directories."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.cli_kit import coworld
+
+from coworld_core.artifacts import EpisodeLayout
+from coworld_core.episode import BatchSummary, EpisodeRecord
+from coworld_core.loading import load_manifest
+from coworld_core.request import build_request
+
+World = Callable[..., Path]
+PAINT = Path(__file__).parents[2] / "examples" / "paintarena"
+
+
+def test_an_episode_of_the_sample_world(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = coworld("run-episode", PAINT, "--variant", "quick", "--backend", "process", "-o", out)
+    assert done.status == 0, done.stderr
+    record = EpisodeRecord.model_validate_json(EpisodeLayout(out).record.read_bytes())
+    scores = ", ".join(f"{slot}={score:g}" for slot, score in enumerate(record.scores))
+    assert f"Scores:     {scores}\n" in done.stdout
+    assert f"Artifacts:  {out}\n" in done.stdout
+    assert f"Replay:     {out}/replay\n" in done.stdout
+    program = f"{Path(sys.executable).name} -m coworld_cli"
+    assert f"Watch it:  {program} replay {PAINT} {out}/replay --backend process\n" in done.stdout
+    assert "sweep-painter" in done.stdout
+    assert done.stderr.startswith("Backend: process (as asked)\n")
+    assert "game ready after" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_the_default_directory_is_fresh_and_latest_points_at_it(world: World) -> None:
+    directory = world()
+    first, second = (coworld("run-episode", directory, "--json", "--quiet").json for _ in range(2))
+    assert first["workspace"] != second["workspace"]
+    results = directory / "results"
+    assert Path(first["workspace"]).parent == results
+    assert re.fullmatch(r"\d{8}-\d{6}-" + first["run_id"][:6], Path(first["workspace"]).name)
+    assert (results / "latest").resolve() == Path(second["workspace"])
+
+
+def test_json_is_the_record_and_where_it_is(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = coworld("run-episode", world(seed=5), "-o", out, "--json", "--quiet")
+    assert done.status == 0
+    assert done.stderr == ""
+    answer = done.json
+    record = json.loads(EpisodeLayout(out).record.read_text())
+    assert {name: answer[name] for name in record} == record
+    assert answer["ok"] is True
+    assert answer["workspace"] == str(out)
+    assert answer["scores"] == [5, 6]
+    assert answer["paths"] == {
+        "results": str(out / "results.json"),
+        "replay": str(out / "replay"),
+        "logs": str(out / "logs"),
+        "record": str(out / "episode.json"),
+    }
+    assert done.stdout.startswith('{\n  "workspace": ')
+    assert done.stdout.endswith("}\n")
+
+
+def test_no_path_is_named_that_is_not_there(world: World, tmp_path: Path) -> None:
+    directory = world("no-replay")
+    done = coworld("run-episode", directory, "-o", tmp_path / "a")
+    assert done.status == 0
+    assert "Replay" not in done.stdout
+    assert "coworld_cli replay" not in done.stdout
+    assert "warning: The game wrote no replay." in done.stdout
+    assert coworld("run-episode", directory, "-o", tmp_path / "b", "--json").json["paths"]["replay"] is None
+
+
+@pytest.mark.parametrize(
+    ("game", "player", "who", "error_type", "said"),
+    [
+        ("well", "exits-3", "player 1", "player_error", "Player 1 (Right) exited with status 3."),
+        ("exits-5", "well", "game", "game_unhealthy", "The game exited with status 5."),
+        ("nan-results", "well", "game", "results_malformed", "NaN"),
+    ],
+)
+def test_a_fault_is_told_with_whose_it_was(
+    game: str, player: str, who: str, error_type: str, said: str, world: World, tmp_path: Path
+) -> None:
+    directory = world(game, "well", player)
+    done = coworld("run-episode", directory, "-o", tmp_path / "out", "--quiet")
+    assert done.status == 1
+    assert done.stderr == ""
+    assert f"fault: {who} · {error_type}\n" in done.stdout
+    assert said in done.stdout
+    answer = coworld("run-episode", directory, "-o", tmp_path / "json", "--quiet", "--json")
+    assert answer.status == 1
+    assert answer.json["ok"] is False
+    assert answer.json["faults"][0]["error_type"] == error_type
+
+
+def test_the_log_of_the_culprit_is_shown(world: World, tmp_path: Path) -> None:
+    done = coworld("run-episode", world("exits-5"), "-o", tmp_path / "out")
+    assert f"  the end of {tmp_path}/out/logs/game.stderr.log:\n" in done.stdout
+    assert "    │ something is very wrong\n" in done.stdout
+    assert "fault: game: The game exited with status 5. [game_unhealthy]" in done.stderr
+
+
+def test_on_player_failure_continue(world: World, tmp_path: Path) -> None:
+    directory = world("well", "well", "exits-3-midway")
+    done = coworld("run-episode", directory, "-o", tmp_path / "out", "--on-player-failure", "continue", "--json")
+    assert done.status == 1
+    assert done.json["status"] == "completed"
+    assert done.json["faults"][0]["slot"] == 1
+
+
+# --- who plays ------------------------------------------------------------------------------------------------------
+
+
+def test_bundled_players_by_id_variant_and_seed(world: World, tmp_path: Path) -> None:
+    directory = world("well", "well", "artifact 100")
+    done = coworld(
+        "run-episode",
+        directory,
+        "artifact-1",
+        "well-0",
+        *["--variant", "default", "--seed", "40", "--json", "--quiet", "-o"],
+        tmp_path / "out",
+    )
+    assert done.status == 0, done.stdout
+    assert [slot["player_id"] for slot in done.json["slots"]] == ["artifact-1", "well-0"]
+    assert done.json["variant"] == "default"
+    assert done.json["seed"] == 40
+    assert done.json["scores"] == [40, 41]
+    assert (tmp_path / "out" / "policy_artifact_0.zip").is_file()
+
+
+def test_a_player_with_a_command_of_its_own(world: World, tmp_path: Path) -> None:
+    done = coworld(
+        "run-episode",
+        world(),
+        "coworld-misfits",
+        *["--run", "python3", "--run", "player.py", "--run", "exits-3"],
+        "-o",
+        tmp_path / "out",
+        "--json",
+        "--backend",
+        "process",
+    )
+    assert done.status == 1, done.stdout
+    assert done.json["slots"][0]["run"] == ["python3", "player.py", "exits-3"]
+    assert done.json["faults"][0]["error_type"] == "player_error"
+
+
+def test_scrimmage_seats_one_player_everywhere(world: World, tmp_path: Path) -> None:
+    done = coworld("scrimmage", world("well", "well", "artifact 100"), "artifact-1", "-o", tmp_path / "out", "--json")
+    assert done.status == 0, done.stdout
+    assert [slot["player_id"] for slot in done.json["slots"]] == ["artifact-1"] * 2
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["--variant", "nope"], "unknown_variant", "default"),
+        (["a", "b", "c"], "wrong_image_count", "got 3"),
+        (["--run", "python3"], "run_without_image", "no image"),
+    ],
+)
+def test_what_cannot_be_played_is_usage(args: list[str], code: str, said: str, world: World, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = coworld("run-episode", world(), *args, "-o", out, "--json", "--quiet")
+    assert done.status == 2
+    assert done.json["error"]["code"] == code
+    assert said in done.json["error"]["message"]
+    assert not out.exists()
+
+
+def request_file(directory: Path, target: Path, **changes: object) -> Path:
+    """An episode request for a world."""
+    manifest = load_manifest(directory, template=True).manifest
+    request = build_request(manifest, "default", episode_tags={"round": "7"})
+    body = request.model_dump(mode="json", by_alias=True, exclude_none=True)
+    # placeholders are for templates; a request is for what is built
+    text = json.dumps({**body, **changes}).replace("{{MISFITS_IMAGE}}", "coworld-misfits")
+    target.write_text(text)
+    return target
+
+
+@pytest.fixture
+def built(world: World) -> Path:
+    """A world whose images have names, so that an episode request can be written for it."""
+    directory = world()
+    template = directory / "coworld_manifest_template.json"
+    manifest = json.loads(template.read_text().replace("{{MISFITS_IMAGE}}", "coworld-misfits"))
+    manifest["game"]["version"] = "1.0.0"
+    (directory / "coworld_manifest.json").write_text(json.dumps(manifest))
+    template.unlink()
+    return directory
+
+
+def test_an_episode_request(built: Path, tmp_path: Path) -> None:
+    request = request_file(built, tmp_path / "request.json")
+    done = coworld("run-episode", built, request, "-o", tmp_path / "out", "--json", "--backend", "process")
+    assert done.status == 0, done.stdout
+    assert done.json["variant"] == "episode-request"
+    assert done.json["episode_tags"] == {"round": "7"}
+
+
+def test_an_episode_request_excludes_the_rest(built: Path, tmp_path: Path) -> None:
+    request = request_file(built, tmp_path / "request.json")
+    for more in (["some-image"], ["--variant", "default"], ["--run", "python3"]):
+        done = coworld("run-episode", built, request, *more, "-o", tmp_path / "out", "--json")
+        assert done.status == 2, more
+        assert done.json["error"]["code"] == "request_excludes_options"
+
+
+def test_a_request_that_is_not_there_is_no_image(built: Path, tmp_path: Path) -> None:
+    done = coworld("run-episode", built, tmp_path / "nowhere.json", "-o", tmp_path / "out")
+    assert done.status == 2
+    assert "nowhere.json" in done.stderr
+
+
+def test_a_request_with_errors_lists_them(built: Path, tmp_path: Path) -> None:
+    request = request_file(built, tmp_path / "request.json", game_config={"players": [], "odd": 1})
+    done = coworld("run-episode", built, request, "-o", tmp_path / "out")
+    assert done.status == 1
+    assert re.search(r"request\.json:\d+:\d+: error\[\w+\] ", done.stderr)
+
+
+# --- several --------------------------------------------------------------------------------------------------------
+
+
+def test_several_episodes(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    directory = world(seed=10)
+    done = coworld("run-episode", directory, "-n", "3", "--parallel", "2", "-o", out)
+    assert done.status == 0, done.stderr
+    assert "3 of 3 episodes completed" in done.stdout
+    rows = [line.split() for line in done.stdout.splitlines() if re.match(r" +(\d|mean)", line)]
+    assert [row[:4] for row in rows[:3]] == [["1", "10", "10", "11"], ["2", "11", "11", "12"], ["3", "12", "12", "13"]]
+    assert rows[3] == ["mean", "11", "12"]
+    assert f"Summary:    {out}/summary.json" in done.stdout
+    assert {path.name for path in out.glob("episode-*")} == {"episode-0001", "episode-0002", "episode-0003"}
+    assert len(re.findall(r"episode \d ok: ", done.stderr)) == 3
+
+
+def test_one_failed_episode_loses_no_other(world: World, tmp_path: Path) -> None:
+    # the seed's maximum is 1000, so the third config cannot be played
+    done = coworld("run-episode", world(seed=999), "-n", "3", "-o", tmp_path / "out", "--json", "--quiet")
+    assert done.status == 1
+    summary = done.json
+    assert [row["status"] for row in summary["episodes"]] == ["completed", "completed", "failed"]
+    assert summary["mean_scores"] == [999.5, 1000.5]
+    assert summary["ok"] is False
+    written = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert {name: summary[name] for name in written} == written
+    BatchSummary.model_validate(written)
+
+
+# --- the replay -----------------------------------------------------------------------------------------------------
+
+
+def test_verified_replays(world: World, tmp_path: Path) -> None:
+    done = coworld("run-episode", world(), "--verify-replay", "-o", tmp_path / "out", "--json")
+    assert done.status == 0, done.stdout
+    assert done.json["faults"] == []
+    assert "Verifying the replay …" in done.stderr
+
+
+def test_a_missing_replay_is_a_fault_when_it_is_to_be_verified(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = coworld("run-episode", world("no-replay"), "--verify-replay", "-o", out, "--json", "--quiet")
+    assert done.status == 1
+    assert [fault["error_type"] for fault in done.json["faults"]] == ["replay_missing"]
+    assert json.loads((out / "episode.json").read_text())["faults"] == done.json["faults"]
+
+
+def test_replays_of_several_episodes_are_verified(world: World, tmp_path: Path) -> None:
+    done = coworld("run-episode", world("no-replay"), "-n", "2", "--verify-replay", "-o", tmp_path / "out", "--json")
+    assert done.status == 1
+    assert [row["error_type"] for row in done.json["episodes"]] == ["replay_missing"] * 2
+    assert done.json["faulted"] == 2
+
+
+# --- where it goes --------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_in_use_is_refused_and_untouched(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    directory = world()
+    assert coworld("run-episode", directory, "-o", out).status == 0
+    before = (out / "episode.json").read_bytes()
+    refused = coworld("run-episode", directory, "-o", out, "--json", "--quiet")
+    assert refused.status == 2
+    assert refused.json["error"]["code"] == "workspace_not_empty"
+    assert "--overwrite" in refused.json["error"]["hint"]
+    assert (out / "episode.json").read_bytes() == before
+    assert coworld("run-episode", directory, "-o", out, "--overwrite").status == 0
+    assert (out / "episode.json").read_bytes() != before
+
+
+def test_an_output_directory_that_is_a_file(world: World, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    done = coworld("run-episode", world(), "-o", tmp_path / "file")
+    assert done.status == 2
+    assert "is a file" in done.stderr
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+# --- secrets --------------------------------------------------------------------------------------------------------
+
+SECRET = "s3cret-value-that-nobody-may-see"
+
+
+def test_secrets_reach_players_and_nothing_else(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    file = tmp_path / "secrets.env"
+    file.write_text(f"# keys\nFROM_FILE='{SECRET}2'\n")
+    done = coworld(
+        "run-episode",
+        world("well", "tells", "well"),
+        "--secret-env",
+        "FROM_ENV",
+        "--secret-env-file",
+        file,
+        "-o",
+        out,
+        env={"FROM_ENV": SECRET},
+    )
+    assert done.status == 0, done.stderr
+    assert SECRET not in done.stdout + done.stderr
+    said = EpisodeLayout(out).player_log(0).read_text()
+    assert f"\nFROM_ENV={SECRET}\n" in said
+    assert f"\nFROM_FILE={SECRET}2\n" in said
+    others = [path for path in out.rglob("*") if path.is_file() and path != EpisodeLayout(out).player_log(0)]
+    assert others
+    assert not [path for path in others if SECRET.encode() in path.read_bytes()]
+    record = json.loads((out / "episode.json").read_text())
+    assert record["slots"][0]["secret_env"] == ["FROM_ENV", "FROM_FILE"]
+
+
+def test_a_secret_on_the_command_line_works_with_a_warning(world: World, tmp_path: Path) -> None:
+    done = coworld(
+        "run-episode", world("well", "tells", "well"), "--secret-env", f"KEY={SECRET}", "-o", tmp_path / "out"
+    )
+    assert done.status == 0
+    assert "warning: the value of KEY stood on the command line" in done.stderr
+    assert SECRET not in done.stdout + done.stderr
+    assert SECRET in EpisodeLayout(tmp_path / "out").player_log(0).read_text()
+
+
+@pytest.mark.parametrize(
+    ("item", "code"),
+    [
+        ("NOT_SET", "secret_not_set"),
+        ("COWORLD_PLAYER_WS_URL=x", "reserved_env_name"),
+        (f"={SECRET}", "bad_secret_name"),
+    ],
+)
+def test_secrets_that_cannot_be_meant(item: str, code: str, world: World, tmp_path: Path) -> None:
+    done = coworld("run-episode", world(), "--secret-env", item, "-o", tmp_path / "out", "--json", "--quiet")
+    assert done.status == 2
+    assert done.json["error"]["code"] == code
+    assert SECRET not in done.stdout
+
+
+def test_bedrock_hands_over_what_the_aws_command_says(world: World, tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    aws = tools / "aws"
+    aws.write_text(
+        "#!/bin/sh\n"
+        'echo "$@" >> "$0.calls"\n'
+        f"""echo '{{"AccessKeyId": "AK", "SecretAccessKey": "{SECRET}", "SessionToken": "T"}}'\n"""
+    )
+    aws.chmod(0o755)
+    done = coworld(
+        "run-episode",
+        world("well", "tells", "well"),
+        *["--use-bedrock", "--aws-profile", "dev", "--aws-region", "eu-west-1"],
+        "-o",
+        tmp_path / "out",
+        env={"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"},
+    )
+    assert done.status == 0, done.stderr
+    assert (tools / "aws.calls").read_text() == "configure export-credentials --format process --profile dev\n"
+    said = EpisodeLayout(tmp_path / "out").player_log(0).read_text()
+    for name, text in {"USE_BEDROCK": "true", "AWS_SESSION_TOKEN": "T", "AWS_REGION": "eu-west-1"}.items():
+        assert f"\n{name}={text}\n" in said
+    assert SECRET not in done.stdout + done.stderr
+
+
+def test_bedrock_without_the_aws_command(world: World, tmp_path: Path) -> None:
+    done = coworld(
+        "run-episode",
+        world(),
+        "--use-bedrock",
+        "-o",
+        tmp_path / "out",
+        "--json",
+        "--quiet",
+        env={"PATH": str(Path(sys.executable).parent)},
+    )
+    assert done.status == 3
+    assert done.json["error"]["code"] == "aws_missing"
+
+
+# --- where it runs --------------------------------------------------------------------------------------------------
+
+NO_ENGINE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
+
+
+def test_no_engine_is_the_environment_s_fault(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = coworld("run-episode", world(), "--backend", "docker", "-o", out, env=NO_ENGINE)
+    assert done.status == 3
+    assert done.stderr.startswith("error: ")
+    assert "hint: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not out.exists()
+
+
+def test_without_an_engine_auto_takes_processes_and_says_why(world: World, tmp_path: Path) -> None:
+    done = coworld("run-episode", world(), "-o", tmp_path / "out", env=NO_ENGINE)
+    assert done.status == 0, done.stderr
+    assert re.match(r"Backend: process \(.+\)\n", done.stderr)
+
+
+@pytest.mark.parametrize(
+    "args", [["--require", "isolation"], ["--player-network", "game-only"], ["--player-cpus", "1"]]
+)
+def test_what_processes_cannot_enforce_is_refused(args: list[str], world: World, tmp_path: Path) -> None:
+    done = coworld("run-episode", world(), *args, "--backend", "process", "-o", tmp_path / "out", "--json", "--quiet")
+    assert done.status == 2
+    assert done.json["error"]["code"] == "capability_missing"
+
+
+def test_the_backend_from_the_environment(world: World, tmp_path: Path) -> None:
+    done = coworld("run-episode", world(), "-o", tmp_path / "out", env={"COWORLD_BACKEND": "process"})
+    assert done.stderr.startswith("Backend: process (as asked)\n")
+
+
+@pytest.mark.parametrize("path", ["nowhere", "nowhere/coworld_manifest.json"])
+def test_a_path_that_is_wrong_is_usage(path: str, tmp_path: Path) -> None:
+    done = coworld("run-episode", path, cwd=tmp_path)
+    assert done.status == 2
+    assert "nowhere" in done.stderr
+
+
+def test_a_manifest_with_errors_lists_all_of_them(tmp_path: Path) -> None:
+    (tmp_path / "coworld_manifest.json").write_text('{\n  "gmae": {},\n  "player": [],\n  "variants": []\n}\n')
+    done = coworld("run-episode", tmp_path)
+    assert done.status == 1
+    assert "coworld_manifest.json:2:3: error[misspelt_field]" in done.stderr
+    assert done.stderr.count(": error[") >= 3
+    assert re.search(r"^\d+ errors$", done.stderr, re.MULTILINE)
+    answer = coworld("run-episode", tmp_path, "--json").json
+    assert answer["error"]["code"] == "manifest_invalid"
+    assert len(answer["error"]["report"]["issues"]) >= 3
+
+
+def test_warnings_of_a_manifest_are_told_up_to_three(world: World, tmp_path: Path) -> None:
+    directory = world()
+    template = directory / "coworld_manifest_template.json"
+    manifest = json.loads(template.read_text())
+    for section in ("reporter", "grader"):
+        manifest[f"{section}_extra"] = 1
+    manifest["game"]["extra"] = manifest["game"]["extra_too"] = 1
+    template.write_text(json.dumps(manifest))
+    done = coworld("run-episode", directory, "-o", tmp_path / "out")
+    assert done.status == 0, done.stderr
+    assert done.stderr.count(": warning[") == 3
+    assert "… and 1 more: " in done.stderr

@@ -1,0 +1,310 @@
+"""What is told while a run goes on: lines, a display, or nothing."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from support.cli_kit import Terminal, coworld
+
+from coworld_cli.output import Output
+from coworld_cli.progress import Progress
+from coworld_cli.running import Running
+from coworld_core.events import (
+    BaseEvent,
+    BatchProgressed,
+    FaultSeen,
+    GameProgressed,
+    ImageProgressed,
+    ImageReady,
+    LeakFound,
+    LogTruncated,
+    Notice,
+    PhaseStarted,
+    ProbeFinished,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+    UnitExited,
+    UnitReady,
+    UnitStarted,
+)
+from coworld_core.outcome import Exit, Fault
+
+STARTED = RunStarted(
+    what="episode",
+    coworld="paint",
+    version="1.0",
+    backend="process",
+    variant="default",
+    players=("Ada", "B\x1b[2Job"),
+    workspace="/tmp/out",
+    run_id="r",
+)
+FAULT = Fault(fault="player", slot=1, error_type="player_error", message="It left.", time=dt.datetime.now(dt.UTC))
+OVER = Exit(reason="exited", code=0)
+
+
+def reader(out: Output) -> tuple[Running, Progress]:
+    """A progress reader without a run behind it; needs an event loop."""
+    running = Running(out, None, anyio.CancelScope())  # type: ignore[arg-type]
+    return running, Progress(running)
+
+
+def told(*events: BaseEvent, quiet: bool = False, episode: bool = False) -> list[str]:
+    """The lines that events become, without their times."""
+    lines: list[str] = []
+    out = Output(quiet=quiet)
+    out.above = lines.append
+    _, progress = reader(out)
+    listener = progress.episode_listeners(3)[0] if episode else progress
+    for event in events:
+        listener(event)
+    return [re.sub(r"^\[ *\d+\.\d s\] ", "", re.sub(r"\x1b\[\d*m", "", line)) for line in lines]
+
+
+async def test_an_episode_in_lines() -> None:
+    assert told(
+        STARTED,
+        PhaseStarted(phase="prepare"),
+        ImageProgressed(image="w:1", status="Pulling", done=1, total=10),
+        ImageProgressed(image="w:1", status="Pulling", done=2, total=10),
+        ImageReady(image="w:1"),
+        UnitStarted(unit="game"),
+        UnitReady(unit="game", seconds=0.42),
+        PhaseStarted(phase="play"),
+        GameProgressed(tick=0, max_ticks=8, scores=(0, 0)),
+        GameProgressed(tick=1, max_ticks=8, scores=(1, 0)),
+        GameProgressed(tick=2, max_ticks=8, scores=(2, 0.5)),
+        GameProgressed(tick=3, max_ticks=8, scores=(3, 0)),
+        GameProgressed(tick=8, max_ticks=8, scores=(5, 1)),
+        UnitExited(unit="player-1", slot=1, exit=OVER),
+        RunFinished(status="completed", ok=True, seconds=3.21),
+    ) == [
+        "paint 1.0 · default · process · Ada vs Bob",
+        "w:1: Pulling",
+        "game ready after 0.42 s",
+        "playing",
+        "tick 2 of 8  Ada 2  Bob 0.5",
+        "tick 8 of 8  Ada 5  Bob 1",
+        "player 1 (Bob) exited with status 0",
+        "completed after 3.2 s",
+    ]
+
+
+ALWAYS = [
+    (FaultSeen(fault=FAULT), "fault: player 1: It left. [player_error]"),
+    (Notice(message="It lingers\n."), "It lingers ."),
+    (Notice(level="warning", message="Slow."), "warning: Slow."),
+    (
+        LogTruncated(unit="player-0", slot=0, limit_bytes=32 << 20),
+        "player-0 wrote more than 32 MiB; its log is cut there",
+    ),
+    (LeakFound(what="container c", reason="busy"), "left behind: container c (busy)"),
+    (ProbeFinished(probe="p", ok=False, detail="no page"), "contract: no page"),
+    (StepFinished(step="matriculate", status="fail", detail="No."), "[fail] matriculate: No."),
+]
+
+
+@pytest.mark.parametrize(("event", "line"), ALWAYS)
+async def test_what_is_told_in_any_case(event: BaseEvent, line: str) -> None:
+    assert told(event) == [line]
+    assert told(event, episode=True) == [f"episode 3: {line}"]
+    assert told(event, quiet=True) == []
+
+
+async def test_what_is_not_worth_a_line() -> None:
+    assert told(PhaseStarted(phase="ready"), ProbeFinished(probe="p", ok=True), UnitStarted(unit="game")) == []
+    interrupted = FAULT.model_copy(update={"fault": "operator", "error_type": "interrupted", "slot": None})
+    assert told(FaultSeen(fault=interrupted)) == []
+
+
+async def test_one_of_several_episodes_is_told_briefly() -> None:
+    assert told(STARTED, UnitReady(unit="game", seconds=1), PhaseStarted(phase="play"), episode=True) == []
+    assert told(
+        BatchProgressed(index=2, done=1, total=3, status="completed", ok=True, scores=(1, 2)),
+        BatchProgressed(index=1, done=2, total=3, status="failed", ok=False),
+    ) == ["episode 2 ok: 1 2 (1 of 3 done)", "episode 1 failed: no scores (2 of 3 done)"]
+
+
+async def test_the_episode_of_a_certification_is_told_briefly() -> None:
+    lines = told(
+        STARTED.model_copy(update={"what": "certification"}),
+        StepStarted(step="smoke-episode", checks="it plays"),
+        STARTED,
+        UnitReady(unit="game", seconds=1),
+        RunFinished(status="completed", ok=True, seconds=1),
+        StepFinished(step="smoke-episode", status="pass", detail="It played."),
+        RunFinished(status="completed", ok=True, seconds=2),
+    )
+    assert lines == ["paint 1.0 · default · process", "[pass] smoke-episode: It played."]
+
+
+async def test_running_units_and_evidence_are_kept_for_an_interruption() -> None:
+    out = Output(quiet=True)
+    running, progress = reader(out)
+    progress(STARTED)
+    for name in ("game", "player-0", "player-1"):
+        progress(UnitStarted(unit=name, run_id="r"))
+    assert running.evidence == "/tmp/out"
+    lines: list[str] = []
+    running.out = Output()
+    running.out.above = lines.append
+    running.receive("SIGINT")
+    assert lines == ["Interrupted: stopping the game and 2 players. Again: kill at once."]
+    assert running.scope.cancel_called
+    hurried: list[int] = []
+    with running.on_hurry(lambda: hurried.append(1)):
+        progress(UnitExited(unit="game", run_id="r", exit=OVER))
+        running.receive("SIGTERM")
+    assert lines[1] == "Killing 2 players. Again: leave at once."
+    assert hurried == [1]
+    words = running.last_words()
+    assert str(words) == "Interrupted. What was done so far is in /tmp/out."
+    assert words.context == {"signal": "SIGINT", "workspace": "/tmp/out", "run_id": "r"}
+
+
+def drawn(progress: Progress, width: int = 100) -> str:
+    """The display as text."""
+    from rich.console import Console
+
+    console = Console(width=width, file=io.StringIO(), record=True)
+    console.print(progress.rendered())
+    return console.export_text()
+
+
+async def test_the_display_of_an_episode() -> None:
+    _, progress = reader(Output(quiet=True))
+    for event in (
+        STARTED,
+        PhaseStarted(phase="prepare"),
+        ImageProgressed(image="w:1", status="[red]Pulling[/red]", done=5, total=10),
+        PhaseStarted(phase="start_game"),
+        UnitStarted(unit="player-0", slot=0),
+        PhaseStarted(phase="play"),
+        GameProgressed(tick=3, max_ticks=8, scores=(1, 2.5)),
+        UnitExited(unit="player-0", slot=0, exit=Exit(reason="exited", code=3)),
+    ):
+        progress(event)
+    shown = drawn(progress)
+    lines = [line.rstrip() for line in shown.splitlines()]
+    assert re.fullmatch(r"paint 1\.0  default · process +00:0\d", lines[0])
+    assert lines[1] == "✓ images  ✓ start game  · ready  · start players  ● play  · finish  · collect"
+    assert lines[2] == "  w:1: [red]Pulling[/red] 50 %"
+    assert lines[3].endswith(" tick 3 of 8")
+    assert lines[4:] == ["  0  Ada    1  exited with status 3", "  1  Bob  2.5  a person"]
+
+
+async def test_the_display_of_a_build() -> None:
+    _, progress = reader(Output(quiet=True))
+    progress(STARTED.model_copy(update={"what": "build", "backend": "docker", "variant": "", "players": ()}))
+    for status in (
+        "Step 1/2 : FROM base",
+        " ---> 0123456789ab",
+        "Step 2/2 : RUN make",
+        "---> Running in 01",
+        "cc a.c",
+        "cc b.c",
+    ):
+        progress(ImageProgressed(image="w:1", status=status))
+    assert [line.rstrip() for line in drawn(progress).splitlines()[1:]] == ["  w:1: Step 2/2 : RUN make › cc b.c"]
+    progress(ImageReady(image="w:1"))
+    assert drawn(progress).count("\n") == 1
+
+
+async def test_a_build_in_lines() -> None:
+    statuses = ("Step 1/1 : RUN make", "---> Running in 01", "cc a.c", "Removing intermediate container 01")
+    lines = told(*(ImageProgressed(image="w:1", status=status) for status in statuses))
+    assert lines == ["w:1: Step 1/1 : RUN make", "w:1: cc a.c"]
+
+
+async def test_the_display_of_a_certification() -> None:
+    _, progress = reader(Output(quiet=True))
+    progress(STARTED.model_copy(update={"what": "certification"}))
+    progress(StepStarted(step="matriculate", checks="the manifest is right"))
+    progress(StepFinished(step="matriculate", status="pass", detail="No errors."))
+    progress(StepStarted(step="smoke-episode", checks="it plays"))
+    assert [line.rstrip() for line in drawn(progress).splitlines()[1:]] == [
+        "✓ matriculate  No errors.",
+        "● smoke-episode  it plays",
+    ]
+    progress(STARTED)
+    assert "● smoke-episode" in drawn(progress)
+    assert "  0  Ada" in drawn(progress)
+    progress(RunFinished(status="completed", ok=True, seconds=1))
+    assert "Ada" not in drawn(progress)
+
+
+async def test_the_display_of_a_batch() -> None:
+    _, progress = reader(Output(quiet=True))
+    progress.expect(3)
+    progress(STARTED.model_copy(update={"what": "batch"}))
+    listener = progress.episode_listeners(2)[0]
+    listener(STARTED)
+    listener(PhaseStarted(phase="play"))
+    listener(GameProgressed(tick=3, max_ticks=8, scores=(1, 2)))
+    progress(BatchProgressed(index=1, done=1, total=3, status="completed", ok=False, scores=(2, 4)))
+    lines = [line.rstrip() for line in drawn(progress).splitlines()[1:]]
+    assert lines[0].endswith(" 1 of 3 episodes, 1 with faults")
+    assert lines[1:] == ["mean scores  2  4", "  episode 2  tick 3 of 8  Ada 1  Bob 2"]
+    listener(RunFinished(status="completed", ok=True, seconds=1))
+    assert "episode 2" not in drawn(progress)
+
+
+# --- for real -------------------------------------------------------------------------------------------------------
+
+
+def test_a_terminal_gets_a_display_that_goes_away(
+    world: Callable[..., Path], terminal: Callable[..., Terminal], tmp_path: Path
+) -> None:
+    run = terminal("run-episode", world(), "-o", tmp_path / "out")
+    assert run.end() == 0, run.text
+    assert "✓ images" in run.text
+    assert "● play" in run.text
+    assert "\x1b[?25l" in run.raw
+    assert run.raw.count("\x1b[?25h") >= 1
+    assert "\x1b[32m" in run.raw or "\x1b[1;32m" in run.raw
+    assert "Watch it:" in run.text
+    assert "Scores:" not in run.text  # the table says it
+
+
+@pytest.mark.parametrize("env", [{"CI": "true"}, {"TERM": "dumb"}, {"TERM": None}])
+def test_a_terminal_that_wants_no_display_gets_lines(
+    env: dict[str, Any], world: Callable[..., Path], terminal: Callable[..., Terminal], tmp_path: Path
+) -> None:
+    run = terminal("run-episode", world(), "-o", tmp_path / "out", env=env)
+    assert run.end() == 0, run.text
+    assert "\x1b[?25l" not in run.raw
+    assert re.search(r"\[ +\d+\.\d s\] game ready after", run.text)
+
+
+def test_no_color_is_obeyed(world: Callable[..., Path], terminal: Callable[..., Terminal], tmp_path: Path) -> None:
+    run = terminal("run-episode", world("exits-5"), "-o", tmp_path / "out", env={"NO_COLOR": "1"})
+    assert run.end() == 1, run.text
+    assert "● play" in run.text
+    assert not re.search(r"\x1b\[(\d+;)*3[0-7]m", run.raw), "there is a colour"
+
+
+def test_force_color_colours_a_pipe(world: Callable[..., Path], tmp_path: Path) -> None:
+    directory = world()
+    assert "\x1b[" not in coworld("run-episode", directory, "-o", tmp_path / "a").stdout
+    assert "\x1b[32m" in coworld("run-episode", directory, "-o", tmp_path / "b", env={"FORCE_COLOR": "1"}).stdout
+
+
+def test_the_cursor_comes_back_when_a_display_is_left_at_once(
+    world: Callable[..., Path], terminal: Callable[..., Terminal], tmp_path: Path
+) -> None:
+    run = terminal("run-episode", world("well", play_seconds=60), "-o", tmp_path / "out")
+    run.until_said("● play")
+    run.process.send_signal(signal.SIGINT)
+    assert run.end() == 130
+    assert run.raw.rindex("\x1b[?25h") > run.raw.rindex("\x1b[?25l")
+    assert "Interrupted. What was done so far is in " in run.text

@@ -1,0 +1,25 @@
+"""The whole backend contract on containers."""
+
+from __future__ import annotations
+
+import pytest
+from support.docker import require_docker, subject_spec
+
+from coworld_runner.backend import Backend, UnitSpec
+from coworld_runner.backends import DockerBackend
+from coworld_runner.testing import BackendConformance
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture(autouse=True)
+def _engine() -> None:
+    require_docker()
+
+
+class TestDocker(BackendConformance):
+    def make_backend(self) -> Backend:
+        return DockerBackend()
+
+    def subject_spec(self, run_id: str, name: str, *steps: str) -> UnitSpec:
+        return subject_spec(run_id, name, *steps)

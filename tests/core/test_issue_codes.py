@@ -1,0 +1,986 @@
+"""Every issue code: a document that gets it, at its pointer, on its line, and nothing else."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coworld_core import Report, check_manifest, check_request, check_results, hydrate, load_manifest
+from coworld_core.codes import ISSUE_CODES
+from coworld_core.errors import ManifestError
+
+Document = dict[str, Any]
+Change = Callable[[Document], object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A change to the right manifest, and the one issue that comes of it."""
+
+    code: str
+    change: Change
+    pointer: str
+    at: str
+    """The text that begins at the line and column of the issue; a quoted last part of the pointer means the key."""
+    says: str
+    """Part of the message or the hint."""
+    severity: str = "error"
+    mode: str = "read"
+    template: bool = False
+    also: frozenset[str] = field(default_factory=frozenset)
+    """Other codes that the same change rightly gets."""
+
+
+def put(*path: str | int, value: object) -> Change:
+    def change(document: Document) -> None:
+        place: Any = document
+        for part in path[:-1]:
+            place = place[part]
+        if isinstance(place, list) and path[-1] == len(place):
+            place.append(value)
+        else:
+            place[path[-1]] = value
+
+    return change
+
+
+def drop(*path: str | int) -> Change:
+    def change(document: Document) -> None:
+        place: Any = document
+        for part in path[:-1]:
+            place = place[part]
+        del place[path[-1]]
+
+    return change
+
+
+def rename(*path: str, to: str) -> Change:
+    """Rename a key where it stands."""
+
+    def change(document: Document) -> None:
+        place: Any = document
+        for part in path[:-1]:
+            place = place[part]
+        items = [(to if key == path[-1] else key, value) for key, value in place.items()]
+        place.clear()
+        place.update(items)
+
+    return change
+
+
+def both(*changes: Change) -> Change:
+    def change(document: Document) -> None:
+        for one in changes:
+            one(document)
+
+    return change
+
+
+CONFIG = ("game", "config_schema")
+RESULTS = ("game", "results_schema")
+ENV = ("game", "runnable", "env")
+
+CASES = [
+    # fields
+    Case("missing_field", drop("game", "name"), "/game", "{", 'game lacks "name"'),
+    Case("missing_field", drop("certification"), "", "{", 'The manifest lacks "certification"'),
+    Case("missing_field", drop("game", "protocols", "global"), "/game/protocols", "{", 'lacks "global"'),
+    Case("missing_field", drop("game", "docs", "readme", "type"), "/game/docs/readme", "{", 'lacks "type"'),
+    Case("missing_field", drop("game", "docs", "readme", "value"), "/game/docs/readme", "{", 'lacks "value"'),
+    Case("misspelt_field", rename("game", to="gmae"), "/gmae", '"gmae"', 'Did you mean "game"?'),
+    Case("misspelt_field", rename("game", "version", to="verison"), "/game/verison", '"verison"', '"version"'),
+    Case("misspelt_field", rename("game", "docs", to="doc"), "/game/doc", '"doc"', '"docs"'),
+    Case("misspelt_field", rename("game", "runnable", "type", to="tpye"), "/game/runnable/tpye", '"tpye"', '"type"'),
+    Case(
+        "misspelt_field", rename("game", "docs", "readme", "type", to="typ"), "/game/docs/readme/typ", '"typ"', '"type"'
+    ),
+    Case(
+        "misspelt_field",
+        rename("game", "config_schema", to="configSchema"),
+        "/game/configSchema",
+        '"configSchema"',
+        '"config_schema"',
+    ),
+    Case("unknown_field", put("colour", value="red"), "/colour", '"colour"', "it is ignored", "warning"),
+    Case("unknown_field", put("colour", value="red"), "/colour", '"colour"', "not a field", mode="strict"),
+    Case(
+        "unknown_field",
+        put("player", 0, "sourceurl", value="x"),
+        "/player/0/sourceurl",
+        '"sourceurl"',
+        'Did you mean "source_url"?',
+        "warning",
+    ),
+    Case("wrong_type", put("game", "name", value=7), "/game/name", "7", "game.name must be text, not a number"),
+    Case("wrong_type", put("player", value={}), "/player", "{", "player must be a list, not an object"),
+    Case("wrong_type", put("game", "runnable", "run", value="tug"), "/game/runnable/run", '"tug"', "must be a list"),
+    Case("wrong_type", put("players_per_user", value="3"), "/players_per_user", '"3"', "a whole number, not text"),
+    Case("wrong_type", put("players_per_user", value=True), "/players_per_user", "true", "not true or false"),
+    Case("wrong_type", put("players_per_user", value=1.5), "/players_per_user", "1.5", "a whole number, not 1.5"),
+    Case("wrong_type", put("reporter", value=None), "/reporter", "null", "must be a list, not null"),
+    Case("wrong_type", put("game", value=[]), "/game", "[]", "game must be an object, not a list"),
+    Case("wrong_type", put("game", "docs", "readme", value=3), "/game/docs/readme", "3", "must be a document"),
+    Case("wrong_type", put(*ENV, "TUG_MODE", value=3), "/game/runnable/env/TUG_MODE", "3", "must be text"),
+    Case("empty_value", put("game", "owner", value=""), "/game/owner", '""', "must not be empty"),
+    Case("not_allowed", put("player", 1, "type", value="playr"), "/player/1/type", '"playr"', 'Did you mean "player"?'),
+    Case(
+        "not_allowed",
+        put("game", "docs", "readme", "type", value="markdown"),
+        "/game/docs/readme/type",
+        '"markdown"',
+        "allowed: text or uri",
+    ),
+    Case("out_of_range", put("players_per_user", value=0), "/players_per_user", "0", "at least 1"),
+    Case("wrong_section_type", put("player", 0, "type", value="grader"), "/player/0/type", '"grader"', "must be"),
+    Case(
+        "wrong_section_type",
+        put("game", "runnable", "type", value="player"),
+        "/game/runnable/type",
+        '"player"',
+        "game.runnable.type must be 'game'",
+    ),
+    # values
+    Case("bad_version", put("game", "version", value="one"), "/game/version", '"one"', "PEP 440"),
+    Case(
+        "bad_uri",
+        put("game", "protocols", "global", "value", value="ftp://x"),
+        "/game/protocols/global/value",
+        '"ftp://x"',
+        "http",
+    ),
+    Case("empty_image", put("player", 0, "image", value=""), "/player/0/image", '""', "is empty"),
+    Case("empty_image", put("player", 0, "image", value="  "), "/player/0/image", '"  "', "is empty"),
+    Case("bad_image", put("player", 0, "image", value="--privileged"), "/player/0/image", '"--priv', "hyphen"),
+    Case("bad_image", put("player", 0, "image", value="a b"), "/player/0/image", '"a b"', "white space"),
+    Case("bad_image", put("player", 0, "image", value="Tug:1"), "/player/0/image", '"Tug:1"', "capital"),
+    Case("bad_image", put("player", 0, "image", value="https://x/y"), "/player/0/image", '"https://x/y"', "URL"),
+    Case("bad_image", put("player", 0, "image", value="file:///bin/sh"), "/player/0/image", '"file:///', "reference"),
+    Case("bad_image", put("player", 0, "image", value="a:{{B_IMAGE}}"), "/player/0/image", '"a:{{B', "placeholder"),
+    Case(
+        "image_unpublished",
+        put("player", 0, "image", value="img_01234567-89ab-cdef-0123-456789abcdef"),
+        "/player/0/image",
+        '"img_0',
+        "not published yet",
+        "warning",
+    ),
+    Case("bad_run", put("player", 0, "run", value=["", "x"]), "/player/0/run", "[", "empty element"),
+    Case("bad_run", put("player", 0, "run", value=["a\0b"]), "/player/0/run", "[", "NUL"),
+    Case(
+        "run_with_spaces",
+        put("player", 0, "run", value=["python -m tug"]),
+        "/player/0/run/0",
+        '"python -m tug"',
+        '"python", "-m", "tug"',
+        "warning",
+    ),
+    Case("bad_env_name", put(*ENV, "A=B", value="1"), "/game/runnable/env/A=B", '"A=B"', "letters"),
+    Case("bad_env_name", put(*ENV, "A B", value="1"), "/game/runnable/env/A B", '"A B"', "letters"),
+    Case("bad_env_name", put(*ENV, "", value="1"), "/game/runnable/env/", '""', "is empty"),
+    Case("bad_env_name", put(*ENV, "1A", value="1"), "/game/runnable/env/1A", '"1A"', "begins with"),
+    Case("bad_env_name", put(*ENV, "A\nB", value="1"), "/game/runnable/env/A\nB", '"A\\nB"', "letters"),
+    Case("bad_env_value", put(*ENV, "A", value="a\0"), "/game/runnable/env/A", '"a\\u0000"', "NUL"),
+    Case(
+        "reserved_env",
+        put(*ENV, "COGAME_PORT", value="1"),
+        "/game/runnable/env/COGAME_PORT",
+        '"COGAME_PORT"',
+        "runner sets",
+    ),
+    Case(
+        "reserved_env",
+        put(*ENV, "COWORLD_LOCAL_PORT_9", value="1"),
+        "/game/runnable/env/COWORLD_LOCAL_PORT_9",
+        '"COWORLD_LOCAL_PORT_9"',
+        "runner",
+    ),
+    Case(
+        "reserved_env",
+        put("player", 0, "env", "COWORLD_PLAYER_WS_URL", value="ws://x"),
+        "/player/0/env/COWORLD_PLAYER_WS_URL",
+        '"COWORLD_PLAYER_WS_URL"',
+        "another name",
+    ),
+    Case(
+        "reserved_env",
+        put("player", 0, "env", "COWORLD_LOCAL_EXTRA_PORTS", value="1"),
+        "/player/0/env/COWORLD_LOCAL_EXTRA_PORTS",
+        '"COWORLD_LOCAL_EXTRA_PORTS": "1"',
+        "only a game's author",
+    ),
+    Case(
+        "reserved_env_prefix",
+        put(*ENV, "COGAME_DIFFICULTY", value="1"),
+        "/game/runnable/env/COGAME_DIFFICULTY",
+        '"COGAME_DIFFICULTY"',
+        "kept for runners",
+        "warning",
+    ),
+    Case(
+        "reserved_env_prefix",
+        put(*ENV, "COGAME_DIFFICULTY", value="1"),
+        "/game/runnable/env/COGAME_DIFFICULTY",
+        '"COGAME_DIFFICULTY"',
+        "kept for runners",
+        mode="strict",
+    ),
+    Case(
+        "bad_extra_ports",
+        put(*ENV, "COWORLD_LOCAL_EXTRA_PORTS", value="8085:"),
+        "/game/runnable/env/COWORLD_LOCAL_EXTRA_PORTS",
+        '"8085:"',
+        "nothing after the colon",
+    ),
+    Case(
+        "bad_quantity",
+        put("game", "runnable", "resources", "requests", "memory", value="256m"),
+        "/game/runnable/resources/requests/memory",
+        '"256m"',
+        "256Mi",
+    ),
+    Case(
+        "bad_quantity",
+        put("game", "runnable", "resources", "requests", "cpu", value="0"),
+        "/game/runnable/resources/requests/cpu",
+        '"0"',
+        "more than zero",
+    ),
+    Case(
+        "bad_quantity",
+        put("game", "runnable", "resources", "requests", "ephemeral-storage", value="lots"),
+        "/game/runnable/resources/requests/ephemeral-storage",
+        '"lots"',
+        "not a Kubernetes quantity",
+    ),
+    Case("unsafe_id", put("reporter", 0, "id", value="../../etc"), "/reporter/0/id", '"../../etc"', "slash"),
+    Case("unsafe_id", put("variants", 1, "id", value=".."), "/variants/1/id", '".."', "dot"),
+    Case("unsafe_id", put("variants", 1, "id", value="a\\b"), "/variants/1/id", '"a\\\\b"', "backslash"),
+    Case("unsafe_id", put("variants", 1, "id", value="-rf"), "/variants/1/id", '"-rf"', "hyphen"),
+    Case("unsafe_id", put("variants", 1, "id", value="x" * 129), "/variants/1/id", '"xxx', "longer"),
+    Case(
+        "unwise_page_id",
+        put("game", "docs", "pages", 0, "id", value="a/b"),
+        "/game/docs/pages/0/id",
+        '"a/b"',
+        "slash",
+        "warning",
+    ),
+    Case(
+        "duplicate_id",
+        put("player", 1, "id", value="puller"),
+        "/player/1/id",
+        '"puller",\n      "name": "Waiter"',
+        "duplicate player id",
+        also=frozenset({"unknown_player_id"}),
+    ),
+    Case(
+        "duplicate_id",
+        put("variants", 1, "id", value="default"),
+        "/variants/1/id",
+        '"default",\n      "name": "Long"',
+        "duplicate variant id",
+    ),
+    Case(
+        "duplicate_id",
+        lambda document: document["reporter"].append(copy.deepcopy(document["reporter"][0])),
+        "/reporter/1/id",
+        "",
+        "duplicate reporter id",
+    ),
+    Case(
+        "duplicate_page_id",
+        lambda document: document["game"]["docs"]["pages"].append(copy.deepcopy(document["game"]["docs"]["pages"][0])),
+        "/game/docs/pages/1/id",
+        "",
+        "rules.md",
+        "warning",
+    ),
+    Case(
+        "unknown_player_id",
+        put("certification", "players", 1, "player_id", value="pullr"),
+        "/certification/players/1/player_id",
+        '"pullr"',
+        'Did you mean "puller"?',
+    ),
+    # schemas
+    Case(
+        "schema_invalid",
+        put(*CONFIG, "properties", "ticks", "type", value="itneger"),
+        "/game/config_schema/properties/ticks/type",
+        '"itneger"',
+        'Did you mean "integer"?',
+    ),
+    Case(
+        "schema_invalid",
+        put(*CONFIG, "properties", "ticks", "minimum", value="1"),
+        "/game/config_schema/properties/ticks/minimum",
+        '"1"',
+        "must be a number",
+    ),
+    Case(
+        "schema_invalid",
+        put(*RESULTS, "properties", "winner", "type", value="banana"),
+        "/game/results_schema/properties/winner/type",
+        '"banana"',
+        "not a type",
+    ),
+    Case(
+        "schema_invalid",
+        put(*CONFIG, "properties", "mood", value={"pattern": "("}),
+        "/game/config_schema/properties/mood/pattern",
+        '"("',
+        "regular expression",
+    ),
+    Case(
+        "remote_reference",
+        put(*CONFIG, "properties", "mood", value={"$ref": "https://example.org/mood.json"}),
+        "/game/config_schema/properties/mood/$ref",
+        '"https://example.org/mood.json"',
+        "nothing is fetched",
+    ),
+    Case(
+        "remote_reference",
+        put(*RESULTS, "$ref", value="results.json#/x"),
+        "/game/results_schema/$ref",
+        '"results.json#/x"',
+        "nothing is fetched",
+    ),
+    Case(
+        "unresolved_reference",
+        put(*CONFIG, "properties", "mood", value={"$ref": "#/$defs/mood"}),
+        "/game/config_schema/properties/mood/$ref",
+        '"#/$defs/mood"',
+        "leads nowhere",
+    ),
+    Case(
+        "schema_dialect",
+        put(*CONFIG, "$schema", value="http://json-schema.org/draft-07/schema#"),
+        "/game/config_schema/$schema",
+        '"http://json-schema.org',
+        "2020-12",
+        "warning",
+    ),
+    Case(
+        "schema_dialect",
+        put(*CONFIG, "properties", "mood", value={"$schema": "http://json-schema.org/draft-07/schema#"}),
+        "/game/config_schema/properties/mood/$schema",
+        '"http://json-schema.org',
+        "Remove it",
+    ),
+    Case(
+        "unknown_schema_keyword",
+        put(*CONFIG, "properties", "ticks", "maximun", value=3),
+        "/game/config_schema/properties/ticks/maximun",
+        '"maximun"',
+        'Did you mean "maximum"?',
+        "warning",
+    ),
+    Case(
+        "pattern_too_costly",
+        put(*CONFIG, "properties", "mood", value={"pattern": "(?=x)(a+)+$"}),
+        "/game/config_schema/properties/mood/pattern",
+        '"(?=x)(a+)+$"',
+        "for ever",
+    ),
+    Case(
+        "pattern_too_costly",
+        put(*CONFIG, "properties", "mood", value={"patternProperties": {"(a*)*b": {}}}),
+        "/game/config_schema/properties/mood/patternProperties/(a*)*b",
+        '"(a*)*b"',
+        "for ever",
+    ),
+    Case(
+        "pattern_too_costly",
+        put(*CONFIG, "properties", "mood", value={"pattern": "a" * 3000}),
+        "/game/config_schema/properties/mood/pattern",
+        '"aaa',
+        "shorter",
+    ),
+    Case(
+        "tokens_not_required", put(*CONFIG, "required", value=["ticks"]), "/game/config_schema/required", "[", "tokens"
+    ),
+    Case("tokens_not_required", drop(*CONFIG, "required"), "/game/config_schema", "{", "tokens"),
+    Case(
+        "bad_tokens_schema",
+        put(*CONFIG, "properties", "tokens", "$ref", value="#/$defs/player"),
+        "/game/config_schema/properties/tokens/$ref",
+        '"#/$defs/player"',
+        "in place",
+    ),
+    Case(
+        "bad_tokens_schema",
+        put(*CONFIG, "properties", "tokens", "items", value={}),
+        "/game/config_schema/properties/tokens/items",
+        "{}",
+        "string",
+    ),
+    Case(
+        "bad_tokens_schema",
+        drop(*CONFIG, "properties", "tokens", "minItems"),
+        "/game/config_schema/properties/tokens/minItems",
+        "{",
+        "minItems",
+    ),
+    Case(
+        "bad_tokens_schema",
+        put(*CONFIG, "properties", "tokens", "minItems", value=5),
+        "/game/config_schema/properties/tokens/minItems",
+        "5",
+        "above",
+    ),
+    Case(
+        "bad_tokens_schema",
+        put(
+            *CONFIG,
+            "properties",
+            "tokens",
+            value={"type": "array", "items": {"type": "string"}, "minItems": 10**9, "maxItems": 10**9},
+        ),
+        "/game/config_schema/properties/tokens/minItems",
+        "1000000000",
+        "at most",
+    ),
+    Case(
+        "bad_tokens_schema",
+        put(*CONFIG, "properties", "tokens", "items", "maxLength", value=8),
+        "/game/config_schema/properties/tokens",
+        "{",
+        "22 characters",
+    ),
+    Case(
+        "player_names_in_schema",
+        put(*CONFIG, "properties", "player_names", value={}),
+        "/game/config_schema/properties/player_names",
+        '"player_names"',
+        "players[].name",
+    ),
+    Case(
+        "slot_names_in_schema",
+        put(*CONFIG, "properties", "slots", value={"items": {"properties": {"name": {}}}}),
+        "/game/config_schema/properties/slots",
+        '"slots"',
+        "players[].name",
+    ),
+    Case("scores_not_required", drop(*RESULTS, "required"), "/game/results_schema", "{", "one number per slot"),
+    Case(
+        "scores_not_required",
+        put(*RESULTS, "required", value=["winner"]),
+        "/game/results_schema/required",
+        "[",
+        "one number per slot",
+    ),
+    Case(
+        "scores_not_numbers",
+        put(*RESULTS, "properties", "scores", value={"type": "object"}),
+        "/game/results_schema/properties/scores",
+        "{",
+        "not a list",
+    ),
+    Case(
+        "scores_not_numbers",
+        put(*RESULTS, "properties", "scores", "items", value={"type": "string"}),
+        "/game/results_schema/properties/scores/items",
+        "{",
+        "list of numbers",
+    ),
+    Case("scores_not_numbers", put(*RESULTS, "type", value="array"), "/game/results_schema/type", '"array"', "object"),
+    Case(
+        "scores_undeclared",
+        drop(*RESULTS, "properties", "scores"),
+        "/game/results_schema/properties",
+        "{",
+        "does not say",
+        "warning",
+    ),
+    Case(
+        "scores_undeclared",
+        put(*RESULTS, "properties", "scores", value={}),
+        "/game/results_schema/properties/scores",
+        "{}",
+        "does not say",
+        "warning",
+    ),
+    # game configs
+    Case(
+        "bad_game_config",
+        put("variants", 0, "game_config", "ticks", value="ten"),
+        "/variants/0/game_config/ticks",
+        '"ten"',
+        "a whole number, not text",
+    ),
+    Case(
+        "bad_game_config",
+        put("variants", 0, "game_config", "ticks", value=0),
+        "/variants/0/game_config/ticks",
+        "0",
+        "at least 1",
+    ),
+    Case(
+        "bad_game_config",
+        put("variants", 0, "game_config", "mood", value="wld"),
+        "/variants/0/game_config/mood",
+        '"wld"',
+        'Did you mean "wild"?',
+    ),
+    Case(
+        "bad_game_config",
+        put("certification", "game_config", "colour", value=1),
+        "/certification/game_config/colour",
+        '"colour"',
+        "not known",
+    ),
+    Case(
+        "bad_game_config",
+        drop("certification", "game_config", "ticks"),
+        "/certification/game_config",
+        "{",
+        '"ticks" is missing',
+    ),
+    Case(
+        "misspelt_field",
+        rename("certification", "game_config", "ticks", to="tikcs"),
+        "/certification/game_config/tikcs",
+        '"tikcs"',
+        'Did you mean "ticks"?',
+    ),
+    Case(
+        "runner_managed_tokens",
+        put("variants", 0, "game_config", "tokens", value=["a", "b"]),
+        "/variants/0/game_config/tokens",
+        '"tokens": [\n          "a"',
+        "runner-managed",
+    ),
+    Case(
+        "player_names_in_config",
+        put("variants", 0, "game_config", "player_names", value=["a", "b"]),
+        "/variants/0/game_config/player_names",
+        '"player_names"',
+        "players[].name",
+    ),
+    Case(
+        "players_mismatch",
+        lambda document: document["certification"]["players"].pop(),
+        "/certification/players",
+        '[\n      {\n        "player_id"',
+        "must match",
+    ),
+    Case(
+        "slots_out_of_bounds",
+        put("variants", 0, "game_config", "players", value=[{"name": "solo"}]),
+        "/variants/0/game_config/players",
+        '[\n          {\n            "name": "solo"',
+        "2 to 4",
+    ),
+    # templates and other generations
+    Case(
+        "template_not_built",
+        both(put("game", "runnable", "image", value="{{TUG_IMAGE}}"), drop("game", "version")),
+        "/game/runnable/image",
+        '"{{TUG_IMAGE}}"',
+        "coworld build",
+    ),
+    Case(
+        "template_not_built",
+        both(put("player", 0, "image", value="{{TUG_IMAGE}}"), put("player", 1, "image", value="{{WAITER_IMAGE}}")),
+        "/player/0/image",
+        '"{{TUG_IMAGE}}"',
+        "2 programs",
+    ),
+    Case(
+        "lifted_version",
+        both(put("game", "runnable", "image", value="{{TUG_IMAGE}}"), drop("game", "version")),
+        "/game",
+        "{",
+        "0.0.0.dev0",
+        "info",
+        template=True,
+    ),
+    Case("lifted_game_type", drop("game", "runnable", "type"), "/game/runnable", "{", '"game"', "info"),
+    Case("lifted_role_type", drop("player", 0, "type"), "/player/0", "{", '"player"', "info"),
+    Case("lifted_docs", drop("game", "docs"), "/game", "{", "description", "info"),
+    Case("lifted_readme", drop("game", "docs", "readme"), "/game/docs", "{", "description", "info"),
+    Case(
+        "lifted_protocol_doc",
+        put("game", "protocols", "player", value="Pull."),
+        "/game/protocols/player",
+        '"Pull."',
+        "bare text",
+        "info",
+    ),
+    Case(
+        "lifted_parent_id",
+        put("variants", 1, "parent_id", value="default"),
+        "/variants/1/parent_id",
+        '"parent_id"',
+        "no effect",
+        "info",
+    ),
+    Case(
+        "lifted_parent_id",
+        put("variants", 1, "parent_id", value="nobody"),
+        "/variants/1/parent_id",
+        '"parent_id"',
+        "nobody",
+        "warning",
+    ),
+    Case(
+        "api_version",
+        put("apiVersion", value="coworld.softmax.com/v1"),
+        "/apiVersion",
+        '"coworld.softmax.com/v1"',
+        "v0",
+        "warning",
+    ),
+    Case(
+        "unknown_api_version",
+        put("apiVersion", value="coworld.softmax.com/v7"),
+        "/apiVersion",
+        '"coworld.softmax.com/v7"',
+        "Did you mean",
+    ),
+    Case("unknown_api_version", put("apiVersion", value=1), "/apiVersion", "1", "does not know"),
+    Case("newer_field", put("tags", value=["a"]), "/tags", '"tags"', "no effect", "warning"),
+    Case("newer_field", put("tags", value=["a"]), "/tags", '"tags"', "Remove it", mode="strict"),
+    Case(
+        "newer_field",
+        put("game", "player_runtime", value="game-hosted"),
+        "/game/player_runtime",
+        '"player_runtime"',
+        "host its players",
+        "warning",
+    ),
+    Case(
+        "reporter_reference", put("reporter", 0, value="summary@1"), "/reporter/0", '"summary@1"', "left out", "warning"
+    ),
+    Case(
+        "reporter_reference",
+        put("reporter", 0, value="summary@1"),
+        "/reporter/0",
+        '"summary@1"',
+        "container",
+        mode="strict",
+    ),
+    Case(
+        "player_file", rename("player", 0, "image", to="file"), "/player/0/file", '"file"', "cannot be run", "warning"
+    ),
+]
+
+
+def cases() -> list[Any]:
+    seen: dict[str, int] = {}
+    result: list[Any] = []
+    for case in CASES:
+        seen[case.code] = seen.get(case.code, 0) + 1
+        result.append(pytest.param(case, id=f"{case.code}-{seen[case.code]}"))
+    return result
+
+
+def place_of(document: Document, pointer: str, *, key: bool) -> tuple[int, int]:
+    """Line and column of a place, found by writing the document again with a mark there."""
+    mark = "\N{SNOWMAN}"
+    marked: Any = {"": copy.deepcopy(document)}
+    place, last = marked, ""
+    for raw in pointer.split("/")[1:]:
+        part: Any = raw.replace("~1", "/").replace("~0", "~")
+        below = place[last]
+        if isinstance(below, list):
+            part = int(part)
+        elif part not in below:
+            break
+        place, last = below, part
+    if key:
+        items = [(mark if name == last else name, value) for name, value in place.items()]
+        place.clear()
+        place.update(items)
+    else:
+        place[last] = mark
+    text = json.dumps(marked[""], indent=2, ensure_ascii=False)
+    offset = text.index(f'"{mark}"')
+    return text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1
+
+
+def text_at(text: str, line: int, column: int) -> str:
+    return "\n".join(text.split("\n")[line - 1 :])[column - 1 :]
+
+
+@pytest.mark.parametrize("case", cases())
+def test_each_code(case: Case, document: Document) -> None:
+    case.change(document)
+    text = json.dumps(document, indent=2)
+    report = check_manifest(text.encode(), mode=case.mode, template=case.template)  # pyright: ignore[reportArgumentType]
+    found = [issue for issue in report.issues if issue.code == case.code]
+    assert found, str(report)
+    issue = found[0]
+    assert {other.code for other in report.issues} - case.also == {case.code}, str(report)
+    assert issue.pointer == case.pointer
+    assert issue.severity == case.severity
+    assert case.says in f"{issue.message} {issue.hint}"
+    last = case.pointer.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
+    at_key = case.at != "" and case.at.startswith(json.dumps(last))
+    line, column = place_of(document, case.pointer, key=at_key)
+    assert (issue.line, issue.column) == (line, column)
+    assert text_at(text, line, column).startswith(case.at)
+    assert len(issue.message) < 300
+    if case.severity == "error":
+        with pytest.raises(ManifestError) as raised:
+            load_manifest(text.encode(), mode=case.mode, template=case.template)  # pyright: ignore[reportArgumentType]
+        assert raised.value.report == report
+    else:
+        loaded = load_manifest(text.encode(), mode=case.mode, template=case.template)  # pyright: ignore[reportArgumentType]
+        assert loaded.report == report
+
+
+TEXTS: list[tuple[str, bytes, str, tuple[int, int] | None]] = [
+    ("empty_document", b"", "", None),
+    ("empty_document", b" \n", "", None),
+    ("not_utf8", b'{"a": "\xff"}', "", None),
+    ("not_json", b'{"game": {},}', "", (1, 13)),
+    ("not_json", b"{'game': 1}", "", (1, 2)),
+    ("not_json", b'{\n  "game": 1\n  "player": 2\n}', "", (3, 3)),
+    ("not_json", b'{"game": 1', "", (1, 11)),
+    ("not_json", b'{"game": True}', "", (1, 10)),
+    ("not_json", b'{"game": {{GAME}}}', "", (1, 11)),
+    ("not_json", b'// a comment\n{"game": 1}', "", (1, 1)),
+    ("not_json", b'{"game": 1} {"game": 2}', "", (1, 13)),
+    ("not_json", b'{"game" 1}', "", (1, 9)),
+    ("not_json", b"{game: 1}", "", (1, 2)),
+    ("not_json", b'{"game": "a\nb"}', "", (1, 12)),
+    ("not_json", b'{"game": "a}', "", (1, 10)),
+    ("not_json", b'{"game": "\\q"}', "", (1, 11)),
+    ("not_json", b"game: tug", "", (1, 1)),
+    ("not_an_object", b"[1, 2]", "", (1, 1)),
+    ("not_an_object", b'\n  "game"', "", (2, 3)),
+    ("duplicate_key", b'{"game": {"name": "a",\n "name": "b"}}', "/game/name", (2, 2)),
+    ("non_finite_number", b'{"game": [1, NaN]}', "/game/1", (1, 14)),
+    ("non_finite_number", b'{"game": -Infinity}', "/game", (1, 10)),
+    ("non_finite_number", b'{"game": 1e999}', "/game", (1, 10)),
+    ("non_finite_number", b'{"game": ' + b"9" * 5000 + b"}", "/game", (1, 10)),
+    ("bad_text", b'{"game": "\\ud800"}', "/game", (1, 10)),
+    ("bad_text", b'{"game": {"\\udc00": 1}}', "/game", (1, 11)),
+    ("too_deep", b"[" * 70 + b"]" * 70, "/0" * 64, (1, 65)),
+    ("too_deep", b"[" * 200_000, "/0" * 64, (1, 65)),
+    ("too_large", b" " * (4 * 1024 * 1024 + 1), "", None),
+]
+
+
+@pytest.mark.parametrize(("code", "text", "pointer", "place"), TEXTS, ids=[f"{t[0]}-{i}" for i, t in enumerate(TEXTS)])
+def test_each_code_of_text(code: str, text: bytes, pointer: str, place: tuple[int, int] | None) -> None:
+    report = check_manifest(text)
+    issue = next(issue for issue in report.issues if issue.code == code)
+    assert issue.pointer == pointer
+    assert (issue.line, issue.column) == (place or (None, None))
+    assert issue.severity == "error"
+    assert len(str(issue)) < 600
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("not_json_value", {"game": {1, 2}}),
+        ("not_json_value", {"game": {7: "seven"}}),
+        ("not_json_value", {"game": b"bytes"}),
+        ("non_finite_number", {"game": math.nan}),
+        ("non_finite_number", {"game": 10**5000}),
+        ("bad_text", {"game": "\ud800"}),
+        ("bad_text", {"\ud800": 1}),
+    ],
+)
+def test_each_code_of_values(code: str, value: dict[str, Any]) -> None:
+    assert code in {issue.code for issue in check_manifest(value).errors}
+
+
+def test_a_value_that_contains_itself() -> None:
+    value: dict[str, Any] = {}
+    value["game"] = value
+    assert {issue.code for issue in check_manifest(value).errors} == {"too_deep"}
+
+
+def test_too_many_issues(document: Document) -> None:
+    document["game"]["runnable"]["env"] = {f"BAD NAME {number}": "x" for number in range(500)}
+    report = check_manifest(document)
+    assert len(report.errors) == 200
+    assert report.issues[-1].code == "too_many_issues"
+    assert "300" in report.issues[-1].message
+
+
+LOOPS: list[dict[str, Any]] = [
+    {"$ref": "#/properties/mood"},
+    {"allOf": [{"$ref": "#/$defs/a"}]},
+    {"$ref": "#/$defs/doubling0"},
+]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_schemas_that_unfold_without_end(document: Document, loop: dict[str, Any]) -> None:
+    schema = document["game"]["config_schema"]
+    schema["properties"]["mood"] = loop
+    schema["$defs"]["a"] = {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]}
+    for level in range(40):
+        below = {"$ref": f"#/$defs/doubling{level + 1}"}
+        schema["$defs"][f"doubling{level}"] = {"allOf": [below, below]}
+    schema["$defs"]["doubling40"] = {}
+    document["certification"]["game_config"]["mood"] = "calm"
+    report = check_manifest(document)
+    assert [(issue.code, issue.pointer) for issue in report.errors] == [
+        ("schema_too_costly", "/certification/game_config")
+    ]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"enum": list(range(30_000))},
+        {"properties": {f"p{number}": {"type": "string"} for number in range(6_000)}},
+        {"allOf": [True] * 30_000},
+    ],
+)
+def test_schemas_that_are_too_large(document: Document, part: dict[str, Any]) -> None:
+    document["game"]["config_schema"]["properties"]["mood"] = part
+    report = check_manifest(document)
+    assert [(issue.code, issue.pointer) for issue in report.errors] == [("schema_too_costly", "/game/config_schema")]
+
+
+@pytest.mark.parametrize(
+    "ref", ["#/required", "#/properties", "#/properties/ticks/type", "#/properties/tokens/minItems"]
+)
+def test_references_to_what_is_no_schema(document: Document, ref: str) -> None:
+    document["game"]["config_schema"]["properties"]["mood"] = {"$ref": ref}
+    document["certification"]["game_config"]["mood"] = 1
+    report = check_manifest(document)
+    assert [issue.code for issue in report.errors] == ["unresolved_reference"]
+    assert "no schema" in report.errors[0].message
+
+
+def test_more_unknown_keys_than_are_put_into_words(document: Document) -> None:
+    document["game"] |= {f"key {number}": 1 for number in range(3_000)}
+    report = check_manifest(document)
+    assert report.ok
+    assert load_manifest(document).manifest.game.name == "tug"
+    document["game"]["name"] = 7
+    assert {issue.code for issue in check_manifest(document).errors} == {"wrong_type"}
+
+
+def test_a_schema_as_deep_as_a_document_may_be(document: Document) -> None:
+    deep: dict[str, Any] = {"type": "string"}
+    for _ in range(28):
+        deep = {"properties": {"x": deep}}
+    document["game"]["config_schema"]["properties"]["mood"] = deep
+    assert check_manifest(document).ok
+
+
+REQUESTS: list[tuple[str, Change, str, str]] = [
+    ("missing_field", drop("game_config"), "", "error"),
+    ("misspelt_field", rename("players", to="player"), "/player", "error"),
+    ("unknown_field", put("colour", value=1), "/colour", "warning"),
+    ("wrong_type", put("episode_tags", "round", value=1), "/episode_tags/round", "error"),
+    ("wrong_section_type", put("players", 1, "type", value="grader"), "/players/1/type", "error"),
+    ("empty_image", put("players", 1, "image", value=""), "/players/1/image", "error"),
+    ("bad_image", put("players", 0, "image", value="file://x.py"), "/players/0/image", "error"),
+    ("template_not_built", put("players", 0, "image", value="{{X_IMAGE}}"), "/players/0/image", "error"),
+    ("reserved_env", put("players", 0, "env", value={"COGAME_PORT": "1"}), "/players/0/env/COGAME_PORT", "error"),
+    ("missing_field", drop("manifest", "game", "name"), "/manifest/game", "error"),
+    ("unsafe_id", put("manifest", "reporter", 0, "id", value="../x"), "/manifest/reporter/0/id", "error"),
+    ("bad_game_config", put("game_config", "ticks", value=0), "/game_config/ticks", "error"),
+    ("runner_managed_tokens", put("game_config", "tokens", value=[]), "/game_config/tokens", "error"),
+    ("players_mismatch", lambda request: request["players"].pop(), "/players", "error"),
+    ("lifted_policy_names", put("policy_names", value=["a", "b"]), "/policy_names", "info"),
+    ("lifted_policy_names", put("policy_names", value=["a"]), "/policy_names", "warning"),
+    ("manifest_mismatch", put("manifest", "game", "owner", value="else"), "/manifest", "error"),
+]
+
+
+def request_of(document: Document) -> Document:
+    player = {"type": "player", "image": "tug:1"}
+    return {
+        "manifest": copy.deepcopy(document),
+        "game_config": copy.deepcopy(document["certification"]["game_config"]),
+        "players": [copy.deepcopy(player), copy.deepcopy(player)],
+        "episode_tags": {"round": "1"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "change", "pointer", "severity"), REQUESTS, ids=[f"{r[0]}-{i}" for i, r in enumerate(REQUESTS)]
+)
+def test_each_code_of_requests(code: str, change: Change, pointer: str, severity: str, document: Document) -> None:
+    manifest = load_manifest(document).manifest
+    request = request_of(document)
+    change(request)
+    report = check_request(json.dumps(request, indent=2).encode(), manifest=manifest)
+    by_code = {issue.code: issue for issue in report.issues}
+    assert set(by_code) - {"manifest_mismatch"} <= {code}, str(report)
+    assert by_code[code].pointer == pointer
+    assert by_code[code].severity == severity
+    assert by_code[code].line is not None
+
+
+RESULTS_TEXTS: list[tuple[str, bytes, str]] = [
+    ("not_utf8", b"\xff", ""),
+    ("empty_document", b"", ""),
+    ("not_json", b'{"scores": [1, 2', ""),
+    ("non_finite_number", b'{"scores": [1, NaN]}', "/scores/1"),
+    ("duplicate_key", b'{"scores": [1, 2], "scores": [2, 1]}', "/scores"),
+    ("not_an_object", b"[1, 2]", ""),
+    ("results_break_schema", b'{"scores": [1, "2"]}', "/scores/1"),
+    ("results_break_schema", b'{"scores": [1, 2], "winner": "me"}', "/winner"),
+    ("results_break_schema", b"{}", ""),
+    ("misspelt_field", b'{"score": [1, 2]}', "/score"),
+    ("scores_length", b'{"scores": [1, 2, 3]}', "/scores"),
+]
+
+
+@pytest.mark.parametrize(("code", "text", "pointer"), RESULTS_TEXTS, ids=lambda value: str(value)[:20])
+def test_each_code_of_results(code: str, text: bytes, pointer: str, document: Document) -> None:
+    schema = document["game"]["results_schema"]
+    if code == "misspelt_field":
+        schema["additionalProperties"] = False
+    results, report = check_results(text, schema, 2)
+    assert results is None
+    assert [(issue.code, issue.pointer) for issue in report.errors] == [(code, pointer)], str(report)
+
+
+def test_results_against_useless_schemas(tmp_path: Path) -> None:
+    loose = {"required": ["scores"]}
+    assert codes(check_results(b'{"scores": [1, true]}', loose, 2)[1]) == {"scores_malformed"}
+    assert codes(check_results(b'{"scores": [1, ' + b"9" * 400 + b"]}", loose, 2)[1]) == {"scores_malformed"}
+    assert codes(check_results(b'{"scores": null}', loose, 2)[1]) == {"scores_malformed"}
+    assert codes(check_results(b'{"scores": [1, 2]}', {"type": "banana"}, 2)[1]) == {"results_schema_invalid"}
+    assert codes(check_results(tmp_path / "none.json", loose, 2)[1]) == {"results_missing"}
+    assert codes(check_results(tmp_path, loose, 2)[1]) == {"results_unreadable"}
+    assert codes(check_results(b'{"scores": [1, 2]}', loose, 2, max_bytes=4)[1]) == {"too_large"}
+
+
+def codes(report: Report) -> set[str]:
+    return {issue.code for issue in report.issues}
+
+
+TEMPLATES: list[tuple[str, Change, str]] = [
+    ("unknown_placeholder", put("player", 0, "image", value="{{TUGG_IMAGE}}"), "/player/0/image"),
+    ("unknown_placeholder", put("player", 0, "image", value="tug:{{TUG_IMAGE}}"), "/player/0/image"),
+    ("version_in_template", put("game", "version", value="1.0"), "/game/version"),
+    ("not_an_object", put("game", value=1), ""),
+]
+
+
+@pytest.mark.parametrize(("code", "change", "pointer"), TEMPLATES, ids=[f"{t[0]}-{i}" for i, t in enumerate(TEMPLATES)])
+def test_each_code_of_templates(code: str, change: Change, pointer: str, document: Document) -> None:
+    del document["game"]["version"]
+    change(document)
+    with pytest.raises(ManifestError) as raised:
+        hydrate(document, images={"tug": "tug:1"}, version="1.0")
+    assert [(issue.code, issue.pointer) for issue in raised.value.report.errors] == [(code, pointer)]
+
+
+def test_every_code_has_a_case() -> None:
+    """The set of codes is closed: no test makes one that is not in it, and each in it is made by a test above."""
+    made = {case.code for case in CASES} | {entry[0] for entry in (*TEXTS, *REQUESTS, *RESULTS_TEXTS, *TEMPLATES)}
+    made |= {"not_json_value", "too_many_issues", "schema_too_costly", "scores_malformed", "results_schema_invalid"}
+    made |= {"results_missing", "results_unreadable", "too_large"}
+    assert made == set(ISSUE_CODES)

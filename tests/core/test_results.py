@@ -1,0 +1,119 @@
+"""Results of a game: read, checked, and the schemas that promise scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coworld_core import check_manifest, check_results, load_manifest, read_results
+from coworld_core.errors import ManifestError
+
+SCHEMA = {"type": "object", "required": ["scores"], "properties": {"scores": {"type": "array"}}}
+
+
+def test_read_results(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    path.write_text('{"scores": [1, 2.5], "ticks": 10}')
+    results = read_results(path, SCHEMA, 2)
+    assert results.scores == (1.0, 2.5)
+    assert all(isinstance(score, float) for score in results.scores)
+    assert results.raw == {"scores": [1, 2.5], "ticks": 10}
+    assert repr(results) == "<Results 1, 2.5>"
+    assert read_results(str(path), SCHEMA, 2) == results
+
+
+def test_through_a_loaded_manifest(document: dict[str, Any]) -> None:
+    loaded = load_manifest(document)
+    assert loaded.read_results(b'{"scores": [3, 4]}', 2).scores == (3, 4)
+    assert loaded.slot_count(loaded.game_config("long")) == 3
+    assert loaded.validate_game_config(loaded.game_config()).ok
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [(b'{"scores": [1', "results_malformed"), (b'{"scores": [1]}', "results_malformed"), (None, "results_missing")],
+)
+def test_errors_are_typed(tmp_path: Path, data: bytes | None, code: str) -> None:
+    path = tmp_path / "results.json"
+    if data is not None:
+        path.write_bytes(data)
+    with pytest.raises(ManifestError) as raised:
+        read_results(path, SCHEMA, 2)
+    assert raised.value.code == code
+    assert raised.value.report.source == str(path)
+
+
+def test_the_error_says_where_and_why() -> None:
+    _, report = check_results(b'{\n "scores": [1, 2, 3],\n "ticks": 1\n}', SCHEMA, 2)
+    assert str(report.errors[0]) == "2:12: error[scores_length]: `scores` has 3 entries for 2 slots. (at /scores)"
+
+
+def test_no_more_than_the_limit_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    with path.open("wb") as file:
+        file.truncate(10 * 1024**3)
+    _, report = check_results(path, SCHEMA, 2)
+    assert [issue.code for issue in report.errors] == ["too_large"]
+
+
+def test_zero_slots() -> None:
+    assert read_results(b'{"scores": []}', SCHEMA, 0).scores == ()
+
+
+LIST = {"type": "array"}
+NUMBERS = {"type": "array", "items": {"type": "number"}}
+
+
+def scores(rule: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"required": ["scores"], "properties": {"scores": rule}, **more}
+
+
+GOOD: list[dict[str, Any]] = [
+    scores({"type": "array", "items": {"type": "integer"}}),
+    scores({"type": "array", "prefixItems": [{"type": "number"}]}),
+    scores({"type": "array", "items": {"type": ["integer", "number"]}}),
+    scores({"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "integer"}]}}),
+    scores({"allOf": [LIST, {"items": {"type": "number"}}]}),
+    {"$ref": "#/$defs/r", "$defs": {"r": scores(LIST)}},
+    {
+        "allOf": [{"required": ["scores"]}, {"properties": {"scores": {"$ref": "#/$defs/s"}}}],
+        "$defs": {"s": {"type": "array", "items": {"$ref": "#/$defs/n"}}, "n": {"type": "number"}},
+    },
+    {"properties": {"scores": LIST}, "anyOf": [{"required": ["scores", "a"]}, {"required": ["scores"]}]},
+]
+
+
+@pytest.mark.parametrize("schema", GOOD)
+def test_schemas_that_promise_scores(document: dict[str, Any], schema: dict[str, Any]) -> None:
+    document["game"]["results_schema"] = schema
+    assert check_manifest(document).issues == ()
+
+
+TEXT = {"s": {"type": "string"}}
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"properties": {"scores": NUMBERS}, "anyOf": [{"required": ["scores"]}, {}]}, "scores_not_required"),
+    ({"properties": {"scores": NUMBERS}, "not": {"required": ["scores"]}}, "scores_not_required"),
+    ({"$ref": "#/$defs/r", "$defs": {"r": {"allOf": [{"$ref": "#/$defs/r"}]}}}, "scores_not_required"),
+    (scores({"$ref": "#/$defs/s"}, **{"$defs": TEXT}), "scores_not_numbers"),
+    (scores({"type": "array", "items": {"$ref": "#/$defs/s"}}, **{"$defs": TEXT}), "scores_not_numbers"),
+    (scores({"type": "array", "prefixItems": [{"type": "null"}]}), "scores_not_numbers"),
+    (scores({"anyOf": [{"type": "object"}, {"type": "null"}]}), "scores_not_numbers"),
+    (scores({"type": "array", "allOf": [{"type": "object"}]}), "scores_not_numbers"),
+]
+
+
+@pytest.mark.parametrize(("schema", "code"), BAD)
+def test_schemas_that_do_not(document: dict[str, Any], schema: dict[str, Any], code: str) -> None:
+    document["game"]["results_schema"] = schema
+    assert {issue.code for issue in check_manifest(document).errors} == {code}
+
+
+def test_a_schema_full_of_references_is_checked_quickly(document: dict[str, Any]) -> None:
+    definitions: dict[str, Any] = {"d60": {}}
+    for level in range(60):
+        below = {"$ref": f"#/$defs/d{level + 1}"}
+        definitions[f"d{level}"] = {"allOf": [below, below, below], "anyOf": [below, below]}
+    document["game"]["results_schema"] = {"$ref": "#/$defs/d0", "$defs": definitions}
+    assert {issue.code for issue in check_manifest(document).errors} == {"scores_not_required"}

@@ -1,0 +1,151 @@
+"""What a player can find out about others, and reach: on Docker nothing that is not its own."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.arena import Arena
+from support.misfit_kit import Evidence
+
+from coworld_core.errors import CapabilityError
+from coworld_runner.backend import Limits
+from coworld_runner.episode import EpisodeOptions
+
+BACKENDS = ["process", pytest.param("docker", marks=pytest.mark.docker)]
+DOCKER = [pytest.param("docker", marks=pytest.mark.docker)]
+
+
+def token_of(found: Evidence, slot: int) -> str:
+    """A player's token, from what it printed of its environment."""
+    match = re.search(r"COWORLD_PLAYER_WS_URL=\S*token=(\S+)", found.player_log(slot))
+    assert match is not None
+    return match[1]
+
+
+@pytest.mark.parametrize("backend_name", BACKENDS)
+async def test_secrets_reach_their_player_and_nothing_else(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALLERS_OWN_SECRET", "not for players")
+    secret = "s3cr3t-value-of-a-test"
+    commands: list[str] = []
+
+    def listen(event: Any) -> None:
+        if event.kind == "unit_started" and event.slot is not None:
+            commands.extend(command_lines())
+
+    plan = arena.plan("well", "tells", "tells", secret_env={"MY_SECRET": secret})
+    found = await arena.play(plan, listeners=(listen,))
+    assert found.record.ok
+    assert f"MY_SECRET={secret}" in found.player_log(0)
+    assert found.record.slots[0].secret_env == ("MY_SECRET",)
+
+    tokens = [token_of(found, slot) for slot in (0, 1)]
+    assert len(set(tokens)) == 2
+    assert tokens[1] not in found.player_log(0)
+    assert tokens[0] not in found.player_log(1)
+    assert "not for players" not in found.player_log(0)
+    for path in found.layout.workspace.rglob("*"):
+        if path.is_file() and not path.name.startswith("policy_agent"):
+            text = path.read_text(errors="replace")
+            assert secret not in text
+            assert not any(token in text for token in tokens)
+    assert commands
+    for command in commands:
+        assert secret not in command
+        assert not any(token in command for token in tokens)
+
+
+def command_lines() -> list[str]:
+    """The argument list of everything that runs on this machine."""
+    lines: list[str] = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            lines.append(entry.read_bytes().decode(errors="replace"))
+        except OSError:
+            continue
+    return lines
+
+
+@pytest.mark.parametrize("backend_name", DOCKER)
+async def test_a_player_finds_nothing_to_steal(arena: Arena) -> None:
+    found = await arena.play(arena.plan("well", "tells", "steals"))
+    assert found.record.ok
+    log = found.player_log(1)
+    assert "LOOKED" in log
+    assert "STOLEN" not in log
+    assert "WRITTEN" not in log
+    assert token_of(found, 0) not in log
+
+
+async def test_the_thief_knows_its_trade(arena: Arena) -> None:
+    """Local processes are kept from nothing, which shows that the thief would find something."""
+    found = await arena.play(arena.plan("well", "well", "steals"))
+    assert "STOLEN" in found.player_log(1)
+
+
+@pytest.fixture
+def listener() -> Generator[socket.socket]:
+    """A service of this machine that listens on all its addresses."""
+    with socket.create_server(("", 0)) as service:
+        service.setblocking(False)
+        yield service
+
+
+def callers(service: socket.socket) -> int:
+    """How many have called so far."""
+    count = 0
+    while True:
+        try:
+            connection, _ = service.accept()
+        except BlockingIOError:
+            return count
+        connection.close()
+        count += 1
+
+
+@pytest.mark.parametrize("backend_name", DOCKER)
+@pytest.mark.parametrize("network", ["game-only", "open"])
+async def test_whom_a_player_reaches(arena: Arena, listener: socket.socket, network: Any) -> None:
+    port = listener.getsockname()[1]
+    options = EpisodeOptions(timeout=90, player_network=network)
+    found = await arena.play(arena.plan("well", f"phones {port}", f"phones {port}"), options)
+    assert found.record.ok
+    logs = found.player_log(0), found.player_log(1)
+    if network == "game-only":
+        assert all("REACHED nobody" in log for log in logs)
+        assert callers(listener) == 0
+    else:
+        # opened by the caller, so the silence above is not for want of trying
+        assert any("REACHED" in log and "REACHED nobody" not in log for log in logs)
+        assert callers(listener) > 0
+
+
+@pytest.mark.parametrize("backend_name", BACKENDS)
+async def test_a_fork_bomb_is_contained(arena: Arena) -> None:
+    options = EpisodeOptions(timeout=90, player_limits=Limits(pids=30))
+    found = await arena.play(arena.plan("well", "well", "forks 200"), options)
+    # without room for a thread more it cannot even connect; what else there is on the machine is none the worse
+    (fault,) = found.record.faults
+    assert (fault.fault, fault.slot, fault.error_type) == ("player", 1, "player_error")
+    if arena.name == "docker":
+        assert "no more than" in found.player_log(1)
+    else:
+        assert fault.exit is not None
+        assert fault.exit.reason == "pids"
+
+
+@pytest.mark.parametrize("backend_name", DOCKER)
+async def test_what_is_required_and_there_plays(arena: Arena) -> None:
+    wanted = ("network_isolation", "file_isolation", "memory_limit", "pids_limit")
+    found = await arena.play(arena.plan(), EpisodeOptions(timeout=90, required_capabilities=wanted))
+    assert found.record.ok
+
+
+async def test_a_capability_that_is_missing_is_named(arena: Arena) -> None:
+    with pytest.raises(CapabilityError, match="network isolation"):
+        await arena.play(arena.plan(), EpisodeOptions(required_capabilities=("network_isolation",)))
+    assert list(arena.directory.iterdir()) == []

@@ -1,0 +1,382 @@
+"""Who is blamed for what: games and players that misbehave, on each backend.
+
+Each row is one episode. The docker rows are a choice: one of each kind, since containers take time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import anyio
+import pytest
+from support.arena import Arena
+
+from coworld_core.outcome import Fault
+from coworld_runner import episode as episode_module
+from coworld_runner.backend import Limits
+from coworld_runner.episode import EpisodeOptions
+
+MIB = 1 << 20
+LONG = 60.0
+"""Seconds of play of a game that is to be ended early."""
+
+BACKENDS = ["process", pytest.param("docker", marks=pytest.mark.docker)]
+
+
+@dataclass(frozen=True)
+class Blame:
+    """One expected fault."""
+
+    party: str
+    error_type: str
+    slot: int | None = None
+
+    @classmethod
+    def of(cls, fault: Fault) -> Blame:
+        return cls(fault.fault, fault.error_type, fault.slot)
+
+
+def game(error_type: str) -> tuple[Blame, ...]:
+    return (Blame("game", error_type),)
+
+
+def player(error_type: str, *slots: int) -> tuple[Blame, ...]:
+    return tuple(Blame("player", error_type, slot) for slot in slots or (1,))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row."""
+
+    game: str = "well"
+    players: tuple[Any, ...] = ("well", "well")
+    blames: tuple[Blame, ...] = ()
+    scores: bool = False
+    """Whether there are valid results in spite of it all."""
+    config: dict[str, Any] = field(default_factory=dict[str, Any])
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    reason: str | None = None
+    """How the unit that is blamed first ended."""
+    says: str = ""
+    """Words of a fault's message or log tail, or of a warning; without them no warning is expected."""
+    truncated: str | None = None
+    """The unit whose log was cut."""
+    within: float = 45.0
+    """Seconds; shows that a game that would go on for longer was not waited for."""
+    docker: bool = False
+
+    @property
+    def id(self) -> str:
+        strange = [who if isinstance(who, str) else who[0] for who in self.players if who != "well"]
+        return "+".join([self.game, *strange]).replace(" ", "=").replace("/", "")
+
+
+def row(name: str, *blames: Blame, **more: Any) -> Case:
+    """A misbehaving game."""
+    return Case(game=name, blames=tuple(blames), **more)
+
+
+def seat(*who: Any, **more: Any) -> Case:
+    """Misbehaving players; the first seats are taken by well-behaved ones."""
+    return Case(players=(*["well"] * (2 - len(who)), *who), **more)
+
+
+GAMES = [
+    row("well", scores=True, docker=True),
+    # before it is ready
+    row("never-listens", *game("game_unhealthy"), options={"ready_timeout": 2}, says="did not answer", docker=True),
+    row("unhealthy", *game("game_unhealthy"), options={"ready_timeout": 2}, says="503"),
+    row("healthy-late", scores=True, config={"delay": 1.5}),
+    row("exits-7-before-healthy", *game("game_unhealthy"), says="status 7", reason="exited", docker=True),
+    row("exits-0-before-healthy", *game("game_unhealthy"), says="no, thank you", reason="exited"),
+    # while it plays
+    row("hangs", *game("episode_timeout"), options={"timeout": 6}, docker=True),
+    row("ignores-term", *game("episode_timeout"), options={"timeout": 6, "stop_grace": 0.5}, docker=True),
+    row("exits-5", *game("game_unhealthy"), says="something is very wrong", reason="exited", docker=True),
+    row("exits-137", *game("game_unhealthy")),
+    row("kills-itself", *game("game_unhealthy"), reason="signal"),
+    row("dies-slowly", *game("game_unhealthy"), says="the game task failed", config={"delay": 0.5}, docker=True),
+    row("bails-out", *game("results_missing"), says="without writing results", docker=True),
+    # far longer than a player's failure is given: its silence shows that it is going
+    row("shuts-down-slowly", *game("results_missing"), config={"delay": 3}, docker=True),
+    row(
+        "runs-out-of-memory",
+        *game("game_unhealthy"),
+        config={"size": 1024 * MIB},
+        options={"game_limits": Limits(memory_bytes=128 * MIB)},
+        reason="oom",
+        says="out of memory",
+        docker=True,
+    ),
+    row(
+        "fills-disk",
+        *game("game_unhealthy"),
+        config={"size": 512 * MIB},
+        options={"game_limits": Limits(disk_bytes=16 * MIB)},
+        reason="disk",
+        says="disk",
+    ),
+    row(
+        "floods-log",
+        scores=True,
+        config={"size": 100 * MIB},
+        options={"game_limits": Limits(log_bytes=MIB)},
+        truncated="game",
+        docker=True,
+    ),
+    row("daemonises", scores=True, docker=True),
+    # its results
+    row("half-results-exits", *game("results_malformed"), docker=True),
+    row("half-results-hangs", *game("episode_timeout"), *game("results_malformed"), options={"timeout": 6}),
+    row("nan-results", *game("results_malformed"), docker=True),
+    row("wrong-schema", *game("results_malformed"), says="ticks"),
+    row("wrong-count", *game("results_malformed"), says="2 slots"),
+    row("not-utf8", *game("results_malformed")),
+    row("link-results", *game("artifact_transport_error"), docker=True),
+    row("huge-results", *game("results_malformed"), config={"size": 5 * MIB}),
+    row("huge-results", *game("artifact_transport_error"), config={"size": 70 * MIB}),
+    row("results-then-exits-5", *game("game_unhealthy"), scores=True, reason="exited", says="status 5", docker=True),
+    # what comes after
+    row("lingers", scores=True, config={"delay": LONG}, options={"linger": 0.5}, docker=True),
+    row("no-replay", scores=True, says="wrote no replay"),
+    row(
+        "no-replay-lingers",
+        scores=True,
+        says="wrote no replay",
+        config={"delay": LONG},
+        options={"replay_timeout": 1, "linger": 0.5},
+    ),
+    row("slow-replay", scores=True, config={"delay": 4}, options={"replay_timeout": 1, "linger": 0.5}, docker=True),
+    row("piecewise-replay", scores=True, config={"delay": 4}, options={"linger": 1.5}),
+    row("provisional-results", scores=True, config={"play_seconds": 6}, options={"replay_timeout": 4, "linger": 0.5}),
+    # its contract
+    row("accepts-any-token", *game("game_contract_violation"), config={"play_seconds": LONG}, docker=True),
+    row("fails-on-bad-token", *game("game_contract_violation"), config={"play_seconds": LONG}, says="500"),
+    row("no-pages", *game("game_contract_violation"), config={"play_seconds": LONG}, says="404", docker=True),
+    row("older-pages", scores=True, config={"play_seconds": 1.5}),
+    row(
+        "silent-viewer",
+        *game("game_contract_violation"),
+        config={"play_seconds": LONG},
+        options={"viewer_timeout": 1},
+        says="/global",
+    ),
+    row("big-viewer", scores=True, config={"play_seconds": 1.5}),
+]
+
+PLAYERS = [
+    seat("exits-3", blames=player("player_error"), says="I will not play", reason="exited", docker=True),
+    seat("exits-3", "exits-3", blames=player("player_error", 0, 1)),
+    seat("exits-3-midway", blames=player("player_error"), config={"play_seconds": LONG}, docker=True),
+    # long enough for a container that starts on a busy machine
+    seat("exits-0", scores=True, config={"connect_timeout": 8}, says="ended with status 0", docker=True),
+    seat(
+        "exits-0",
+        "exits-0",
+        blames=player("player_left_early", 0, 1),
+        options={"abandoned_timeout": 2},
+        says="last player had left",
+        docker=True,
+    ),
+    seat("exits-0-midway", scores=True, config={"play_seconds": 3.5}, says="ended with status 0"),
+    seat("exits-9-after", blames=player("player_error"), scores=True, says="status 9", docker=True),
+    seat(
+        "never-connects",
+        blames=player("player_timeout"),
+        scores=True,
+        config={"connect_timeout": 1},
+        options={"player_exit_timeout": 3},
+    ),
+    seat("hangs-after", blames=player("player_timeout"), scores=True, options={"player_exit_timeout": 3}, docker=True),
+    seat(
+        "ignores-term",
+        blames=player("player_timeout"),
+        scores=True,
+        options={"player_exit_timeout": 3, "stop_grace": 0.5},
+        says="deaf",
+        docker=True,
+    ),
+    seat(
+        f"floods-log {100 * MIB}",
+        scores=True,
+        options={"player_limits": Limits(log_bytes=MIB)},
+        truncated="player-1",
+        docker=True,
+    ),
+    seat("forks-away 20", scores=True, docker=True),
+    seat(
+        f"fills-disk {512 * MIB}",
+        blames=player("player_error"),
+        config={"play_seconds": LONG},
+        options={"player_limits": Limits(disk_bytes=16 * MIB)},
+        reason="disk",
+        docker=True,
+    ),
+    seat(
+        f"runs-out-of-memory {1024 * MIB}",
+        blames=player("player_error"),
+        options={"player_limits": Limits(memory_bytes=128 * MIB)},
+        reason="oom",
+        docker=True,
+    ),
+    seat(["/does/not/exist"], blames=player("player_never_started"), says="/does/not/exist", docker=True),
+    seat(f"artifact {MIB // 2}", scores=True, docker=True),
+    seat(f"artifact {3 * MIB}", blames=player("artifact_transport_error"), scores=True),
+    seat("artifact-link", blames=player("artifact_transport_error"), scores=True, docker=True),
+    seat("artifact-fifo", blames=player("artifact_transport_error"), scores=True),
+    seat("artifact-directory", blames=player("artifact_transport_error"), scores=True),
+    seat("closes-streams", scores=True),
+]
+
+CASES = [
+    pytest.param(name, case, id=f"{name}-{case.id}", marks=[pytest.mark.docker] if name == "docker" else [])
+    for name in ("process", "docker")
+    for case in (*GAMES, *PLAYERS)
+    if name == "process" or case.docker
+]
+
+
+@pytest.mark.parametrize(("backend_name", "case"), CASES)
+async def test_blame(arena: Arena, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    # what the contract allows is 200 MiB, which would only take time
+    monkeypatch.setattr(episode_module, "ARTIFACT_LIMIT", 2 * MIB)
+    options = replace(EpisodeOptions(timeout=90), **case.options)
+    found = await arena.play(arena.plan(case.game, *case.players, **case.config), options)
+    record = found.record
+
+    # of two that fail in the same moment, either may be seen first
+    seen = sorted(map(Blame.of, record.faults), key=repr)
+    assert seen == sorted(case.blames, key=repr), record.faults
+    assert record.status == ("completed" if case.scores else "failed")
+    assert record.ok is (case.scores and not case.blames)
+    assert record.scores == ((0.0, 1.0) if case.scores else ())
+    assert record.seconds < case.within
+
+    told = [*(f"{fault.message} {fault.log_tail}" for fault in record.faults), *record.warnings]
+    if case.says:
+        assert any(case.says in words for words in told), told
+    elif case.scores:
+        assert record.warnings == ()
+    if case.reason is not None:
+        assert record.faults[0].exit is not None
+        assert record.faults[0].exit.reason == case.reason
+    for fault in record.faults:
+        assert fault.phase
+        assert fault.log is None or (found.layout.workspace / fault.log).exists()
+
+    # the evidence: what was valid is kept, and nothing but regular files
+    assert found.layout.results.exists() or not case.scores
+    assert not any(path.is_symlink() for path in found.layout.workspace.rglob("*"))
+    if case.scores and case.game not in {"no-replay", "no-replay-lingers", "results-then-exits-5"}:
+        assert found.layout.replay.read_text().endswith("the end\n")
+    assert record.game is not None
+    for unit, kept in {"game": record.game, **{f"player-{entry.slot}": entry for entry in record.slots}}.items():
+        assert kept.log_truncated is (unit == case.truncated)
+        assert bool(found.position("log_truncated", unit=unit)) is kept.log_truncated
+        assert (kept.exit is None) is (kept.started_seconds is None)
+    limit = 1.1 * MIB if case.truncated else 33 * MIB
+    assert all(path.stat().st_size <= limit for path in found.layout.logs.iterdir())
+
+
+@pytest.mark.parametrize("backend_name", BACKENDS)
+async def test_a_fault_is_told_when_it_is_seen(arena: Arena) -> None:
+    """The game would wait for its second player for three minutes; nobody waits for the game."""
+    game_had_ended: list[bool] = []
+    heard: list[Any] = []
+
+    def listen(event: Any) -> None:
+        if event.kind == "fault_seen":
+            game_had_ended.append(any(old.kind == "unit_exited" and old.unit == "game" for old in heard))
+        heard.append(event)
+
+    found = await arena.play(arena.plan("well", "well", "exits-3", connect_timeout=180), listeners=(listen,))
+    assert game_had_ended == [False]
+    ended, fault = found.position("unit_exited", unit="player-1"), found.position("fault_seen")
+    assert 0 < ended < fault < found.position("unit_exited", unit="game")
+    assert found.record.seconds < 90
+    for unit in (found.record.game, found.record.slots[0]):
+        assert unit is not None
+        assert unit.exit is not None
+        assert unit.exit.reason == "stopped"
+
+
+async def test_a_game_may_decide_how_to_go_on(arena: Arena) -> None:
+    """With ``continue`` a player's failure is told and the game goes on without it."""
+    options = EpisodeOptions(timeout=60, on_player_failure="continue")
+    found = await arena.play(arena.plan("well", "well", "exits-3", connect_timeout=3), options)
+    assert tuple(map(Blame.of, found.record.faults)) == player("player_error")
+    assert found.record.scores == (0.0, 1.0)
+
+
+async def test_a_player_that_left_is_told_of_while_the_game_goes_on(arena: Arena) -> None:
+    found = await arena.play(arena.plan("well", "well", "exits-0", connect_timeout=8))
+    (warning,) = [event for event in found.of_kind("notice") if "Player 1" in event.message]
+    assert warning.level == "warning"
+    assert warning.seq < found.position("unit_exited", unit="game")
+    assert found.record.ok
+
+
+# --- every game with every player -----------------------------------------------------------------------------------
+
+ALL_GAMES = [
+    "well",
+    "exits-5",
+    "bails-out",
+    "half-results-exits",
+    "nan-results",
+    "results-then-exits-5",
+    "lingers",
+    "no-pages",
+]
+ALL_PLAYERS = ["well", "exits-3", "exits-3-midway", "exits-0-midway", "exits-9-after", "hangs-after"]
+
+
+def expected(game_behaviour: str, player_behaviour: str) -> tuple[set[Blame], set[Blame]]:
+    """Who must be blamed, and who may be besides."""
+    misdeed = {
+        "exits-5": game("game_unhealthy"),
+        "bails-out": game("results_missing"),
+        "half-results-exits": game("results_malformed"),
+        "nan-results": game("results_malformed"),
+        "results-then-exits-5": game("game_unhealthy"),
+        "no-pages": game("game_contract_violation"),
+    }.get(game_behaviour, ())
+    failure = {
+        "exits-3": player("player_error"),
+        "exits-3-midway": player("player_error"),
+        "exits-9-after": player("player_error"),
+        "hangs-after": player("player_timeout"),
+    }.get(player_behaviour, ())
+    if game_behaviour == "no-pages":
+        # both are there to be seen from the beginning, and either ends the episode
+        return set(), {*misdeed, *failure}
+    if player_behaviour == "exits-3":
+        # it never connects, so the game never comes to its own misdeeds
+        return set(failure), set()
+    # a game that plays for a quarter of a second and fails proves nothing about its players
+    return set(misdeed or failure), set()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_every_game_with_every_player(arena: Arena) -> None:
+    wrong: list[str] = []
+
+    async def one(game_behaviour: str, player_behaviour: str, limit: anyio.CapacityLimiter) -> None:
+        async with limit:
+            workspace = arena.directory / f"{game_behaviour}+{player_behaviour}"
+            plan = arena.plan(game_behaviour, "well", player_behaviour, delay=LONG)
+            options = EpisodeOptions(timeout=90, player_exit_timeout=6, linger=1)
+            found = await arena.play(plan, options, workspace=workspace)
+            blames = set(map(Blame.of, found.record.faults))
+            must, may = expected(game_behaviour, player_behaviour)
+            if not must <= blames <= must | may:
+                wrong.append(f"{workspace.name}: {[str(fault) for fault in found.record.faults]}")
+
+    limit = anyio.CapacityLimiter(4)
+    async with anyio.create_task_group() as group:
+        for game_behaviour in ALL_GAMES:
+            for player_behaviour in ALL_PLAYERS:
+                group.start_soon(one, game_behaviour, player_behaviour, limit)
+    assert wrong == []

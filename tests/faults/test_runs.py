@@ -1,0 +1,399 @@
+"""Runs as a whole: many at once, cut short, out of time, and on engines that fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import psutil
+import pytest
+from support.arena import Arena
+from support.misfit_kit import PACKAGE, PLACEHOLDER, Evidence, docker_leftovers, evidence
+
+from coworld_core.episode import BatchSummary, EpisodeRecord
+from coworld_core.errors import BackendError, EnvironmentFault, ImageError, UsageError
+from coworld_runner.backend import ImageInfo, Publish, Unit, UnitSpec
+from coworld_runner.backends.process import ProcessBackend
+from coworld_runner.batch import run_batch
+from coworld_runner.episode import EpisodeOptions, run_episode
+
+BACKENDS = ["process", pytest.param("docker", marks=pytest.mark.docker)]
+DOCKER = [pytest.param("docker", marks=pytest.mark.docker)]
+
+
+# --- images ---------------------------------------------------------------------------------------------------------
+
+UNPUBLISHED = "img_01234567-89ab-cdef-0123-456789abcdef"
+
+
+@pytest.mark.parametrize("backend_name", BACKENDS)
+@pytest.mark.parametrize("image", [UNPUBLISHED, "coworld-nobody-built-this:ever"])
+async def test_an_image_that_is_not_to_be_had_is_named_before_anything_starts(arena: Arena, image: str) -> None:
+    arena.image = image
+    with pytest.raises(ImageError, match=image) as absent:
+        await arena.play(arena.plan())
+    assert absent.value.kind == "environment"
+    assert absent.value.hint
+    nothing_started(arena)
+
+
+@pytest.mark.parametrize("backend_name", DOCKER)
+async def test_an_image_for_another_platform_is_named_before_anything_starts(arena: Arena) -> None:
+    with pytest.raises(ImageError, match="linux/s390x"):
+        await arena.play(arena.plan(), EpisodeOptions(platform="linux/s390x"))
+    nothing_started(arena)
+
+
+@pytest.mark.parametrize("backend_name", DOCKER)
+async def test_a_template_has_no_images_to_run(arena: Arena) -> None:
+    arena.image = PLACEHOLDER
+    with pytest.raises(ImageError) as unbuilt:
+        await arena.play(arena.plan())
+    assert unbuilt.value.code == "images_not_built"
+    assert list(arena.directory.iterdir()) == []
+
+
+def nothing_started(arena: Arena) -> None:
+    (workspace,) = arena.directory.iterdir()
+    found = evidence(workspace)
+    assert found.of_kind("unit_created") == []
+    assert found.record.status == "failed"
+    (fault,) = found.record.faults
+    assert (fault.fault, fault.error_type, fault.phase) == ("operator", "image_unreachable", "prepare")
+
+
+# --- many at once ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("backend_name", "count"),
+    [
+        ("process", 2),
+        ("process", 10),
+        pytest.param("docker", 2, marks=pytest.mark.docker),
+        pytest.param("docker", 10, marks=[pytest.mark.docker, pytest.mark.slow]),
+    ],
+)
+async def test_runs_of_one_package_do_not_get_into_each_others_way(arena: Arena, count: int) -> None:
+    found: list[Evidence] = []
+
+    async def one(number: int) -> None:
+        workspace = arena.directory / f"at-once-{number}"
+        found.append(await arena.play(arena.plan(seed=number * 10), EpisodeOptions(timeout=110), workspace=workspace))
+
+    async with anyio.create_task_group() as group:
+        for number in range(count):
+            group.start_soon(one, number)
+    assert [str(fault) for each in found for fault in each.record.faults] == []
+    for each in found:
+        seed = each.record.seed
+        assert seed is not None
+        assert each.record.scores == (seed, seed + 1)
+    assert len({each.record.run_id for each in found}) == count
+
+
+@pytest.mark.parametrize("backend_name", BACKENDS)
+async def test_a_failed_episode_loses_no_other(arena: Arena) -> None:
+    summary = await run_batch(
+        arena.plan("exits-5-on-odd-seeds", seed=2),
+        episodes=4,
+        parallel=2,
+        backend=arena.backend,
+        workspace=arena.directory / "batch",
+        options=EpisodeOptions(timeout=90),
+    )
+    arena.run_ids += [row.run_id for row in summary.episodes]
+    assert summary.status == "failed"
+    assert not summary.ok
+    assert (summary.planned, summary.completed, summary.faulted) == (4, 2, 2)
+    assert [row.seed for row in summary.episodes] == [2, 3, 4, 5]
+    assert [row.scores for row in summary.episodes] == [(2.0, 3.0), (), (4.0, 5.0), ()]
+    assert [row.error_type for row in summary.episodes] == [None, "game_unhealthy", None, "game_unhealthy"]
+    assert summary.mean_scores == (3.0, 4.0)
+    written = BatchSummary.model_validate_json((arena.directory / "batch/summary.json").read_bytes())
+    assert written == summary
+    for row in summary.episodes:
+        assert evidence(arena.directory / "batch" / row.workspace).record.run_id == row.run_id
+
+
+async def test_a_config_that_a_seed_spoils_fails_that_episode_alone(arena: Arena) -> None:
+    summary = await run_batch(
+        arena.plan(seed=999), episodes=3, backend=arena.backend, workspace=arena.directory / "batch"
+    )
+    assert [(row.fault, row.error_type) for row in summary.episodes] == [
+        (None, None),
+        (None, None),
+        ("operator", "config_error"),
+    ]
+
+
+async def test_what_fails_every_episode_ends_the_batch(arena: Arena) -> None:
+    arena.image = UNPUBLISHED
+    with pytest.raises(ImageError):
+        await run_batch(
+            arena.plan(), episodes=5, parallel=2, backend=arena.backend, workspace=arena.directory / "batch"
+        )
+    written = BatchSummary.model_validate_json((arena.directory / "batch/summary.json").read_bytes())
+    assert written.status == "failed"
+    assert written.completed == 0
+
+
+@pytest.mark.parametrize("count", [0, -1])
+async def test_a_batch_of_nothing_is_refused(arena: Arena, count: int) -> None:
+    with pytest.raises(UsageError):
+        await run_batch(arena.plan(), episodes=count, backend=arena.backend, workspace=arena.directory / "batch")
+    assert list(arena.directory.iterdir()) == []
+
+
+async def test_a_batch_that_is_cut_short_says_so(arena: Arena) -> None:
+    with anyio.CancelScope() as scope:
+        await run_batch(
+            arena.plan(play_seconds=0.5),
+            episodes=20,
+            parallel=2,
+            backend=arena.backend,
+            workspace=arena.directory / "batch",
+            listeners=(lambda event: scope.cancel() if getattr(event, "kind", "") == "batch_progressed" else None,),
+        )
+    written = BatchSummary.model_validate_json((arena.directory / "batch/summary.json").read_bytes())
+    assert written.status == "interrupted"
+    assert written.planned == 20
+    assert 1 <= written.completed < 20
+    for record in (arena.directory / "batch").glob("episode-*/episode.json"):
+        assert evidence(record.parent).record.status in {"completed", "interrupted"}
+
+
+# --- cut short ------------------------------------------------------------------------------------------------------
+
+MOMENTS: list[tuple[str, dict[str, str]]] = [
+    ("phase_started", {"phase": "prepare"}),
+    ("unit_created", {"unit": "game"}),
+    ("unit_started", {"unit": "game"}),
+    ("unit_created", {"unit": "player-1"}),
+    ("unit_ready", {}),
+    ("phase_started", {"phase": "start_players"}),
+    ("unit_started", {"unit": "player-0"}),
+    ("probe_finished", {}),
+    ("unit_exited", {"unit": "game"}),
+    ("phase_started", {"phase": "finish"}),
+    ("phase_started", {"phase": "collect"}),
+]
+CUTS = [
+    pytest.param(name, kind, fields, id="-".join([name, kind, *fields.values()]), marks=marks)
+    for name, marks in (("process", []), ("docker", [pytest.mark.docker]))
+    for kind, fields in MOMENTS
+    # containers take time, and what differs between the backends are the ways in and out
+    if name == "process" or kind in {"unit_created", "unit_started", "unit_ready"} or fields == {"phase": "collect"}
+]
+
+
+def at(kind: str, fields: dict[str, str], do: Any) -> Any:
+    """A listener that does something at the first event of a kind with these fields."""
+    done: list[bool] = []
+
+    def listen(event: Any) -> None:
+        if not done and event.kind == kind and all(getattr(event, key) == value for key, value in fields.items()):
+            done.append(True)
+            do()
+
+    return listen
+
+
+@pytest.mark.parametrize(("backend_name", "kind", "fields"), CUTS)
+async def test_a_run_that_is_cut_short_leaves_a_record_and_nothing_else(
+    arena: Arena, kind: str, fields: dict[str, str]
+) -> None:
+    workspace = arena.workspace()
+    with anyio.CancelScope() as scope:
+        await run_episode(
+            arena.plan(play_seconds=1.0),
+            backend=arena.backend,
+            workspace=workspace,
+            run_id=arena.new_run(),
+            listeners=(at(kind, fields, scope.cancel),),
+        )
+    found = evidence(workspace)
+    if not scope.cancelled_caught:
+        # all that was left to do was clearing up, which is not cut short
+        assert fields == {"phase": "collect"}
+        assert found.record.ok
+        return
+    assert found.record.status == "interrupted"
+    assert not found.record.ok
+    assert [(fault.fault, fault.error_type) for fault in found.record.faults] == [("operator", "interrupted")]
+
+
+@pytest.mark.parametrize("backend_name", BACKENDS)
+@pytest.mark.parametrize("moment", ["on_ready", "probe"])
+async def test_an_error_of_the_callers_leaves_nothing(arena: Arena, moment: str) -> None:
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError("not today")
+
+    class Probe:
+        async def before_players(self, address: str, tokens: Sequence[str]) -> None:
+            fail()
+
+        async def during_play(self, address: str, tokens: Sequence[str]) -> None:
+            fail()
+
+    workspace = arena.workspace()
+    with pytest.raises(ZeroDivisionError):
+        await run_episode(
+            arena.plan(play_seconds=30),
+            backend=arena.backend,
+            workspace=workspace,
+            run_id=arena.new_run(),
+            on_ready=fail if moment == "on_ready" else None,
+            probe=Probe() if moment == "probe" else None,
+        )
+    (fault,) = evidence(workspace).record.faults
+    assert fault.error_type == "crash"
+    assert "not today" in fault.message
+
+
+async def test_a_reader_that_fails_is_dropped_and_the_run_goes_on(arena: Arena) -> None:
+    heard: list[str] = []
+    calls: list[Any] = []
+
+    def broken(event: Any) -> None:
+        calls.append(event)
+        raise BrokenPipeError("the terminal is gone")
+
+    found = await arena.play(arena.plan(), listeners=(broken, lambda event: heard.append(getattr(event, "kind", ""))))
+    assert found.record.ok
+    assert len(calls) == 1
+    assert heard[-1] == "run_finished"
+    assert any("the terminal is gone" in event.message for event in found.of_kind("notice"))
+
+
+# --- out of time, and engines that fail -----------------------------------------------------------------------------
+
+
+class Slow(ProcessBackend):
+    """An engine that takes for ever at one step."""
+
+    def __init__(self, step: str) -> None:
+        super().__init__(contexts={PLACEHOLDER: PACKAGE})
+        self.step = step
+
+    async def ensure_image(
+        self, image: str, *, platform: str | None = None, publish: Publish | None = None
+    ) -> ImageInfo:
+        if self.step == "prepare":
+            await anyio.sleep_forever()
+        return await super().ensure_image(image, platform=platform, publish=publish)
+
+    @asynccontextmanager
+    async def units(
+        self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
+    ) -> AsyncGenerator[tuple[Unit, ...]]:
+        if self.step == "start_game" and specs[0].component == "game":
+            await anyio.sleep_forever()
+        if self.step == "fails" and specs[0].component == "player":
+            raise BackendError("The engine is out of order.", hint="Turn it off and on again.")
+        async with super().units(specs, publish=publish, start=start, grace=grace) as units:
+            if self.step == "start_players" and specs[0].component == "player":
+                for unit in units:
+                    unit.start = anyio.sleep_forever  # type: ignore[method-assign]
+            yield units
+
+
+@pytest.mark.parametrize(
+    ("step", "party", "says"),
+    [("prepare", "platform", "fetched"), ("start_game", "platform", "game"), ("start_players", "platform", "Players")],
+)
+async def test_time_that_the_engine_took_is_the_engines(arena: Arena, step: str, party: str, says: str) -> None:
+    arena.backend = Slow(step)
+    found = await arena.play(arena.plan(), EpisodeOptions(timeout=2.5))
+    (fault,) = found.record.faults
+    assert (fault.fault, fault.error_type) == (party, "episode_timeout")
+    assert says in fault.message
+    assert found.record.status == "failed"
+
+
+async def test_one_deadline_is_above_all_others(arena: Arena) -> None:
+    """A game that is not ready at the deadline is not given its own, longer time."""
+    found = await arena.play(arena.plan("never-listens"), EpisodeOptions(timeout=3, ready_timeout=60))
+    (fault,) = found.record.faults
+    assert (fault.fault, fault.error_type) == ("game", "episode_timeout")
+    assert "not ready" in fault.message
+    assert "after its start" in fault.message
+
+
+async def test_a_player_that_is_left_at_the_deadline_does_not_spoil_the_scores(arena: Arena) -> None:
+    plan = arena.plan("well", "well", "hangs-after")
+    found = await arena.play(plan, EpisodeOptions(timeout=5, player_exit_timeout=60))
+    (fault,) = found.record.faults
+    assert (fault.fault, fault.slot, fault.error_type) == ("player", 1, "player_timeout")
+    assert found.record.scores == (0.0, 1.0)
+    assert found.record.status == "completed"
+
+
+async def test_an_engine_that_fails_is_not_the_players_fault(arena: Arena) -> None:
+    arena.backend = Slow("fails")
+    workspace = arena.workspace()
+    with pytest.raises(EnvironmentFault, match="out of order"):
+        await arena.play(arena.plan())
+    (fault,) = evidence(workspace).record.faults
+    assert (fault.fault, fault.error_type, fault.hint) == ("platform", "platform_error", "Turn it off and on again.")
+
+
+@pytest.mark.parametrize("unit", ["game", "player-1"])
+async def test_a_unit_that_the_machine_took_away_is_not_to_blame(arena: Arena, unit: str) -> None:
+    """Whoever kills the process that looks after a unit takes the unit away; the unit did nothing."""
+
+    def take_away() -> None:
+        for process in psutil.process_iter():
+            try:
+                mine = process.environ().get("COWORLD_UNIT") == unit and process.environ()["MISFITS_MARK"] == arena.mark
+                if mine and process.parent() == psutil.Process():
+                    os.kill(process.pid, signal.SIGKILL)
+            except psutil.Error:
+                continue
+
+    listener = at("probe_finished", {}, take_away)
+    found = await arena.play(arena.plan(play_seconds=30), listeners=(listener,))
+    (fault,) = found.record.faults
+    assert (fault.fault, fault.error_type) == ("platform", "platform_error")
+    assert fault.exit is not None
+    assert fault.exit.reason == "lost"
+    assert found.record.seconds < 20
+
+
+@pytest.mark.parametrize("backend_name", DOCKER)
+async def test_a_container_that_was_removed_is_not_to_blame(arena: Arena) -> None:
+    async def remove(name: str) -> None:
+        await anyio.run_process(["docker", "rm", "-f", name])
+
+    ready = anyio.Event()
+    run_id = arena.new_run()
+    workspace = arena.workspace()
+    records: list[EpisodeRecord] = []
+    async with anyio.create_task_group() as group:
+
+        async def meddle() -> None:
+            await ready.wait()
+            names = [line.split()[-1] for line in docker_leftovers([run_id]) if line.startswith("container")]
+            (game,) = {name.strip("[]'/") for name in names if "game" in name}
+            await remove(game)
+
+        group.start_soon(meddle)
+        records.append(
+            await run_episode(
+                arena.plan(play_seconds=30),
+                backend=arena.backend,
+                workspace=workspace,
+                run_id=run_id,
+                listeners=(at("probe_finished", {}, ready.set),),
+                options=EpisodeOptions(timeout=60),
+            )
+        )
+    (record,) = records
+    assert record.fault is not None
+    assert record.fault.fault == "platform", record.fault
+    assert record.seconds < 30
+    assert evidence(workspace).record == record

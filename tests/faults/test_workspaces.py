@@ -1,0 +1,189 @@
+"""Places that evidence cannot go to: refused or told by type, and what was there before stays as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.arena import Arena
+
+from coworld_core.errors import EnvironmentFault, WorkspaceError
+from coworld_runner.backend import Limits
+from coworld_runner.batch import run_batch
+from coworld_runner.episode import EpisodeOptions, run_episode
+
+MIB = 1 << 20
+
+
+def fingerprint(directory: Path) -> dict[str, str]:
+    """Every file below a directory, by its content."""
+    return {
+        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+async def test_results_of_another_run_are_never_in_the_way(arena: Arena) -> None:
+    first = await arena.play(arena.plan())
+    before = fingerprint(first.layout.workspace)
+    heard: list[Any] = []
+    with pytest.raises(WorkspaceError) as refused:
+        await arena.play(arena.plan("bails-out"), workspace=first.layout.workspace, listeners=(heard.append,))
+    assert refused.value.code == "workspace_not_empty"
+    assert heard == []
+    assert fingerprint(first.layout.workspace) == before
+
+
+async def test_overwritten_means_emptied(arena: Arena) -> None:
+    """A game that writes nothing must not be credited with what an earlier one wrote."""
+    first = await arena.play(arena.plan("well", "artifact 1000", "well"))
+    record = await run_episode(
+        arena.plan("bails-out"),
+        backend=arena.backend,
+        workspace=first.layout.workspace,
+        overwrite=True,
+        run_id=arena.new_run(),
+    )
+    assert record.status == "failed"
+    assert record.fault is not None
+    assert record.fault.error_type == "results_missing"
+    left = fingerprint(first.layout.workspace)
+    assert not {"results.json", "replay", "policy_artifact_0.zip"} & set(left)
+
+
+async def test_a_file_in_the_way(arena: Arena) -> None:
+    target = arena.directory / "taken"
+    target.write_text("mine")
+    with pytest.raises(WorkspaceError) as refused:
+        await arena.play(arena.plan(), workspace=target / "below")
+    assert refused.value.code == "workspace_not_a_directory"
+    assert target.read_text() == "mine"
+
+
+_UNPRIVILEGED = """
+import os, sys
+from pathlib import Path
+import anyio, anyio.to_thread
+from support.misfit_kit import PACKAGE, PLACEHOLDER, misfit_plan
+from coworld_core.errors import WorkspaceError
+from coworld_runner.backends.process import ProcessBackend
+from coworld_runner.episode import run_episode
+
+async def main():
+    async with ProcessBackend(contexts={PLACEHOLDER: PACKAGE}) as backend:
+        plan = misfit_plan()
+        if os.getuid() == 0:
+            os.setgid(65534)
+            os.setuid(65534)
+        try:
+            await run_episode(plan, backend=backend, workspace=Path(sys.argv[1]) / "new")
+        except WorkspaceError as error:
+            print(error.code)
+
+anyio.run(main)
+"""
+
+
+async def test_a_parent_that_may_not_be_written_to(arena: Arena) -> None:
+    closed = arena.directory / "closed"
+    closed.mkdir(mode=0o555)
+    # the directories above are root's own; another user must at least be able to pass
+    for parent in (arena.directory, *arena.directory.parents):
+        if parent.stat().st_uid != os.getuid() or parent.stat().st_mode & 0o011 == 0o011:
+            break
+        parent.chmod(parent.stat().st_mode | 0o011)
+    done = subprocess.run(  # noqa: ASYNC221 - nothing else happens meanwhile
+        [sys.executable, "-c", _UNPRIVILEGED, str(closed)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+    )
+    assert done.stdout.strip() == "workspace_unwritable", done.stderr
+    assert list(closed.iterdir()) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Generator[Path]:
+    """A file system with room for four mebibytes."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system takes root")
+    mount = tmp_path / "small"
+    mount.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(mount)], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+    yield mount
+    subprocess.run(["umount", "--lazy", str(mount)], check=True)
+
+
+async def test_a_replay_that_does_not_fit(arena: Arena, small_disk: Path) -> None:
+    """The scores stand; the replay is missing by the machine's fault, and nothing half-written passes for it."""
+    found = await arena.play(arena.plan("big-replay", size=16 * MIB), workspace=small_disk / "run")
+    assert found.record.status == "completed"
+    assert found.record.scores == (0.0, 1.0)
+    (fault,) = found.record.faults
+    assert (fault.fault, fault.error_type) == ("platform", "artifact_transport_error")
+    assert "room" in fault.message or "space" in fault.message
+    assert not found.layout.replay.exists()
+
+
+@pytest.mark.parametrize("who", ["game", "player"])
+async def test_a_flood_on_a_full_disk(arena: Arena, small_disk: Path, who: str) -> None:
+    """Logs are cut where the disk ends, and the rest of the run goes on as far as it can."""
+    earlier = await arena.play(arena.plan(), workspace=small_disk / "earlier")
+    before = fingerprint(earlier.layout.workspace)
+    limits = Limits(log_bytes=64 * MIB)
+    plan = (
+        arena.plan("floods-log", size=32 * MIB)
+        if who == "game"
+        else arena.plan("well", "well", f"floods-log {32 * MIB}")
+    )
+    options = EpisodeOptions(timeout=60, game_limits=limits, player_limits=limits)
+    with pytest.raises(EnvironmentFault) as full:
+        await arena.play(plan, options, workspace=small_disk / "flooded")
+    assert full.value.code == "disk_full"
+    assert full.value.hint
+    assert fingerprint(earlier.layout.workspace) == before
+
+
+def fill(path: Path) -> None:
+    """Write a file as large as the disk allows."""
+    with contextlib.suppress(OSError), path.open("wb", buffering=0) as filler:
+        while filler.write(b"\0" * 4096):
+            pass
+    assert os.statvfs(path).f_bavail == 0
+
+
+async def test_no_room_at_all(arena: Arena, small_disk: Path) -> None:
+    earlier = await arena.play(arena.plan(), workspace=small_disk / "earlier")
+    before = fingerprint(earlier.layout.workspace)
+    fill(small_disk / "filler")
+    with pytest.raises(EnvironmentFault) as full:
+        await arena.play(arena.plan(), workspace=small_disk / "run")
+    assert full.value.code == "disk_full"
+    assert fingerprint(earlier.layout.workspace) == before
+
+
+async def test_a_batch_on_a_disk_that_fills_up_keeps_what_it_had(arena: Arena, small_disk: Path) -> None:
+    with pytest.raises(EnvironmentFault) as full:
+        await run_batch(
+            arena.plan("floods-log", size=3 * MIB),
+            episodes=4,
+            backend=arena.backend,
+            workspace=small_disk / "batch",
+            options=EpisodeOptions(timeout=60),
+        )
+    assert full.value.code == "disk_full"
+    first = fingerprint(small_disk / "batch/episode-0001")
+    assert {"results.json", "replay", "episode.json"} <= set(first)

@@ -1,0 +1,181 @@
+"""The players: how well they play on paper, and how they behave as processes."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+import pytest
+from websockets.asyncio.server import ServerConnection, serve
+
+from paintarena.players import frontier, sweep
+from paintarena.players.client import Observation
+from paintarena.rules import Board
+from paintarena.testing import DEADLINE, environment, running, small_config
+
+
+def observation(board: Board, slot: int, *, max_ticks: int) -> Observation:
+    return cast("Observation", {**board.state(), "type": "observation", "slot": slot, "max_ticks": max_ticks})
+
+
+def play(first: ModuleType, second: ModuleType, *, width: int = 12, height: int = 8, ticks: int = 100) -> Board:
+    board = Board(width, height, slots=2)
+    for _ in range(ticks):
+        moves = [p.choose(observation(board, slot, max_ticks=ticks)) for slot, p in enumerate((first, second))]
+        for slot, move in enumerate(moves):
+            board.hold(slot, move)
+        board.step()
+    return board
+
+
+@pytest.mark.parametrize("slot", [0, 1])
+def test_the_sweep_paints_the_whole_board(slot: int) -> None:
+    board = Board(6, 5, slots=2)
+    for _ in range(6 * 5):
+        board.hold(slot, sweep.choose(observation(board, slot, max_ticks=30)))
+        board.step()
+    assert board.scores[slot] == 6 * 5 - 2, "all but its own start and the tile that the idle slot stands on"
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "ticks"), [(12, 8, 100), (12, 8, 30), (12, 8, 20), (20, 20, 300), (5, 31, 200)]
+)
+def test_the_frontier_beats_the_sweep_from_either_seat(width: int, height: int, ticks: int) -> None:
+    size: dict[str, int] = {"width": width, "height": height, "ticks": ticks}
+    mine, other = play(frontier, sweep, **size).scores
+    assert mine > other
+    other, mine = play(sweep, frontier, **size).scores
+    assert mine > other
+
+
+def test_on_the_default_board_it_wins_clearly() -> None:
+    mine, other = play(frontier, sweep).scores
+    assert mine >= 2 * other
+    other, mine = play(sweep, frontier).scores
+    assert mine >= 2 * other
+
+
+def test_the_frontier_is_deterministic() -> None:
+    assert play(frontier, sweep).state() == play(frontier, sweep).state()
+
+
+def test_the_frontier_does_not_linger_with_someone_who_stands_still() -> None:
+    class Idle(ModuleType):
+        @staticmethod
+        def choose(_seen: Observation) -> str:
+            return "stay"
+
+    board = play(frontier, Idle("idle"), ticks=150)
+    assert board.scores[0] >= 12 * 8 - 2
+
+
+@pytest.mark.parametrize("corner", [[0, 0], [3, 3], [0, 3], [3, 0]])
+def test_the_frontier_always_has_an_answer(corner: list[int]) -> None:
+    seen: Any = {"slot": 0, "width": 4, "height": 4, "positions": [corner], "tile_owners": [0] * 16}
+    for tick in (3, 9):
+        seen |= {"tick": tick, "max_ticks": 9}
+        assert frontier.choose(seen) in ("up", "down", "left", "right")
+
+
+# As processes
+
+
+def start(module: str, **env: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", f"paintarena.players.{module}"],
+        env=environment(**env),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    with process:
+        try:
+            out, err = process.communicate(timeout=DEADLINE)
+        finally:
+            process.kill()
+    return process.returncode, out + err
+
+
+@pytest.mark.parametrize("variable", ["COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL"])
+def test_both_players_play_a_game_and_leave_with_0(tmp_path: Path, variable: str) -> None:
+    with running(tmp_path, config=small_config()) as server:
+        players = [
+            start(name, **{variable: server.player_url(slot)}) for slot, name in enumerate(("sweep", "frontier"))
+        ]
+        outcomes = [ended(player) for player in players]
+        assert server.wait() == 0
+    for code, said in outcomes:
+        assert code == 0, said
+        assert "ends with" in said
+        assert "secret" not in said
+
+
+def test_without_an_address_the_player_says_which_variable_is_missing() -> None:
+    code, said = ended(start("sweep"))
+    assert code == 1
+    assert "COWORLD_PLAYER_WS_URL is not set" in said
+    assert "Traceback" not in said
+
+
+def test_a_refused_player_says_so_at_once(tmp_path: Path) -> None:
+    with running(tmp_path, config=small_config()) as server:
+        code, said = ended(start("sweep", COWORLD_PLAYER_WS_URL=server.ws("/player?slot=0&token=hush")))
+    assert code == 1
+    assert "refused this player (HTTP 403)" in said
+    assert "hush" not in said
+    assert "Traceback" not in said
+
+
+def test_a_player_without_a_game_gives_up_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    import asyncio
+
+    from paintarena.players import client
+
+    monkeypatch.setattr(client, "CONNECT_SECONDS", 0.2)
+    with pytest.raises(client.PlayError, match=r"cannot reach the game at ws://127\.0\.0\.1:1/player: ") as caught:
+        asyncio.run(client.play("ws://127.0.0.1:1/player?slot=0&token=hush", sweep.choose, name="sweep"))
+    assert "hush" not in str(caught.value)
+
+
+async def test_a_lost_connection_is_taken_up_again() -> None:
+    from paintarena.players import client
+
+    visits = 0
+    board = Board(4, 4, slots=2)
+
+    async def game(socket: ServerConnection) -> None:
+        nonlocal visits
+        visits += 1
+        import json
+
+        await socket.send(json.dumps(observation(board, 0, max_ticks=5)))
+        assert json.loads(await socket.recv()) == {"move": "right"}
+        if visits == 1:
+            socket.transport.abort()
+            return
+        await socket.send(json.dumps({**observation(board, 0, max_ticks=5), "type": "final"}))
+
+    async with serve(game, "127.0.0.1", 0) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        await client.play(f"ws://127.0.0.1:{port}/player", sweep.choose, name="sweep")
+    assert visits == 2
+
+
+def test_a_player_stops_on_sigterm(tmp_path: Path) -> None:
+    with running(tmp_path, config=small_config()) as server:
+        player = start("sweep", COWORLD_PLAYER_WS_URL=server.player_url(0))
+        assert server.process.stdout is not None
+        assert "slot 0" in server.process.stdout.readline(), "the player is in its loop"
+        player.terminate()
+        code, _ = ended(player)
+    assert code == 143
+
+
+def test_a_policy_needs_no_server() -> None:
+    """A player starts without the libraries of the server: they would double its start."""
+    heavy = "import sys, paintarena.players.frontier; print([m for m in ('starlette', 'uvicorn') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -1,0 +1,145 @@
+"""Certification where Coworlds really run: local processes, and containers."""
+
+import dataclasses
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from support.images import need_docker
+from support.misfit_kit import PACKAGE, PLACEHOLDER, ensure_image
+
+from coworld_core.episode import EpisodeRecord
+from coworld_core.manifest import Manifest
+from coworld_runner.certify import Certification, CertifyOptions, SourceOptions, certify
+from coworld_runner.episode import EpisodeOptions
+from coworld_runner.packages import Package, resolve_package
+from coworld_runner.selection import make_backend
+
+Kind = Literal["process", "docker"]
+KINDS = ["process", pytest.param("docker", marks=pytest.mark.docker)]
+
+
+async def misfits(kind: Kind, behaviour: str, *players: str, run: tuple[str, ...] = (), **config: Any) -> Package:
+    """The misfits Coworld with a game that behaves as told; players by their behaviours, one a slot."""
+    package = await resolve_package(PACKAGE)
+    document = package.manifest.model_dump(mode="json", by_alias=True, exclude_none=True)
+    image = ensure_image() if kind == "docker" else PLACEHOLDER
+    document["game"]["version"] = "1.0.0"
+    document["game"]["runnable"]["image"] = image
+    model = document["player"][0]
+    names = players or ("well", "well")
+    document["player"] = [
+        {**model, "id": name, "name": name, "image": image, "run": [*(run or ("python3", "player.py")), name]}
+        for name in dict.fromkeys(names)
+    ]
+    document["certification"] = {
+        "game_config": {"players": [{"name": name} for name in names], "behaviour": behaviour, **config},
+        "players": [{"player_id": name} for name in names],
+    }
+    manifest = Manifest.model_validate(document)
+    # what is certified is what was built: no file stands behind it
+    return dataclasses.replace(package, manifest=manifest, path=None)
+
+
+def options(**episode: Any) -> CertifyOptions:
+    return CertifyOptions(
+        episode=EpisodeOptions(**{"timeout": 60.0, "ready_timeout": 30.0, "player_exit_timeout": 5.0, **episode}),
+        sources=SourceOptions(offline=True),
+    )
+
+
+@asynccontextmanager
+async def certified(
+    kind: Kind, package: Package, workspace: Path, **episode: Any
+) -> AsyncGenerator[Certification, None]:
+    """A certification, after which nothing of it may be left."""
+    if kind == "docker":
+        need_docker()
+    async with make_backend(kind, package) as backend:
+        found = await certify(package, backend=backend, workspace=workspace, options=options(**episode))
+        yield found
+        if found.episode is not None:
+            record = EpisodeRecord.model_validate_json((workspace / found.episode).read_bytes())
+            assert await backend.find(record.run_id) == ()
+
+
+def failures(certification: Certification) -> dict[str, str | None]:
+    return {step.id: step.failure_reason for step in certification.failed}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_good_coworld_is_executable(tmp_path: Path, kind: Kind) -> None:
+    async with certified(kind, await misfits(kind, "well", play_seconds=1.0), tmp_path / "out") as found:
+        assert (failures(found), found.verdict, found.backend) == ({}, "Executable", kind)
+    step = found.step("images-reachable")
+    if kind == "docker":
+        assert step.status == "pass"
+        (image,) = found.images
+        assert image.digest.startswith("sha256:")
+        assert image.platform == "linux/amd64"
+        assert not found.caveats
+    else:
+        assert (step.status, step.skip_reason) == ("skip", "not_applicable")
+        assert found.images == ()
+    codes = {item.code for item in found.step("smoke-episode").evidence if item.ok}
+    assert codes >= {"refuses_other_slots_token", "refuses_slot_not_a_number", "viewer", "late_viewer", "answers_ping"}
+    for name in ("replay-zlib", "replay-plain"):
+        assert (tmp_path / "out/logs" / name / "replay.stdout.log").read_text().startswith("misfits")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("behaviour", "step", "reason"),
+    [
+        ("exits-7-before-healthy", "smoke-episode", "game_unhealthy"),
+        ("accepts-any-token", "smoke-episode", "game_contract_violation"),
+        ("fails-on-bad-token", "smoke-episode", "game_contract_violation"),
+        ("wrong-count", "results-conform", "results_malformed"),
+        ("no-replay", "replay-present", "replay_missing"),
+    ],
+)
+async def test_a_game_with_one_vice_fails_one_step(
+    tmp_path: Path, kind: Kind, behaviour: str, step: str, reason: str
+) -> None:
+    async with certified(kind, await misfits(kind, behaviour), tmp_path / "out") as found:
+        assert failures(found) == {step: reason}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_player_that_crashes_is_named(tmp_path: Path, kind: Kind) -> None:
+    package = await misfits(kind, "well", "well", "exits-3")
+    async with certified(kind, package, tmp_path / "out", failure_grace=0.1) as found:
+        assert failures(found) == {"smoke-episode": "player_error", "players-run": "player_error"}
+    (item,) = found.step("players-run").broken
+    assert item.slot == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_player_whose_command_is_missing_is_named(tmp_path: Path, kind: Kind) -> None:
+    package = await misfits(kind, "well", "well", run=("/does/not/exist",))
+    async with certified(kind, package, tmp_path / "out", failure_grace=0.1) as found:
+        assert failures(found) == {"smoke-episode": "player_never_started", "players-run": "players_missing"}
+
+
+@pytest.mark.docker
+async def test_a_missing_image_is_named_and_nothing_is_started(tmp_path: Path) -> None:
+    package = await misfits("docker", "well")
+    manifest = package.manifest
+    lost = manifest.player[0].model_copy(update={"image": "localhost:1/nowhere/lost:1"})
+    package = dataclasses.replace(package, manifest=manifest.model_copy(update={"player": (lost,)}))
+    async with certified("docker", package, tmp_path / "out") as found:
+        assert failures(found) == {"images-reachable": "image_unreachable"}
+    (item,) = found.step("images-reachable").broken
+    assert "localhost:1/nowhere/lost:1" in item.message
+    assert found.step("smoke-episode").skip_reason == "premise_failed"
+    assert not (tmp_path / "out/episode").exists()
+
+
+async def test_a_package_without_a_directory_to_run_in_fails_before_anything_starts(tmp_path: Path) -> None:
+    package = await misfits("process", "well")
+    package = dataclasses.replace(package, contexts={})
+    async with certified("process", package, tmp_path / "out") as found:
+        assert "images-reachable" in failures(found)
+    assert not (tmp_path / "out/episode").exists()

@@ -1,0 +1,158 @@
+"""Parts of a certification by themselves: attendance, leaked tokens, and the knocks at a game's door."""
+
+import datetime as dt
+import gzip
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.certify_kit import MANIFEST, package_of
+
+from coworld_core.episode import EpisodeRecord, ImageRecord, SlotRecord
+from coworld_core.outcome import Exit, Fault
+from coworld_runner.certify.answers import Answer
+from coworld_runner.certify.attendance import check_attendance
+from coworld_runner.certify.contract import SeatState, wrong_callers
+from coworld_runner.certify.leaks import slots_leaked
+
+NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
+DONE = Exit(reason="exited", code=0)
+
+
+def slot(
+    number: int, *, started: float | None = 1.0, ended: float | None = 20.0, exit: Exit | None = DONE
+) -> SlotRecord:
+    return SlotRecord(
+        slot=number, image=ImageRecord(image="x"), started_seconds=started, ended_seconds=ended, exit=exit
+    )
+
+
+def attendance(
+    *slots: SlotRecord, seats: dict[int, SeatState] | None = None, over: float = 20.0, **more: Any
+) -> Answer:
+    record = EpisodeRecord(
+        run_id="r",
+        coworld="counting",
+        version="1",
+        backend="fake",
+        variant="certification",
+        started_at=NOW,
+        ended_at=NOW,
+        seconds=21,
+        status="completed",
+        slots=slots,
+        over_seconds=20.0,
+        **more,
+    )
+    return check_attendance(package_of(MANIFEST).manifest, record, seats or {}, directory="episode")
+
+
+def test_players_that_end_about_when_the_game_does_were_there() -> None:
+    assert attendance(slot(0, ended=19.2), slot(1, ended=20.4)).status == "pass"
+
+
+def test_a_game_that_writes_a_large_replay_after_its_players_were_told_is_no_early_leave() -> None:
+    answer = attendance(slot(0, ended=14.0), slot(1, ended=14.1), seats={0: "open", 1: "open"})
+    assert answer.status == "pass"
+
+
+@pytest.mark.parametrize(
+    ("ends", "bad"),
+    [
+        ((2.0, 20.0), [0]),  # the other stayed
+        ((17.0, 19.9), [0]),
+        ((2.0, 2.0), [0, 1]),  # the game went on for long without them
+        ((5.0, 20.0), [0]),
+    ],
+)
+def test_whoever_leaves_well_before_the_end_has_left_early(ends: tuple[float, float], bad: list[int]) -> None:
+    answer = attendance(slot(0, ended=ends[0]), slot(1, ended=ends[1]), seats={0: "open", 1: "open"})
+    assert answer.failure_reason == "player_left_early"
+    assert [item.slot for item in answer.evidence if item.broken] == bad
+
+
+def test_an_early_leave_that_could_not_be_confirmed_is_advice() -> None:
+    answer = attendance(slot(0, ended=2.0), slot(1))
+    assert answer.status == "pass"
+    assert [(item.level, item.ok) for item in answer.evidence] == [("advice", False), ("required", True)]
+
+
+def test_a_seat_that_the_game_closed_may_be_left() -> None:
+    answer = attendance(slot(0, ended=2.0), slot(1), seats={0: "closed"})
+    assert answer.status == "pass"
+    assert answer.evidence[0].code == "player_dismissed"
+
+
+def test_a_player_that_never_started_or_ended_badly_fails() -> None:
+    assert attendance(slot(0, started=None, ended=None, exit=None), slot(1)).failure_reason == "players_missing"
+    assert attendance(slot(0, exit=Exit(reason="exited", code=4)), slot(1)).failure_reason == "player_error"
+
+
+def test_players_are_not_blamed_for_what_the_game_did() -> None:
+    fault = Fault(fault="game", error_type="game_unhealthy", message="It died.", time=NOW)
+    broken = Exit(reason="exited", code=1)
+    answer = attendance(slot(0, exit=broken), slot(1, exit=Exit(reason="stopped")), faults=(fault,))
+    assert (answer.status, answer.skip_reason) == ("skip", "premise_failed")
+    assert {item.code for item in answer.evidence} == {"player_stopped"}
+
+
+def test_without_an_episode_nothing_is_said() -> None:
+    answer = check_attendance(package_of(MANIFEST).manifest, None, {}, directory="episode")
+    assert (answer.status, answer.skip_reason) == ("skip", "premise_failed")
+
+
+# --- leaked tokens ------------------------------------------------------------------------------------------------
+
+TOKENS = ("abcdefghijklmnopqrstuv", "0123456789012345678901", "never-written-anywhere")
+
+
+@pytest.mark.parametrize("pack", [bytes, zlib.compress, gzip.compress], ids=["plain", "zlib", "gzip"])
+async def test_tokens_are_found_wherever_they_stand(tmp_path: Path, pack: Any) -> None:
+    path = tmp_path / "replay"
+    # the second one across the border of two pieces
+    filling = b"x" * ((1 << 20) - 10 - len(TOKENS[0]))
+    path.write_bytes(pack(TOKENS[0].encode() + filling + TOKENS[1].encode() + b"end"))
+    assert await slots_leaked(path, TOKENS) == (0, 1)
+
+
+async def test_nothing_leaks_from_what_is_not_there_or_holds_none(tmp_path: Path) -> None:
+    assert await slots_leaked(tmp_path / "absent", TOKENS) == ()
+    (tmp_path / "clean").write_bytes(b"abcdefghijklmnopqrstu" * 1000)
+    assert await slots_leaked(tmp_path / "clean", TOKENS) == ()
+    (tmp_path / "damaged").write_bytes(zlib.compress(b"abc" * 5000)[:40] + TOKENS[1].encode())
+    assert await slots_leaked(tmp_path / "damaged", TOKENS) == (1,)
+    assert await slots_leaked(tmp_path / "clean", ("", "")) == ()
+
+
+# --- who is refused -----------------------------------------------------------------------------------------------
+
+
+def test_every_slot_is_tried_by_everyone_who_must_be_refused() -> None:
+    tokens = ("t0", "t1", "t2")
+    knocks = wrong_callers(tokens)
+    for number in range(3):
+        mine = {knock.code for knock in knocks if knock.slot == number}
+        assert mine == {
+            "refuses_wrong_token",
+            "refuses_empty_token",
+            "refuses_missing_token",
+            "refuses_other_slots_token",
+        }
+    rest = {knock.code: knock.query for knock in knocks if knock.slot is None}
+    assert rest == {
+        "refuses_slot_out_of_range": {"slot": "3", "token": "t0"},
+        "refuses_negative_slot": {"slot": "-1", "token": "t2"},
+        "refuses_missing_slot": {"token": "t0"},
+        "refuses_slot_not_a_number": {"slot": "first", "token": "t0"},
+    }
+    # nobody who may sit is among them
+    assert not any(
+        knock.query.get("slot") == str(number) and knock.query.get("token") == token
+        for knock in knocks
+        for number, token in enumerate(tokens)
+    )
+
+
+def test_a_single_slot_has_no_other_tokens() -> None:
+    assert "refuses_other_slots_token" not in {knock.code for knock in wrong_callers(("t0",))}

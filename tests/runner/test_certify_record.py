@@ -1,0 +1,284 @@
+"""The record of a certification: written on every path, the same shape always, and never a secret in it."""
+
+import dataclasses
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import jsonschema
+import pytest
+from support.certify_kit import MANIFEST, fast, game, package_of, player, world
+
+from coworld_core.errors import BackendUnavailable, CertificationError, ManifestError, WorkspaceError
+from coworld_core.events import BaseEvent, Notice, RunFinished, RunStarted, StepFinished, StepStarted, parse_event
+from coworld_core.loading import load_manifest
+from coworld_runner.backend import Publish, Unit, UnitSpec
+from coworld_runner.certify import TRANSCRIPT, Certification, certify, certify_refused
+from coworld_runner.documents import document_schema
+from coworld_runner.testing.fake import FakeBackend
+
+STEPS = [
+    "matriculate",
+    "source-resolves",
+    "images-reachable",
+    "fixture-conforms",
+    "smoke-episode",
+    "results-conform",
+    "replay-present",
+    "replay-loadable",
+    "players-run",
+    "supporting-roles",
+]
+
+
+def read(directory: Path) -> Certification:
+    """The record in a workspace; both files must be there, and nothing of the published certificates."""
+    assert {path.name for path in directory.iterdir()} >= {"certification.json", "certification.html", "events.ndjson"}
+    assert not list(directory.rglob("certificate.json"))
+    assert not list(directory.rglob("coworld.degree.md"))
+    text = (directory / "certification.json").read_text()
+    jsonschema.validate(json.loads(text), document_schema("certification"))
+    return Certification.model_validate_json(text)
+
+
+def names(directory: Path) -> list[str]:
+    """What is in a directory."""
+    return sorted(path.name for path in directory.iterdir())
+
+
+# --- the transcript -----------------------------------------------------------------------------------------------
+
+
+def test_the_transcript_has_the_ten_published_steps_in_order() -> None:
+    assert TRANSCRIPT.name == "coworld-executable"
+    assert [step.id for step in TRANSCRIPT.steps] == STEPS
+    assert {step.kind for step in TRANSCRIPT.steps} == {"auto"}
+    assert all(step.checks and step.criterion and step.how for step in TRANSCRIPT.steps)
+
+
+def test_the_transcripts_markdown_is_one_table_that_reads_back() -> None:
+    rows = [line for line in TRANSCRIPT.markdown().splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert cells[0] == ["id", "kind", "checks", "pass", "how"]
+    assert set(cells[1]) == {"---"}
+    assert [tuple(row) for row in cells[2:]] == [
+        (step.id, step.kind, step.checks, step.criterion, step.how) for step in TRANSCRIPT.steps
+    ]
+
+
+# --- a whole one --------------------------------------------------------------------------------------------------
+
+
+async def test_the_record_reads_back_and_says_what_was_certified(tmp_path: Path) -> None:
+    async with world() as good:
+        found = await good.certify(tmp_path / "out")
+        digest = good.package.sha256
+    assert read(tmp_path / "out") == found
+    assert (found.schema_version, found.transcript, found.transcript_sha256) == (
+        1,
+        "coworld-executable",
+        TRANSCRIPT.sha256,
+    )
+    assert (found.coworld, found.version, found.backend, found.manifest_sha256) == ("counting", "1.2.3", "fake", digest)
+    assert [step.id for step in found.steps] == STEPS
+    assert found.matriculated_at is not None
+    assert found.graduated_at is not None
+    assert found.started_at <= found.matriculated_at <= found.graduated_at <= found.ended_at
+    assert found.versions.keys() >= {"coworld-core", "coworld-runner", "python"}
+    assert found.episode == "episode/episode.json"
+    assert (tmp_path / "out" / found.episode).exists()
+    document = json.loads((tmp_path / "out/certification.json").read_text())
+    assert set(document["steps"][0]) >= {"id", "kind", "checks", "pass", "how", "status"}
+    assert found.raise_for_verdict() is found
+
+
+async def test_events_tell_each_step_and_the_episode_has_its_own(tmp_path: Path) -> None:
+    events: list[BaseEvent] = []
+    async with world(game_vices=("no_replay",)) as bad:
+        found = await bad.certify(tmp_path / "out", events=events)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    first, last = events[0], events[-1]
+    assert isinstance(first, RunStarted)
+    assert first.what == "certification"
+    assert isinstance(last, RunFinished)
+    assert not last.ok
+    assert [event.step for event in events if isinstance(event, StepStarted)] == STEPS
+    ends = [event for event in events if isinstance(event, StepFinished)]
+    assert [(event.step, event.status) for event in ends] == [(step.id, step.status) for step in found.steps]
+    logged = [parse_event(line) for line in (tmp_path / "out/events.ndjson").read_text().splitlines()]
+    assert logged == events
+    assert {event.run_id for event in events} == {found.run_id}
+    assert any(isinstance(event, Notice) for event in events)
+    episode = [parse_event(line) for line in (tmp_path / "out/episode/events.ndjson").read_text().splitlines()]
+    assert isinstance(episode[0], RunStarted)
+    assert (episode[0].what, episode[0].run_id == found.run_id) == ("episode", False)
+
+
+async def test_a_failed_one_can_be_raised(tmp_path: Path) -> None:
+    async with world(game_vices=("no_replay",)) as bad:
+        found = await bad.certify(tmp_path / "out")
+    assert read(tmp_path / "out").failed == found.failed
+    with pytest.raises(CertificationError) as raised:
+        found.raise_for_verdict()
+    assert raised.value.code == "replay_missing"
+    assert raised.value.context["step"] == "replay-present"
+    assert found.graduated_at is None
+    assert "replay-present" in found.statement
+
+
+async def test_the_package_and_its_record_survive_hostile_text(tmp_path: Path) -> None:
+    def poison(manifest: dict[str, Any]) -> None:
+        manifest["game"]["name"] = "<script>alert(1)</script>\u202eevil"
+        manifest["game"]["runnable"]["source_url"] = "https://x.example/\u202e\x1b[31m"
+
+    async with world(change=poison) as hostile:
+        found = await hostile.certify(tmp_path / "out")
+    assert read(tmp_path / "out") == found
+    assert not any("\x1b" in item.message for step in found.steps for item in step.evidence)
+
+
+# --- other ways out -----------------------------------------------------------------------------------------------
+
+
+async def test_an_interrupted_one_is_written_down(tmp_path: Path) -> None:
+    async with world(game_vices=("never_ready",)) as slow:
+        with anyio.CancelScope() as scope:
+
+            def stop(event: BaseEvent) -> None:
+                if event.kind == "unit_started":  # type: ignore[attr-defined]
+                    scope.cancel()
+
+            await certify(
+                slow.package,
+                backend=slow.backend,
+                workspace=tmp_path / "out",
+                options=fast(),
+                episode_listeners=(stop,),
+            )
+    assert scope.cancelled_caught
+    found = read(tmp_path / "out")
+    assert (found.status, found.verdict) == ("interrupted", None)
+    assert [step.id for step in found.steps] == STEPS
+    assert {step.skip_reason for step in found.steps[4:]} == {"interrupted"}
+    assert found.steps[0].status == "pass"
+    # the episode that was cut short has written its own record, too
+    assert found.episode == "episode/episode.json"
+    assert json.loads((tmp_path / "out/episode/episode.json").read_text())["status"] == "interrupted"
+
+
+class EngineDies(FakeBackend):
+    """A backend whose engine is gone when the episode begins."""
+
+    @asynccontextmanager
+    async def units(
+        self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
+    ) -> AsyncGenerator[tuple[Unit, ...], None]:
+        raise BackendUnavailable("The engine does not answer any more.", hint="Start it again.")
+        yield ()
+
+
+async def test_a_broken_engine_is_not_the_coworlds_failure(tmp_path: Path) -> None:
+    async with world(backend=EngineDies) as unlucky:
+        with pytest.raises(BackendUnavailable) as raised:
+            await unlucky.certify(tmp_path / "out")
+    assert raised.value.context["workspace"] == str(tmp_path / "out")
+    found = read(tmp_path / "out")
+    assert (found.status, found.verdict, found.failed) == ("failed", None, ())
+    assert {step.skip_reason for step in found.steps[4:]} == {"platform_error"}
+    assert found.trouble == "The engine does not answer any more."
+    with pytest.raises(CertificationError):
+        found.raise_for_verdict()
+
+
+async def test_a_bug_of_ours_is_written_down_and_raised(tmp_path: Path) -> None:
+    class Buggy(FakeBackend):
+        async def ensure_image(self, image: str, **options: Any) -> Any:
+            raise ZeroDivisionError("bug")
+
+    async with world(backend=Buggy) as unlucky:
+        with pytest.raises(BaseException) as raised:
+            await unlucky.certify(tmp_path / "out")
+    assert "ZeroDivisionError" in repr(raised.value)
+    found = read(tmp_path / "out")
+    assert found.status == "failed"
+    assert "ZeroDivisionError" in (found.trouble or "")
+    assert found.step("images-reachable").skip_reason == "platform_error"
+
+
+@pytest.mark.parametrize("from_file", [True, False])
+async def test_a_manifest_that_cannot_be_read_gets_a_record_with_every_issue(tmp_path: Path, from_file: bool) -> None:
+    document = json.loads(json.dumps(MANIFEST))
+    del document["game"]["version"]
+    document["certification"]["game_config"]["ticks"] = "eight"
+    path = tmp_path / "coworld_manifest.json"
+    path.write_text(json.dumps(document, indent=2))
+    with pytest.raises(ManifestError) as refused:
+        load_manifest(path if from_file else document)
+    found = await certify_refused(refused.value, workspace=tmp_path / "out")
+    assert read(tmp_path / "out") == found
+    assert {step.id: step.failure_reason for step in found.failed} == {
+        "matriculate": "manifest_invalid",
+        "fixture-conforms": "fixture_invalid",
+    }
+    issues = found.step("matriculate").broken
+    assert {issue.pointer for issue in issues} >= {"/game", "/certification/game_config/ticks"}
+    if from_file:
+        assert all(issue.line for issue in issues)
+        assert found.manifest == str(path)
+    assert {step.skip_reason for step in found.steps if step.status == "skip"} == {"premise_failed"}
+    assert not (tmp_path / "out/episode").exists()
+
+
+async def test_a_refused_manifest_without_wrong_configs_skips_them(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError) as refused:
+        load_manifest(b"{not json")
+    found = await certify_refused(refused.value, workspace=tmp_path / "out")
+    assert [step.id for step in found.failed] == ["matriculate"]
+    assert found.step("fixture-conforms").skip_reason == "premise_failed"
+
+
+async def test_a_workspace_in_use_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    async with world() as good:
+        with pytest.raises(WorkspaceError):
+            await good.certify(tmp_path)
+    assert names(tmp_path) == ["mine.txt"]
+
+
+async def test_overwriting_and_the_latest_link(tmp_path: Path) -> None:
+    async with world(game_vices=("no_replay",)) as bad:
+        await bad.certify(tmp_path / "results" / "one")
+    async with world() as good:
+        found = await certify(
+            good.package,
+            backend=good.backend,
+            workspace=tmp_path / "results" / "one",
+            options=fast(),
+            overwrite=True,
+            latest=True,
+        )
+    assert read(tmp_path / "results" / "latest") == found
+    assert found.ok
+
+
+async def test_a_template_is_certified_with_a_caveat_where_there_are_no_images(tmp_path: Path) -> None:
+    document = json.loads(json.dumps(MANIFEST))
+    del document["game"]["version"]
+    for entry in (document["game"]["runnable"], *document["player"]):
+        entry["image"] = "{{COUNTING_IMAGE}}"
+    path = tmp_path / "coworld_manifest_template.json"
+    path.write_text(json.dumps(document))
+    loaded = load_manifest(path, template=True)
+    package = dataclasses.replace(package_of(MANIFEST, path), manifest=loaded.manifest, report=loaded.report)
+
+    async def both(context: Any) -> int:
+        return await (game() if context.name in ("game", "replay") else player())(context)
+
+    async with FakeBackend({"{{COUNTING_IMAGE}}": both}) as backend:
+        found = await certify(package, backend=backend, workspace=tmp_path / "out", options=fast())
+    assert found.ok
+    assert any(caveat.startswith("This is a template") for caveat in found.caveats)
+    assert "template" in {item.code for item in found.step("matriculate").advice}

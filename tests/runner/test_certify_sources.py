@@ -1,0 +1,243 @@
+"""Whether sources are where a manifest says, asked of a small GitHub on this machine."""
+
+import copy
+import threading
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from support.certify_kit import MANIFEST, package_of
+from support.github_kit import SHA, GitHub, serving
+
+from coworld_core.manifest import Manifest
+from coworld_runner.certify.record import SourceRecord
+from coworld_runner.certify.sources import SourceOptions, check_sources
+
+
+@pytest.fixture
+def github() -> Generator[GitHub]:
+    github = GitHub()
+    with serving(github) as url:
+        github.url = url
+        yield github
+
+
+@pytest.fixture(autouse=True)
+def no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GITHUB_TOKEN", "GH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def manifest(game: str | None = None, *players: str | None) -> Manifest:
+    document = copy.deepcopy(MANIFEST)
+    document["game"]["runnable"]["source_url"] = game
+    for index, url in enumerate(players):
+        document["player"][index]["source_url"] = url
+    return package_of(document).manifest
+
+
+def tree(path: str, *, repo: str = "me/game", sha: str = SHA, kind: str = "tree") -> str:
+    return f"https://github.com/{repo}/{kind}/{sha}{f'/{path}' if path else ''}"
+
+
+async def look(github: GitHub, game: str | None, *players: str | None, **options: Any) -> tuple[SourceRecord, ...]:
+    return await check_sources(manifest(game, *players), options=SourceOptions(api=github.url, backoff=0.0, **options))
+
+
+async def test_a_pinned_directory_with_a_dockerfile_resolves(github: GitHub) -> None:
+    (record, *rest) = await look(github, tree("src"))
+    assert (record.runnable, record.status, record.code, record.sha) == ("game", "resolved", "source_resolved", SHA)
+    assert [other.status for other in rest] == ["not_declared", "not_declared"]
+
+
+@pytest.mark.parametrize(
+    ("url", "where"),
+    [
+        (tree("src/deep/er"), "src"),
+        (tree("src/deep/er/a%20file.py", kind="blob"), "src"),
+        (tree("app", repo="me/rooted"), "the root of the repository"),
+        (tree("", repo="me/rooted"), "the root of the repository"),
+        (tree("app", repo="me/rooted").replace("github.com", "WWW.GitHub.com"), "the root of the repository"),
+        (tree("app", repo="me/rooted", sha=SHA.upper()), "the root of the repository"),
+    ],
+)
+async def test_the_dockerfile_may_stand_in_any_directory_above(github: GitHub, url: str, where: str) -> None:
+    (record, *_) = await look(github, url)
+    assert record.status == "resolved"
+    assert f"a Dockerfile in {where}." in record.message
+
+
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        (tree("gone"), "source_not_found"),
+        (tree("src", sha="f" * 40), "source_not_found"),
+        (tree("src", repo="me/nowhere"), "source_not_found"),
+        (tree("empty"), "source_empty"),
+        (tree("src/deep/er/nothing.py", kind="blob"), "source_empty"),
+        # a .dockerignore and a directory of that name are no Dockerfile
+        (tree("docker"), "source_without_dockerfile"),
+    ],
+)
+async def test_what_is_not_there_does_not_resolve(github: GitHub, url: str, code: str) -> None:
+    (record, *_) = await look(github, url)
+    assert (record.status, record.code) == ("unresolved", code)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://github.com/me/game",
+        "https://github.com/me/game.git",
+        tree("src", sha="main"),
+        tree("src", sha="v1.0"),
+        tree("src", sha=SHA[:12]),
+        tree("src", sha="g" * 40),
+    ],
+)
+async def test_what_can_move_is_not_pinned_and_nobody_is_asked(github: GitHub, url: str) -> None:
+    (record, *_) = await look(github, url)
+    assert (record.status, record.code) == ("unresolved", "source_not_pinned")
+    assert github.asked == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://gitlab.com/me/game/-/tree/" + SHA,
+        "https://example.invalid/src",
+        "git@github.com:me/game.git",
+        "ssh://git@github.com/me/game",
+        "https://github.com/me",
+        "https://github.com/me/game/commit/" + SHA,
+        "https://github.com/me/../../etc/passwd",
+        "https://github.com.evil.example/me/game",
+        "http://[not-an-address/",
+        "src/game",
+    ],
+)
+async def test_what_cannot_be_checked_is_said_to_be_unsupported(github: GitHub, url: str) -> None:
+    (record, *_) = await look(github, url)
+    assert record.status == "unsupported"
+    assert github.asked == []
+
+
+async def test_unpinned_references_do_not_keep_others_from_being_looked_up(github: GitHub) -> None:
+    records = await look(github, "https://github.com/me/game", tree("src"), tree("gone"))
+    assert [record.code for record in records] == ["source_not_pinned", "source_resolved", "source_not_found"]
+
+
+async def test_each_place_is_asked_for_once(github: GitHub) -> None:
+    records = await look(github, tree("src/deep/er"), tree("src/deep/er"), tree("src/deep"))
+    assert {record.status for record in records} == {"resolved"}
+    assert sorted(github.asked) == sorted(set(github.asked))
+    assert len(github.asked) == 3  # src/deep/er, src/deep, src
+
+
+async def test_passwords_in_an_address_are_not_repeated(github: GitHub) -> None:
+    (record, *_) = await look(github, f"https://me:hunter2@github.com/me/game/tree/{SHA}/src")
+    assert record.status == "resolved"
+    assert record.url == tree("src")
+
+
+async def test_the_token_is_sent_and_comes_from_the_environment(
+    github: GitHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await look(github, tree("src"))
+    assert github.tokens == [None]
+    monkeypatch.setenv("GH_TOKEN", "from-gh")
+    await look(github, tree("src"))
+    assert github.tokens[1:] == ["Bearer from-gh"]
+    monkeypatch.setenv("GITHUB_TOKEN", "from-github")
+    await look(github, tree("src"))
+    assert github.tokens[2:] == ["Bearer from-github"]
+    await look(github, tree("src"), token="given")
+    assert github.tokens[3:] == ["Bearer given"]
+
+
+async def test_a_failing_host_is_asked_again(github: GitHub) -> None:
+    github.fail = lambda _, nth: (502, {}, b"") if nth < 3 else None
+    (record, *_) = await look(github, tree("src"))
+    assert record.status == "resolved"
+    assert len(github.asked) == 3
+
+
+async def test_a_host_that_goes_on_failing_decides_nothing(github: GitHub) -> None:
+    github.fail = lambda _, __: (503, {}, b"")
+    (record, *_) = await look(github, tree("src"))
+    assert (record.status, record.code) == ("unreached", "source_host_failed")
+    assert "HTTP 503" in record.message
+    assert len(github.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        (403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "99999999999"}),
+        (403, {"X-RateLimit-Remaining": "0"}),
+        (429, {"Retry-After": "3600"}),
+    ],
+)
+async def test_a_used_up_quota_decides_nothing_and_is_not_waited_for(
+    github: GitHub, status: int, headers: dict[str, str]
+) -> None:
+    github.fail = lambda _, __: (status, headers, b"{}")
+    (record, *_) = await look(github, tree("src"))
+    assert (record.status, record.code) == ("unreached", "source_rate_limited")
+    assert "GITHUB_TOKEN" in record.message
+    assert len(github.asked) == 1
+
+
+async def test_a_short_wait_is_granted(github: GitHub) -> None:
+    github.fail = lambda _, nth: (429, {"Retry-After": "0"}, b"") if nth == 1 else None
+    (record, *_) = await look(github, tree("src"))
+    assert record.status == "resolved"
+
+
+async def test_what_is_forbidden_for_another_reason_does_not_resolve(github: GitHub) -> None:
+    github.fail = lambda _, __: (403, {}, b'{"message": "Resource not accessible"}')
+    (record, *_) = await look(github, tree("src"))
+    assert (record.status, record.code) == ("unresolved", "source_not_found")
+    assert "HTTP 403" in record.message
+
+
+async def test_a_refused_token_decides_nothing(github: GitHub) -> None:
+    github.fail = lambda _, __: (401, {}, b"{}")
+    (record, *_) = await look(github, tree("src"), token="stale")
+    assert (record.status, record.code) == ("unreached", "source_token_refused")
+
+
+async def test_a_page_for_people_is_not_a_listing(github: GitHub) -> None:
+    github.fail = lambda _, __: (200, {"Content-Type": "text/html"}, b"<html>Please sign in to this network</html>")
+    (record, *_) = await look(github, tree("src"))
+    assert (record.status, record.code) == ("unreached", "source_host_failed")
+
+
+async def test_without_a_network_nothing_is_decided() -> None:
+    github = GitHub()
+    with serving(github) as url:
+        github.url = url
+    # nobody listens there any more
+    (record, *_) = await look(github, tree("src"), tries=2)
+    assert (record.status, record.code) == ("unreached", "source_unreachable")
+    assert github.url in record.message
+
+
+async def test_offline_asks_nobody_but_still_reads_the_address(github: GitHub) -> None:
+    records = await look(github, tree("gone"), tree("src", sha="main"), "https://gitlab.com/a/b", offline=True)
+    assert [record.code for record in records] == ["offline", "source_not_pinned", "source_host_unsupported"]
+    assert github.asked == []
+
+
+async def test_a_host_that_never_answers_is_given_up_at_the_deadline(github: GitHub) -> None:
+    gone = threading.Event()
+
+    def hang(_: str, __: int) -> None:
+        gone.wait(20)
+
+    github.fail = hang
+    try:
+        (record, *_) = await look(github, tree("src"), deadline=0.2)
+    finally:
+        gone.set()
+    assert (record.status, record.code) == ("unreached", "source_timeout")

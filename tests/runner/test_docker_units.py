@@ -1,0 +1,686 @@
+"""Containers as units: how they are held, how they end, and that nothing of them stays, whatever fails."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+import psutil
+import pytest
+from support.docker import as_user, engine_call, require_docker, subject_image, subject_spec
+from support.registry import image_archive
+
+from coworld_core.errors import BackendError, StartError, TransferError, UsageError
+from coworld_core.events import BaseEvent, LeakFound, LogTruncated
+from coworld_core.ids import new_run_id
+from coworld_runner.backend import Backend, Found, HttpProbe, Limits, Placement, Port, UnitSpec
+from coworld_runner.backends import DockerBackend
+from coworld_runner.backends._docker_engine import Engine, EngineRefused, path_segment, resolve_address
+from coworld_runner.scratch import open_scratch, scratch_root
+from coworld_runner.testing import Arena, BackendConformance
+from coworld_runner.testing.conformance import subject_environment
+
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("_engine")]
+
+HTTP = (Port(name="http"),)
+
+
+@pytest.fixture
+def _engine() -> None:
+    require_docker()
+
+
+class Suite(BackendConformance):
+    """What an arena needs to know."""
+
+    def make_backend(self) -> Backend:
+        return DockerBackend()
+
+    def subject_spec(self, run_id: str, name: str, *steps: str) -> UnitSpec:
+        # without a route out, as a player is by default; that also saves the open network
+        return dataclasses.replace(subject_spec(run_id, name, *steps), network="none")
+
+
+@pytest.fixture
+def arena() -> Generator[Arena, None, None]:
+    with open_scratch(new_run_id()) as scratch:
+        yield Arena(Suite(), scratch)
+
+
+def python(spec: UnitSpec, code: str) -> UnitSpec:
+    """The spec with a program of its own."""
+    return dataclasses.replace(spec, argv=("python3", "-u", "-c", code))
+
+
+# --- how they are held ------------------------------------------------------------------------------------------
+
+
+async def test_a_player_has_no_privileges_and_a_game_those_of_a_start_script(arena: Arena) -> None:
+    status = arena.spec("player", "read:/proc/self/status")
+    game = dataclasses.replace(arena.spec("game", "read:/proc/self/status"), component="game")
+    async with arena.open() as backend, backend.units([status, game], publish=arena.publish) as units:
+        for unit in units:
+            assert (await unit.wait()).ok
+            told = dict(line.split(":\t", 1) for line in arena.text(unit.name).splitlines() if ":\t" in line)
+            assert told["NoNewPrivs"] == "1"
+            assert told["Seccomp"] == "2"
+            held = int(told["CapEff"], 16)
+            assert held == int(told["CapBnd"], 16)
+            # CHOWN, DAC_OVERRIDE, FOWNER, SETGID, SETUID and not one more
+            assert held == (0 if unit.name == "player" else 1 << 0 | 1 << 1 | 1 << 3 | 1 << 6 | 1 << 7)
+
+
+async def test_limits_reach_the_engine(arena: Arena) -> None:
+    limits = Limits(memory_bytes=128 << 20, cpus=0.5, pids=50, disk_bytes=64 << 20)
+    async with (
+        arena.open() as backend,
+        backend.units([arena.spec("subject", "hang", limits=limits, slot=3)], publish=arena.publish) as (unit,),
+    ):
+        described = await engine_call("GET", f"/containers/{unit.id}/json")
+        host = described["HostConfig"]
+        assert (host["Memory"], host["MemorySwap"]) == (128 << 20, 128 << 20)
+        assert (host["NanoCpus"], host["PidsLimit"]) == (500_000_000, 51)
+        assert host["LogConfig"]["Type"] == "none"
+        assert host["Init"] is True
+        labels = described["Config"]["Labels"]
+        assert labels["coworld.run"] == arena.run_id
+        assert (labels["coworld.unit"], labels["coworld.slot"]) == ("subject", "3")
+        assert labels["coworld.scratch"] == str(arena.scratch.path)
+
+
+async def test_what_is_written_anywhere_counts(arena: Arena) -> None:
+    code = "import os, time\nfor i in range(40):\n    open(f'/tmp/{i}', 'wb').write(bytes(1 << 20))\ntime.sleep(600)"
+    spec = python(arena.spec("subject", limits=Limits(disk_bytes=8 << 20)), code)
+    async with arena.open() as backend:
+        exit = await arena.run(backend, spec)
+    assert exit.reason == "disk"
+    assert "8388608 allowed" in exit.detail
+
+
+async def test_a_volume_of_the_image_has_a_size_too_and_goes_with_the_unit(arena: Arena) -> None:
+    code = (
+        "with open('/data/kept', 'wb') as file:\n    try:\n        for _ in range(40):\n"
+        "            file.write(bytes(1 << 20)); file.flush()\n    except OSError as error:\n"
+        "        print(error.strerror)\n"
+    )
+    async with arena.open() as backend, changed_image("coworld-test-volume:1", "VOLUME /data") as image:
+        spec = python(arena.spec("subject", image=image, limits=Limits(disk_bytes=8 << 20)), code)
+        async with backend.units([spec], publish=arena.publish) as (unit,):
+            await unit.wait()
+            volumes = [item for item in await backend.find(arena.run_id) if item.kind == "volume"]
+            assert [item.alive for item in volumes] == [True]
+        await arena.nothing_left(backend)
+    # the volume is full before a single file is too large
+    assert arena.text("subject") == "No space left on device\n"
+
+
+async def test_a_flood_is_dropped_and_costs_no_memory(arena: Arena) -> None:
+    spec = arena.spec("subject", f"flood:{256 << 20}", "exit:5", limits=Limits(log_bytes=100_000))
+    me = psutil.Process()
+    peak = before = me.memory_info().rss
+    async with (
+        arena.open() as backend,
+        backend.units([spec], publish=arena.publish) as (unit,),
+        anyio.create_task_group() as tasks,
+    ):
+
+        async def look() -> None:
+            nonlocal peak
+            while True:
+                peak = max(peak, me.memory_info().rss)
+                await anyio.sleep(0.01)
+
+        tasks.start_soon(look)
+        assert (await unit.wait()).code == 5
+        tasks.cancel_scope.cancel()
+    assert arena.log("subject").stat().st_size <= 100_000
+    assert len(arena.of(LogTruncated)) == 1
+    assert peak - before < 32 << 20
+
+
+# --- how they end -----------------------------------------------------------------------------------------------
+
+
+async def test_one_that_somebody_removed_is_lost(arena: Arena) -> None:
+    async with arena.open() as backend:
+        async with backend.units([arena.spec("subject", "print:up", "hang")], publish=arena.publish) as (unit,):
+            await arena.said("subject", "up")
+            await engine_call("DELETE", f"/containers/{unit.id}", query={"force": True})
+            assert (await unit.wait()).reason == "lost"
+            assert (await unit.stop()).reason == "lost"
+        assert arena.of(LeakFound) == []
+        await arena.nothing_left(backend)
+
+
+async def test_one_that_somebody_killed_was_not_stopped_by_us(arena: Arena) -> None:
+    async with (
+        arena.open() as backend,
+        backend.units([arena.spec("subject", "print:up", "hang")], publish=arena.publish) as (unit,),
+    ):
+        await arena.said("subject", "up")
+        await engine_call("POST", f"/containers/{unit.id}/kill", query={"signal": "SIGKILL"})
+        exit = await unit.wait()
+        assert (exit.reason, exit.signal) == ("signal", 9)
+        assert await unit.stop() == exit
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("coworld-no-such-program",), "there is no such file"),
+        (("/no/such/program",), "there is no such file"),
+        (("/etc",), "it is a directory"),
+        (("/etc/passwd",), "it is not executable"),
+    ],
+)
+async def test_a_program_that_cannot_be_run_is_told(arena: Arena, argv: tuple[str, ...], said: str) -> None:
+    async with arena.open() as backend:
+        error = await refused(arena, backend, arena.spec("subject", argv=argv))
+    assert error.code == "command_failed"
+    assert said in error.message
+    assert argv[0] in error.message
+
+
+@asynccontextmanager
+async def changed_image(name: str, changes: str) -> AsyncGenerator[str, None]:
+    """The subject's image with a line of a Dockerfile more."""
+    engine = await Engine.connect(resolve_address(None))
+    made = await engine.call("POST", "/containers/create", body={"Image": subject_image()})
+    try:
+        repository, _, tag = name.partition(":")
+        where = {"container": made["Id"], "repo": repository, "tag": tag, "changes": changes}
+        await engine.call("POST", "/commit", query=where)
+        yield name
+    finally:
+        await engine.call("DELETE", f"/containers/{made['Id']}")
+        with contextlib.suppress(EngineRefused):
+            await engine.call("DELETE", f"/images/{path_segment(name)}")
+
+
+async def refused(arena: Arena, backend: Backend, spec: UnitSpec) -> StartError:
+    """What is raised for a spec that cannot be started; nothing stays of it."""
+    with pytest.raises(StartError) as caught:
+        async with backend.units([spec], publish=arena.publish):
+            pytest.fail("it was started")
+    assert caught.value.context["unit"] == spec.name
+    await arena.nothing_left(backend)
+    return caught.value
+
+
+async def test_faults_of_an_image_are_told(arena: Arena) -> None:
+    async with arena.open() as backend:
+        async with changed_image("coworld-test-user:1", "USER nobody-knows") as image:
+            error = await refused(arena, backend, arena.spec("user", "hang", image=image))
+        assert error.code == "command_failed"
+        assert "unable to find user nobody-knows" in error.message
+        engine = await Engine.connect(resolve_address(None))
+        archive = image_archive("coworld-test-empty:1", engine.platform.partition("/")[2])
+        async with engine.stream("POST", "/images/load", content=archive) as answer:
+            await answer.read()
+        try:
+            error = await refused(arena, backend, arena.spec("empty", image="coworld-test-empty:1", argv=()))
+        finally:
+            await engine.call("DELETE", "/images/coworld-test-empty:1")
+        assert error.code == "command_failed"
+        assert "no command" in error.message.lower()
+        error = await refused(arena, backend, arena.spec("absent", image="coworld-test-absent:1"))
+        assert error.code == "image_missing"
+
+
+async def test_a_directory_the_engine_cannot_see_is_told(arena: Arena) -> None:
+    spec = arena.spec("subject", "hang", directory=arena.scratch.path / "gone")
+    async with arena.open() as backend:
+        error = await refused(arena, backend, spec)
+    assert "bind source path does not exist" in error.message
+
+
+async def test_an_odd_directory_is_mounted_all_the_same(arena: Arena) -> None:
+    odd = arena.scratch.path / "a:b, c='d' é"
+    odd.mkdir()
+    odd.chmod(0o777)
+    (odd / "in").write_text("read me")
+    code = "import os\nprint(open('/mnt/in').read())\nopen('/mnt/out', 'w').write('x')"
+    async with arena.open() as backend:
+        assert (await arena.run(backend, python(arena.spec("subject", directory=odd, mount="/mnt"), code))).ok
+    assert arena.text("subject") == "read me\n"
+    assert (odd / "out").read_text() == "x"
+
+
+# --- ports ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_port_that_is_taken_is_named_with_its_owner(arena: Arena) -> None:
+    with socket.socket() as owner:
+        owner.bind(("127.0.0.1", 0))
+        owner.listen()
+        taken = owner.getsockname()[1]
+        spec = arena.spec("game", "hang", ports=(Port(name="http"), Port(name="extra", number=9000, host_port=taken)))
+        async with arena.open() as backend:
+            error = await refused(arena, backend, spec)
+    assert error.code == "port_taken"
+    assert str(taken) in error.message
+    assert f"pid {os.getpid()}" in error.message
+
+
+async def test_a_port_lost_before_the_start_is_chosen_again_with_its_environment(arena: Arena) -> None:
+    ports = (Port(name="http"), Port(name="extra", number=9000, fixed=True))
+
+    def environment(placement: Placement) -> dict[str, str]:
+        return {**subject_environment(placement), "EXTRA": placement.endpoints["extra"].here}
+
+    spec = arena.spec("game", "env", "serve:200", "hang", ports=ports, environment=environment)
+    async with (
+        arena.open() as backend,
+        backend.units([spec], publish=arena.publish, start=False) as (unit,),
+    ):
+        first = unit.endpoint("extra").here
+        with socket.socket() as thief:
+            thief.bind(("127.0.0.1", int(first.rpartition(":")[2])))
+            thief.listen()
+            await unit.start()
+            await unit.wait_ready(HttpProbe())
+        assert unit.endpoint("extra").here != first
+        assert f'"EXTRA": "{unit.endpoint("extra").here}"' in arena.text("game")
+        assert unit.endpoint("extra").there == "game:9000"
+
+
+# --- networks ---------------------------------------------------------------------------------------------------
+
+_LOOK = """
+import socket, sys, threading
+
+def look(where):
+    host, _, port = where.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=2).close()
+        print(f"reached {where}\\n", end="")
+    except OSError as error:
+        print(f"missed {where}: {error}\\n", end="")
+
+for where in sys.argv[1:]:
+    threading.Thread(target=look, args=[where]).start()
+"""
+
+
+@asynccontextmanager
+async def host_server() -> AsyncGenerator[int, None]:
+    """A service of this machine that listens on every address."""
+
+    async def serve(stream: anyio.abc.SocketStream) -> None:
+        await stream.aclose()
+
+    async with (
+        await anyio.create_tcp_listener(local_host="0.0.0.0", local_port=0) as listener,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(listener.serve, serve)
+        yield int(listener.extra(anyio.abc.SocketAttribute.local_port))
+        tasks.cancel_scope.cancel()
+
+
+def host_addresses() -> list[str]:
+    return [
+        address.address
+        for addresses in psutil.net_if_addrs().values()
+        for address in addresses
+        if address.family == socket.AF_INET and not address.address.startswith("127.")
+    ]
+
+
+async def test_open_and_closed_clients_of_one_game(arena: Arena) -> None:
+    """The closed one reaches the game and nothing else; the open ones reach it, each other and the host."""
+    game = arena.spec("game", "serve:200", "hang", ports=HTTP, clients=("closed", "open", "other"), network="game-only")
+    async with arena.open() as backend, host_server() as port:
+        async with backend.units([game], publish=arena.publish) as (unit,):
+            await unit.wait_ready(HttpProbe())
+            hosts = [f"{address}:{port}" for address in host_addresses()]
+            other = arena.spec("other", "serve:200", "print:up", "hang", connects_to="game", network="open", ports=HTTP)
+            async with backend.units([other], publish=arena.publish):
+                await arena.said("other", "up")
+
+                def looks(name: str, network: Any) -> UnitSpec:
+                    spec = arena.spec(name, connects_to="game", network=network)
+                    where = ("game:8080", "other:8080", *hosts)
+                    return dataclasses.replace(spec, argv=("python3", "-u", "-c", _LOOK, *where))
+
+                specs = [looks("closed", "game-only"), looks("open", "open")]
+                async with backend.units(specs, publish=arena.publish) as clients:
+                    for client in clients:
+                        assert (await client.wait()).ok
+        await arena.nothing_left(backend)
+    assert [line for line in arena.text("closed").splitlines() if "reached" in line] == ["reached game:8080"]
+    reached = arena.text("open")
+    assert "reached game:8080" in reached
+    assert "reached other:8080" in reached
+    assert any(f"reached {host}" in reached for host in hosts)
+
+
+async def test_closed_units_cannot_even_ask_for_names_outside(arena: Arena) -> None:
+    """A question for a name carries data: what asks for one outside must not make this machine ask."""
+    code = (
+        "import socket\ntry:\n    socket.getaddrinfo('secret.coworld-test.example', 80); print('resolved')\n"
+        "except OSError as error:\n    print('not resolved', error)\nprint(open('/etc/resolv.conf').read())\n"
+        "print(socket.gethostbyname('game'))"
+    )
+    game = python(arena.spec("game", network="game-only", ports=HTTP), "import time; time.sleep(600)")
+    player = python(arena.spec("player", network="game-only", connects_to="game"), code)
+    async with arena.open() as backend, backend.units([game, player], publish=arena.publish) as (unit, client):
+        assert (await client.wait()).ok
+        for item in (unit, client):
+            described = await engine_call("GET", f"/containers/{item.id}/json")
+            # nobody but the container's own loopback is asked, and nobody listens there
+            assert described["HostConfig"]["Dns"] == ["127.0.0.1"]
+    assert "not resolved" in arena.text("player")
+
+
+async def test_a_closed_unit_with_a_port_has_no_way_out(arena: Arena) -> None:
+    """Only what does not pass through this machine's translation counts as outside: its own resolvers, by TCP."""
+    resolvers = await anyio.Path("/etc/resolv.conf").read_text()
+    outside = [f"{line.split()[1]}:53" for line in resolvers.splitlines() if line.startswith("nameserver")]
+    outside = [where for where in outside if where.count(":") == 1 and not where.startswith("127.")]
+
+    def looks(name: str, network: Any, **more: Any) -> UnitSpec:
+        argv = ("python3", "-u", "-c", _LOOK, *outside)
+        return dataclasses.replace(arena.spec(name, network=network, **more), argv=argv)
+
+    specs = [looks("open", "open"), looks("closed", "game-only", ports=HTTP), looks("none", "none")]
+    async with arena.open() as backend, backend.units(specs, publish=arena.publish) as units:
+        for unit in units:
+            assert (await unit.wait()).ok
+    if "reached" not in arena.text("open"):
+        pytest.skip("nothing outside of this machine can be reached from a container, so nothing is proven")
+    assert "reached" not in arena.text("closed")
+    assert "reached" not in arena.text("none")
+
+
+async def test_a_client_of_nobody_is_refused(arena: Arena) -> None:
+    async with arena.open() as backend:
+        error = await refused(arena, backend, arena.spec("player", "hang", connects_to="game"))
+    assert error.code == "peer_unknown"
+
+
+async def test_a_name_is_taken_once_and_asking_again_harms_nobody(arena: Arena) -> None:
+    async with (
+        arena.open() as backend,
+        backend.units([arena.spec("subject", "print:up", "hang")], publish=arena.publish) as (unit,),
+    ):
+        await arena.said("subject", "up")
+        for specs in ([arena.spec("subject", "hang")], [arena.spec("new", "hang"), arena.spec("new", "hang")]):
+            with pytest.raises(UsageError):
+                async with backend.units(specs, publish=arena.publish):
+                    pytest.fail("it was created")
+        assert unit.exit is None
+        assert (await engine_call("GET", f"/containers/{unit.id}/json"))["State"]["Running"]
+
+
+@pytest.mark.slow
+async def test_there_are_networks_for_ten_runs_of_four(arena: Arena) -> None:
+    async with arena.open() as backend, anyio.create_task_group() as tasks:
+
+        async def play() -> None:
+            with open_scratch(new_run_id()) as scratch:
+                mine = Arena(Suite(), scratch)
+                names = [f"player-{slot}" for slot in range(4)]
+                specs = [
+                    mine.spec("game", "hang", ports=HTTP, clients=tuple(names), network="game-only"),
+                    *(mine.spec(name, "hang", connects_to="game", network="game-only") for name in names),
+                ]
+                async with backend.units(specs, publish=mine.publish, start=False):
+                    networks = [item for item in await backend.find(mine.run_id) if item.kind == "network"]
+                    assert len(networks) == 5
+                assert mine.of(LeakFound) == []
+                await mine.nothing_left(backend)
+
+        for _ in range(10):
+            tasks.start_soon(play)
+
+
+# --- nothing stays ----------------------------------------------------------------------------------------------
+
+
+async def test_whatever_call_is_cancelled_nothing_stays(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cancelled at its first call to the engine, at its second, and so on until it is never cancelled at all."""
+    real = Engine.stream
+    left = 0
+    scope = anyio.CancelScope()
+
+    def stream(self: Engine, method: str, path: str, **more: Any) -> Any:
+        nonlocal left
+        if not path.endswith("/info"):
+            left -= 1
+            if left == 0:
+                scope.cancel()
+        return real(self, method, path, **more)
+
+    monkeypatch.setattr(Engine, "stream", stream)
+    specs = [
+        arena.spec("game", "hang", ports=HTTP, clients=("player",), network="game-only"),
+        arena.spec("player", "hang", connects_to="game", network="game-only"),
+        arena.spec("talker", "hang", network="open"),
+    ]
+    async with arena.open() as backend:
+        reached = False
+        step = 0
+        while not reached:
+            step += 2
+            left = step
+            with anyio.CancelScope() as scope:
+                async with backend.units(specs, publish=arena.publish, grace=0):
+                    left = 0
+                    reached = True
+            left = 0
+            await arena.nothing_left(backend)
+        assert step > 10
+    assert arena.of(LeakFound) == []
+
+
+async def test_whatever_cannot_be_made_nothing_stays(arena: Arena) -> None:
+    """The engine refuses the container or a network because there is one of that name already; others were made."""
+    specs = [
+        arena.spec("game", "hang", ports=HTTP, clients=("player",), network="game-only"),
+        arena.spec("player", "hang", connects_to="game", network="game-only"),
+    ]
+    engine = await Engine.connect(resolve_address(None))
+    async with arena.open() as backend:
+        for taken in (f"coworld-{arena.run_id}-player", f"coworld-{arena.run_id}-game-player"):
+            if taken.endswith("game-player"):
+                await engine.call("POST", "/networks/create", body={"Name": taken, "CheckDuplicate": True})
+            else:
+                body = {"Image": subject_image()}
+                await engine.call("POST", "/containers/create", query={"name": taken}, body=body)
+            with pytest.raises(BackendError, match="player could not be created"):
+                async with backend.units(specs, publish=arena.publish):
+                    pytest.fail("it was created")
+            await arena.nothing_left(backend)
+
+
+async def test_an_engine_that_goes_away_is_told_and_what_is_left_can_be_removed(arena: Arena, tmp_path: Path) -> None:
+    address = resolve_address(None)
+    if address.socket is None:
+        pytest.skip("needs an engine at a socket")
+    async with (
+        relay(address.socket, tmp_path / "relay.sock") as cut,
+        DockerBackend(host=f"unix://{tmp_path / 'relay.sock'}") as backend,
+    ):
+        with anyio.fail_after(60):
+            async with backend.units([arena.spec("subject", "print:up", "hang")], publish=arena.publish, grace=0.1) as (
+                unit,
+            ):
+                await arena.said("subject", "up")
+                await cut()
+                exit = await unit.wait()
+                assert exit.reason == "lost"
+                assert "stopped answering" in exit.detail
+    assert [event.what for event in arena.of(LeakFound)] == [f"container coworld-{arena.run_id}-subject"]
+    async with arena.open() as direct:
+        found = [item for item in await direct.find(arena.run_id) if item.kind == "container"]
+        assert len(found) == 1
+        assert all(item.removed for item in await direct.reap(found, force=True))
+        await arena.nothing_left(direct)
+
+
+@asynccontextmanager
+async def relay(engine: str, path: Path) -> AsyncGenerator[Callable[[], Awaitable[None]], None]:
+    """The engine under another address, until it is cut off."""
+    async with anyio.create_task_group() as tasks:
+        listener = await anyio.create_unix_listener(path)
+
+        async def pass_on(source: anyio.abc.ByteStream, sink: anyio.abc.ByteStream) -> None:
+            with contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                while True:
+                    await sink.send(await source.receive())
+            await sink.aclose()
+
+        async def serve(stream: anyio.abc.SocketStream) -> None:
+            async with await anyio.connect_unix(engine) as other, stream, anyio.create_task_group() as both:
+                both.start_soon(pass_on, stream, other)
+                await pass_on(other, stream)
+                both.cancel_scope.cancel()
+
+        async def listen() -> None:
+            async with listener:
+                await listener.serve(serve)
+
+        tasks.start_soon(listen)
+
+        async def cut() -> None:
+            await anyio.Path(path).unlink()
+            tasks.cancel_scope.cancel()
+            await anyio.lowlevel.checkpoint()
+
+        # what is cut is the relay, not whoever uses it
+        with anyio.CancelScope(shield=True):
+            yield cut
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_killed_runner_leaves_what_find_finds_and_reap_removes(arena: Arena) -> None:
+    """A whole run with all kinds of networks, killed while it plays; another that lives is left alone."""
+    run_id = new_run_id()
+    code = (
+        "import pickle, sys, anyio\n"
+        "from coworld_runner.backends import DockerBackend\n"
+        "from coworld_runner.scratch import open_scratch\n"
+        "async def main(specs):\n"
+        "    with open_scratch(specs[0].run_id):\n"
+        "        async with DockerBackend() as backend, backend.units(specs, publish=lambda event: None):\n"
+        "            print('up', flush=True)\n"
+        "            await anyio.sleep_forever()\n"
+        "anyio.run(main, pickle.load(sys.stdin.buffer))\n"
+    )
+    specs = [
+        dataclasses.replace(subject_spec(run_id, "game", "hang"), ports=HTTP, network="game-only"),
+        dataclasses.replace(subject_spec(run_id, "player", "hang"), connects_to="game", network="game-only"),
+        subject_spec(run_id, "talker", "hang"),
+    ]
+    async with arena.open() as backend, backend.units([arena.spec("living", "hang")], publish=arena.publish) as (unit,):
+        with subprocess.Popen(  # noqa: ASYNC220 - one that must outlive every cancellation here
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as runner:
+            assert runner.stdin is not None
+            assert runner.stdout is not None
+            try:
+                runner.stdin.write(pickle.dumps(specs))
+                runner.stdin.close()
+                assert await anyio.to_thread.run_sync(runner.stdout.readline) == b"up\n"
+                assert all(item.alive for item in await backend.find(run_id))
+            finally:
+                runner.kill()
+                await anyio.to_thread.run_sync(runner.wait)
+        everything = await backend.find()
+        found = [item for item in everything if item.run_id == run_id]
+        assert sorted(item.kind for item in found) == ["container"] * 3 + ["directory"] + ["network"] * 3
+        assert not any(item.alive for item in found)
+        assert all(item.age_seconds is not None and 0 <= item.age_seconds < 600 for item in found)
+        reaped = await backend.reap([item for item in everything if item.run_id in (run_id, arena.run_id)])
+        assert {item.found.run_id for item in reaped if item.removed} == {run_id}
+        assert await backend.find(run_id) == ()
+        assert unit.exit is None
+
+
+async def test_what_runs_elsewhere_counts_as_alive(arena: Arena) -> None:
+    """Whether a runner on another system that shares the engine lives cannot be seen from here."""
+    labels = {"coworld.run": arena.run_id, "coworld.host": "another", "coworld.scratch": "/nonexistent"}
+    name = f"coworld-{arena.run_id}-elsewhere"
+    body = {"Image": subject_image(), "Labels": labels}
+    async with arena.open() as backend:
+        await engine_call("POST", "/containers/create", query={"name": name}, body=body)
+        found: list[Found] = []
+        try:
+            found = [item for item in await backend.find(arena.run_id) if item.kind == "container"]
+            assert [(item.name, item.alive) for item in found] == [(name, True)]
+            assert [item.removed for item in await backend.reap(found)] == [False]
+        finally:
+            reaped = await backend.reap(found, force=True)
+        assert [item.removed for item in reaped] == [True]
+        # removing what is gone already is no failure
+        assert [item.removed for item in await backend.reap(found, force=True)] == [True]
+
+
+# --- a runner that is not root ----------------------------------------------------------------------------------
+
+
+def test_a_runner_that_is_not_root_gets_and_removes_what_roots_containers_wrote(arena: Arena) -> None:
+    address = resolve_address(None)
+    if os.getuid() != 0 or address.socket is None:
+        pytest.skip("needs root, to become somebody else, and an engine at a socket")
+    group = Path(address.socket).stat().st_gid
+    image = subject_image()
+    code = (
+        "import os\nos.umask(0o077)\nopen('/coworld/private', 'w').write('for root alone')\n"
+        "os.makedirs('/coworld/a/b/c')\nopen('/coworld/a/b/c/deep', 'w').write('x')\n"
+        "os.symlink('/etc/shadow', '/coworld/link')\n"
+    )
+
+    async def work() -> str:
+        tempfile.tempdir = str(place)
+        events: list[BaseEvent] = []
+        leaks: list[str] = []
+        run_id = new_run_id()
+        with open_scratch(run_id, on_leak=lambda path, reason: leaks.append(reason)) as scratch:
+            directory = scratch.directory("game", shared=True)
+            target = scratch.path / "fetched"
+            spec = UnitSpec(
+                run_id=run_id,
+                name="game",
+                component="game",
+                image=image,
+                argv=("python3", "-c", code),
+                directory=directory,
+                network="none",
+                stdout=scratch.path / "log",
+            )
+            async with DockerBackend() as backend, backend.units([spec], publish=events.append) as (unit,):
+                exit = await unit.wait()
+                assert exit.ok, (exit, await unit.log_tail())
+                with pytest.raises(PermissionError):
+                    (directory / "private").read_text()
+                size = await unit.fetch("private", target, limit=100)
+                assert target.read_text() == "for root alone", size
+                for name, limit, kind in (
+                    ("private", 3, TransferError),
+                    ("link", 100, TransferError),
+                    ("absent", 100, FileNotFoundError),
+                ):
+                    with pytest.raises(kind):
+                        await unit.fetch(name, target, limit=limit)
+                assert sorted(path.name for path in scratch.path.iterdir() if "part" in path.name) == []
+            assert [event for event in events if isinstance(event, LeakFound)] == []
+        return f"{leaks} {scratch_root().name}"
+
+    with tempfile.TemporaryDirectory(prefix="coworld-test-", dir="/tmp") as place:
+        Path(place).chmod(0o777)
+        assert as_user(12345, group, work) == "[] coworld-12345"

@@ -1,0 +1,104 @@
+"""The event bus: numbers without gaps, late readers, readers that are too slow, the log on disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import anyio
+import pytest
+from pydantic import ValidationError
+
+from coworld_core.events import BaseEvent, Notice, PhaseStarted, parse_event
+from coworld_runner.events import EventBus, EventLog
+
+
+def notice(text: str) -> Notice:
+    return Notice(message=text)
+
+
+async def collect(bus: EventBus, after: int, count: int) -> list[int]:
+    with anyio.fail_after(5):
+        async with bus.subscribe(after=after) as stream:
+            return [(await stream.receive()).seq for _ in range(count)]
+
+
+async def test_numbers_have_no_gaps_and_carry_the_run() -> None:
+    seen: list[BaseEvent] = []
+    bus = EventBus("r1", seen.append)
+    for index in range(5):
+        bus.publish(notice(str(index)))
+    assert [event.seq for event in seen] == [1, 2, 3, 4, 5]
+    assert {event.run_id for event in seen} == {"r1"}
+    assert [event.time for event in seen] == sorted(event.time for event in seen)
+    assert tuple(seen) == bus.history
+
+
+async def test_a_late_reader_gets_what_it_missed_and_then_what_comes() -> None:
+    bus = EventBus("r1")
+    bus.publish(notice("one"))
+    bus.publish(notice("two"))
+    async with bus.subscribe(after=1) as stream:
+        assert (await stream.receive()).seq == 2
+        bus.publish(notice("three"))
+        assert (await stream.receive()).seq == 3
+        bus.close()
+        with pytest.raises(anyio.EndOfStream):
+            await stream.receive()
+
+
+async def test_a_slow_reader_is_dropped_never_waited_for_and_resumes() -> None:
+    bus = EventBus("r1")
+    async with bus.subscribe(buffer=2) as stream:
+        for index in range(10):
+            bus.publish(notice(str(index)))
+        # the stream ends by itself, after what had found room in it
+        assert [event.seq async for event in stream] == [1, 2]
+    assert await collect(bus, 2, 8) == list(range(3, 11))
+
+
+async def test_subscribing_after_the_end_reads_the_history() -> None:
+    bus = EventBus("r1")
+    bus.publish(notice("only"))
+    bus.close()
+    async with bus.subscribe() as stream:
+        assert [event.seq async for event in stream] == [1]
+
+
+async def test_the_log_is_the_stream(tmp_path: Path) -> None:
+    path = tmp_path / "events.ndjson"
+    with EventLog(path) as log:
+        bus = EventBus("r1", log)
+        bus.publish(PhaseStarted(phase="prepare"))
+        bus.publish(notice("ünïcode\nand a second line"))
+        # readable while the run goes on
+        assert len(path.read_text().splitlines()) == 2
+    events = [parse_event(line) for line in path.read_text().splitlines()]
+    assert tuple(events) == bus.history
+
+
+def test_the_log_is_never_an_older_one(tmp_path: Path) -> None:
+    path = tmp_path / "events.ndjson"
+    path.write_text("{}\n")
+    with pytest.raises(FileExistsError), EventLog(path):
+        pass
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_ends_the_log_not_the_run(tmp_path: Path) -> None:
+    with EventLog(tmp_path / "events.ndjson") as log:
+        bus = EventBus("r1", log)
+        with Path("/dev/full").open("w") as full:
+            log._file, kept = full, log._file
+            bus.publish(notice("lost"))
+            bus.publish(notice("not tried again"))
+            log._file = kept
+            os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
+    assert log.error is not None
+    assert len(bus.history) == 2
+
+
+@pytest.mark.parametrize("line", ["{}", '{"kind": "no_such_thing"}', '{"kind": "notice"}', "not json"])
+def test_the_union_is_closed(line: str) -> None:
+    with pytest.raises(ValidationError):
+        parse_event(line)

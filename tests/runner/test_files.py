@@ -1,0 +1,282 @@
+"""Files that units write: watched, fetched, capped, measured."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from coworld_core.errors import TransferError
+from coworld_runner import _files
+from coworld_runner._files import CappedLog, fetch_file, log_tail, strip_controls, tree_size, watch_directory
+
+DEADLINE = 20
+
+
+def _names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def _open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir())) if sys.platform == "linux" else 0
+
+
+@pytest.fixture(params=["inotify", "poll"])
+def watcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways of watching."""
+
+    def none(_directory: Path) -> None:
+        return None
+
+    if request.param == "poll":
+        monkeypatch.setattr(_files, "_inotify_open", none)
+    elif not hasattr(os, "eventfd"):
+        pytest.skip("inotify is Linux only")
+    return str(request.param)
+
+
+async def test_a_file_is_reported_when_closed_not_before(tmp_path: Path, watcher: str) -> None:
+    with anyio.fail_after(DEADLINE):
+        async with watch_directory(tmp_path) as names:
+            with (tmp_path / "slow").open("w") as file:
+                file.write("half")
+                file.flush()
+                if watcher == "inotify":
+                    # another file, closed at once, must overtake it
+                    (tmp_path / "quick").write_text("x")
+                    assert await names.receive() == "quick"
+                file.write("whole")
+            assert await names.receive() == "slow"
+            assert (tmp_path / "slow").read_text() == "halfwhole"
+
+
+async def test_renamed_into_place_is_reported(tmp_path: Path, watcher: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    with anyio.fail_after(DEADLINE):
+        async with watch_directory(tmp_path / "in") as names:
+            (tmp_path / "out" / "part").write_text("{}")
+            (tmp_path / "out" / "part").rename(tmp_path / "in" / "results.json")
+            assert await names.receive() == "results.json"
+
+
+async def test_what_is_there_comes_first_and_only_regular_files_count(tmp_path: Path, watcher: str) -> None:
+    (tmp_path / "b").write_text("1")
+    (tmp_path / "a").write_text("1")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "link").symlink_to("a")
+    os.mkfifo(tmp_path / "fifo")
+    with anyio.fail_after(DEADLINE):
+        async with watch_directory(tmp_path) as names:
+            assert [await names.receive(), await names.receive()] == ["a", "b"]
+            (tmp_path / "c").write_text("1")
+            assert await names.receive() == "c"
+
+
+async def test_the_stream_ends_when_told_with_what_was_written_last(tmp_path: Path, watcher: str) -> None:
+    ended = anyio.Event()
+    with anyio.fail_after(DEADLINE):
+        async with watch_directory(tmp_path, until=ended.wait) as names:
+            (tmp_path / "last").write_text("1")
+            ended.set()
+            assert [name async for name in names] == ["last"]
+
+
+async def test_an_overflow_of_the_kernels_queue_loses_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    descriptor = _files._inotify_open(tmp_path)  # pyright: ignore[reportPrivateUsage]
+    if descriptor is None:
+        pytest.skip("inotify is Linux only")
+    os.close(descriptor)
+    real = _files._inotify_read  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(_files, "_inotify_read", lambda fd: ([], bool(real(fd)[0])))  # pyright: ignore
+    with anyio.fail_after(DEADLINE):
+        async with watch_directory(tmp_path) as names:
+            (tmp_path / "a").write_text("1")
+            assert await names.receive() == "a"
+
+
+async def test_watching_hands_the_bodys_error_on_as_it_is(tmp_path: Path) -> None:
+    error = ValueError("mine")
+    with pytest.raises(ValueError, match="mine") as caught:
+        async with watch_directory(tmp_path):
+            raise error
+    assert caught.value is error
+
+
+async def test_watching_leaves_no_descriptor(tmp_path: Path) -> None:
+    before = _open_files()
+    for _ in range(5):
+        async with watch_directory(tmp_path):
+            pass
+    assert _open_files() == before
+
+
+async def test_watching_a_missing_directory_says_so(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        async with watch_directory(tmp_path / "none"):
+            pass
+
+
+async def test_fetch_copies_whole_and_replaces(tmp_path: Path) -> None:
+    data = os.urandom(3_000_000)
+    (tmp_path / "replay").write_bytes(data)
+    target = tmp_path / "out" / "replay"
+    target.parent.mkdir()
+    target.write_text("old")
+    assert await fetch_file(tmp_path, "replay", target, limit=len(data)) == len(data)
+    assert target.read_bytes() == data
+    assert _names(target.parent) == ["replay"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", "/etc/passwd", "a\0b", "a\\b"])
+async def test_fetch_takes_plain_names_only(tmp_path: Path, name: str) -> None:
+    with pytest.raises(TransferError) as caught:
+        await fetch_file(tmp_path, name, tmp_path / "target")
+    assert caught.value.code == "file_name"
+
+
+async def test_fetch_takes_regular_files_only(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("secret")
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "dir").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        with anyio.fail_after(DEADLINE):
+            for name in ("link", "dir", "fifo", "socket"):
+                with pytest.raises(TransferError) as caught:
+                    await fetch_file(tmp_path, name, tmp_path / "target")
+                assert caught.value.code == "not_regular", name
+    assert not (tmp_path / "target").exists()
+
+
+async def test_fetch_of_nothing_and_of_too_much(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        await fetch_file(tmp_path, "none", tmp_path / "target")
+    (tmp_path / "big").write_bytes(b"x" * 11)
+    with pytest.raises(TransferError) as caught:
+        await fetch_file(tmp_path, "big", tmp_path / "target", limit=10)
+    assert caught.value.code == "file_too_large"
+    assert _names(tmp_path) == ["big"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+async def test_fetch_onto_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "f").write_bytes(b"x" * 10)
+    real = os.open
+
+    def full(path: object, flags: int, *args: int) -> int:
+        return real("/dev/full", os.O_WRONLY) if flags & os.O_EXCL else real(path, flags, *args)  # type: ignore
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(TransferError) as caught:
+        await fetch_file(tmp_path, "f", tmp_path / "target")
+    assert caught.value.code == "disk_full"
+    assert caught.value.hint
+
+
+async def test_a_cancelled_fetch_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "f").write_bytes(b"x" * 1000)
+    monkeypatch.setattr(_files, "_CHUNK", 1)
+    real = os.read
+    copying = anyio.Event()
+
+    def slow(descriptor: int, count: int) -> bytes:
+        if count == 1:
+            anyio.from_thread.run_sync(copying.set)
+        return real(descriptor, count)
+
+    monkeypatch.setattr(os, "read", slow)
+    with anyio.fail_after(DEADLINE):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(fetch_file, tmp_path, "f", tmp_path / "target")
+            await copying.wait()
+            tasks.cancel_scope.cancel()
+    assert _names(tmp_path) == ["f"]
+
+
+def test_a_log_keeps_its_limit_and_says_so_once(tmp_path: Path) -> None:
+    told: list[int] = []
+    log = CappedLog(tmp_path / "log", 1000, lambda: told.append(1))
+    for _ in range(500):
+        log.write(b"0123456789\n")
+    log.close()
+    data = (tmp_path / "log").read_bytes()
+    assert len(data) == 1000
+    assert data.endswith(b"\n[log truncated at 1000 bytes]\n")
+    assert data.startswith(b"0123456789\n" * 80)
+    assert told == [1]
+    assert log.truncated
+    assert log.written == 5500
+
+
+def test_a_log_of_exactly_its_limit_is_whole(tmp_path: Path) -> None:
+    log = CappedLog(tmp_path / "log", 10, lambda: pytest.fail("not truncated"))
+    log.write(b"0123456789")
+    log.close()
+    assert (tmp_path / "log").read_bytes() == b"0123456789"
+    assert not log.truncated
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_log_on_a_full_disk_never_fails_its_writer() -> None:
+    log = CappedLog(Path("/dev/full"), 1000, lambda: None)
+    log.write(b"x" * 10)
+    log.write(b"x" * 2000)
+    log.close()
+    log.write(b"late")
+    assert log.error is not None
+    assert log.error.strerror == os.strerror(28)
+
+
+def test_the_tail_is_the_end_as_text(tmp_path: Path) -> None:
+    (tmp_path / "out").write_bytes(b"a" * 100_000 + "\nlast \u00e9 \x1b[31mred\x1b[0m\xff\n".encode("latin-1"))
+    tail = log_tail([tmp_path / "out", tmp_path / "none"], 300)
+    assert tail.endswith("\nlast \ufffd red\ufffd\n")
+    assert len(tail) <= 300
+
+
+def test_the_tail_shares_its_room(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("o" * 1000)
+    (tmp_path / "err").write_text("e" * 10)
+    tail = log_tail([tmp_path / "out", tmp_path / "err", tmp_path / "err"], 100)
+    assert tail == "o" * 90 + "\n" + "e" * 10
+
+
+@pytest.mark.parametrize(
+    ("raw", "clean"),
+    [
+        ("plain\ttext\n", "plain\ttext\n"),
+        ("\x1b[1;31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07after", "after"),
+        ("\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1b]unfinished\nnext", "\nnext"),
+        ("\x1bPq#0\x1b\\x", "x"),
+        ("\x9b31mred\x9d0;t\x9cx", "redx"),
+        ("a\x07\x08\x00\x7fb", "ab"),
+        ("10%\r20%\r\ndone", "10%\n20%\ndone"),
+        ("\x1b(Bx\x1b7y\x1bcz", "xyz"),
+        ("cut \x1b[3", "cut "),
+        ("cut \x1b", "cut "),
+        ("abc\u202edcba\u2066", "abcdcba"),
+        ("ünïcödé 日本 🎲", "ünïcödé 日本 🎲"),
+    ],
+)
+def test_controls_are_stripped(raw: str, clean: str) -> None:
+    assert strip_controls(raw) == clean
+
+
+def test_the_size_of_a_tree(tmp_path: Path) -> None:
+    block = 4096
+    (tmp_path / "a").write_bytes(b"x" * block)
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "b").write_bytes(b"x" * block * 2)
+    os.link(tmp_path / "a", tmp_path / "deep" / "again")
+    (tmp_path / "link").symlink_to("/usr")
+    size = tree_size(tmp_path)
+    assert 3 * block <= size < 4 * block + block
+    assert tree_size(tmp_path / "none") == 0

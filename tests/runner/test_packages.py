@@ -1,0 +1,616 @@
+"""What a MANIFEST argument names, and what is said when it names nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from coworld_core.errors import CoworldError, ManifestError, RemoteError, UsageError
+from coworld_core.loading import manifest_sha256
+from coworld_runner.packages import MANIFEST_LIMIT, Package, find_in_directory, resolve_package
+
+Document = dict[str, Any]
+Write = Callable[..., Path]
+MANIFEST_NAME = "coworld_manifest.json"
+TEMPLATE_NAME = "coworld_manifest_template.json"
+
+
+def manifest(*, image: str = "duel:1", version: str | None = "1.2.3") -> Document:
+    game: Document = {
+        "name": "duel",
+        **({"version": version} if version else {}),
+        "description": "Two count.",
+        "owner": "someone@example.org",
+        "config_schema": {
+            "type": "object",
+            "required": ["tokens"],
+            "properties": {"tokens": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}},
+        },
+        "results_schema": {
+            "type": "object",
+            "required": ["scores"],
+            "properties": {"scores": {"type": "array", "items": {"type": "number"}}},
+        },
+        "runnable": {"type": "game", "image": image, "run": ["game"]},
+        "protocols": {"player": {"type": "text", "value": "p"}, "global": {"type": "text", "value": "g"}},
+        "docs": {"readme": {"type": "text", "value": "r"}},
+    }
+    player = {"id": "p", "name": "P", "type": "player", "description": "Counts.", "image": image, "run": ["play"]}
+    variant: Document = {"id": "default", "name": "Default", "game_config": {}, "description": "As it is."}
+    fixture: Document = {"game_config": {}, "players": [{"player_id": "p"}, {"player_id": "p"}]}
+    return {"game": game, "player": [player], "variants": [variant], "certification": fixture}
+
+
+def write(path: Path, document: object, *, age: float = 0) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document), encoding="utf-8")
+    if age:
+        then = time.time() - age
+        os.utime(path, (then, then))
+    return path
+
+
+# --- paths
+
+
+async def test_a_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "any name.json", manifest())
+    package = await resolve_package(path)
+    assert package.manifest.game.name == "duel"
+    assert (package.path, package.directory, package.source) == (path, tmp_path, str(path))
+    assert (package.fetched, package.is_template, package.coworld_id) == (False, False, None)
+    assert package.default_results_dir() == tmp_path / "results"
+    assert package.sha256 == manifest_sha256(package.manifest)
+    assert len(package.contexts) == 0
+
+
+async def test_every_way_to_write_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    path = write(tmp_path / "a b%#" / MANIFEST_NAME, manifest())
+    for argument in (
+        str(path),
+        str(path.parent),
+        f"{path.parent}/",
+        f"  {path}  ",
+        "a b%#",
+        "./a b%#",
+        f"a b%#/{MANIFEST_NAME}",
+        f"~/a b%#/{MANIFEST_NAME}",
+        f"file://{tmp_path}/a%20b%25%23",
+        f"FILE://localhost{tmp_path}/a b%25%23/{MANIFEST_NAME}",
+        f"file:{tmp_path}/a%20b%25%23",
+    ):
+        assert (await resolve_package(argument)).path == path
+
+
+@pytest.mark.parametrize("argument", ["C:\\games\\duel", "c:/games/duel", "D:duel"])
+async def test_a_drive_is_no_scheme(argument: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        await resolve_package(argument)
+    assert caught.value.code == "path_missing"
+
+
+async def test_a_path_that_begins_like_an_id_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("cow_manifest.json", "cow_1/manifest.json"):
+        path = write(tmp_path / name, manifest())
+        assert (await resolve_package(name)).path == path
+
+
+async def test_a_directory_holds_a_manifest_in_one_of_three_places(tmp_path: Path) -> None:
+    template = write(tmp_path / TEMPLATE_NAME, manifest(image="{{DUEL_IMAGE}}", version=None), age=300)
+    package = await resolve_package(tmp_path)
+    assert (package.path, package.is_template) == (template, True)
+    dist = write(tmp_path / "dist" / MANIFEST_NAME, manifest(), age=200)
+    assert (await resolve_package(tmp_path)).path == dist
+    built = write(tmp_path / MANIFEST_NAME, manifest(), age=250)
+    package = await resolve_package(tmp_path)
+    assert (package.path, package.is_template) == (built, False)
+    assert not package.report.issues
+
+
+async def test_a_newer_template_goes_before_what_was_built(tmp_path: Path) -> None:
+    template = write(tmp_path / TEMPLATE_NAME, manifest(image="{{DUEL_IMAGE}}", version=None), age=100)
+    built = write(tmp_path / MANIFEST_NAME, manifest(), age=200)
+    package = await resolve_package(tmp_path)
+    assert package.path == template
+    assert [issue.severity for issue in package.report.issues if issue.code == "template_newer"] == ["info"]
+    package = await resolve_package(tmp_path, prefer="manifest")
+    assert package.path == built
+    assert [issue.code for issue in package.report.issues] == ["manifest_older"]
+    package = await resolve_package(tmp_path, template=False)
+    assert package.path == built
+    assert [issue.code for issue in package.report.issues] == ["manifest_older"]
+    os.utime(template, ns=(built.stat().st_mtime_ns, built.stat().st_mtime_ns))
+    assert (await resolve_package(tmp_path)).path == built
+    assert (await resolve_package(tmp_path, prefer="template")).path == template
+
+
+async def test_a_template_that_will_not_do(tmp_path: Path) -> None:
+    write(tmp_path / TEMPLATE_NAME, manifest(image="{{DUEL_IMAGE}}", version=None))
+    for options in ({"template": False}, {"prefer": "manifest"}):
+        with pytest.raises(UsageError) as caught:
+            await resolve_package(tmp_path, **options)  # type: ignore[arg-type]
+        assert caught.value.hint is not None
+        assert "coworld build" in caught.value.hint
+    (tmp_path / TEMPLATE_NAME).unlink()
+    write(tmp_path / MANIFEST_NAME, manifest())
+    with pytest.raises(UsageError, match=TEMPLATE_NAME):
+        find_in_directory(tmp_path, prefer="template")
+
+
+async def test_a_directory_without_a_manifest_says_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        await resolve_package(tmp_path)
+    assert caught.value.code == "manifest_not_found"
+    for name in (MANIFEST_NAME, f"dist/{MANIFEST_NAME}", TEMPLATE_NAME):
+        assert name in caught.value.message
+    write(tmp_path / "games" / "x", {})
+    write(tmp_path / "duel" / MANIFEST_NAME, manifest())
+    with pytest.raises(UsageError) as caught:
+        await resolve_package(tmp_path)
+    assert caught.value.hint == f"Did you mean {tmp_path / 'duel'}?"
+
+
+@pytest.mark.parametrize(
+    ("argument", "hint"),
+    [
+        ("duel.jsn", "Did you mean {}/duel.json?"),
+        ("dual/x/y.json", "Did you mean {}/duels?"),
+        ("qqq", "In {} there is: duel.json and duels."),
+        ("qqq/x", "The directory {} has no 'qqq'."),
+    ],
+)
+async def test_a_missing_path_names_what_is_near(tmp_path: Path, argument: str, hint: str) -> None:
+    write(tmp_path / "duel.json", manifest())
+    (tmp_path / "duels").mkdir()
+    with pytest.raises(UsageError) as caught:
+        await resolve_package(tmp_path / argument)
+    assert caught.value.code == "path_missing"
+    assert caught.value.hint == hint.format(tmp_path)
+
+
+async def test_a_path_through_a_file_and_a_pipe(tmp_path: Path) -> None:
+    path = write(tmp_path / "duel.json", manifest())
+    os.mkfifo(tmp_path / "pipe")
+    for argument in (path / "below", tmp_path / "pipe", tmp_path / ("x" * 300)):
+        with pytest.raises(UsageError):
+            await resolve_package(argument)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "",
+        " ",
+        "gopher://host/x",
+        "s3://bucket/key",
+        "file://host/x",
+        "file:",
+        "http://",
+        "https:///x",
+        "http://[::1",
+        "a\0",
+    ],
+)
+async def test_an_argument_that_cannot_be_meant(argument: str) -> None:
+    with pytest.raises(UsageError):
+        await resolve_package(argument)
+
+
+async def test_a_bad_manifest_lists_all_issues_with_lines(tmp_path: Path) -> None:
+    path = tmp_path / MANIFEST_NAME
+    path.write_text("{\n  ]", encoding="utf-8")
+    with pytest.raises(ManifestError) as caught:
+        await resolve_package(path)
+    assert caught.value.report.source == str(path)
+    assert caught.value.report.errors[0].line == 2
+    document = manifest()
+    del document["game"]["owner"]
+    del document["variants"]
+    write(path, document)
+    with pytest.raises(ManifestError) as caught:
+        await resolve_package(tmp_path)
+    assert len(caught.value.report.errors) == 2
+
+
+async def test_the_reason_for_a_template_is_said_with_its_errors(tmp_path: Path) -> None:
+    write(tmp_path / MANIFEST_NAME, manifest(), age=100)
+    document = manifest(image="{{DUEL_IMAGE}}", version=None)
+    del document["game"]["owner"]
+    write(tmp_path / TEMPLATE_NAME, document)
+    with pytest.raises(ManifestError) as caught:
+        await resolve_package(tmp_path)
+    assert "template_newer" in {issue.code for issue in caught.value.report.issues}
+
+
+async def test_strict_reading(tmp_path: Path) -> None:
+    write(tmp_path / MANIFEST_NAME, {**manifest(), "tags": ["a", "b", "c"]})
+    assert (await resolve_package(tmp_path)).report.warnings
+    with pytest.raises(ManifestError):
+        await resolve_package(tmp_path, mode="strict")
+
+
+# --- what belongs to it
+
+
+async def test_contexts_come_from_the_compose_file(tmp_path: Path) -> None:
+    (tmp_path / "compose.yaml").write_text("services: {duel: {image: 'duel:latest', build: .}}", encoding="utf-8")
+    write(tmp_path / MANIFEST_NAME, manifest(image="duel:coworld-0123456789ab"))
+    package = await resolve_package(tmp_path)
+    assert package.contexts[package.manifest.game.runnable.image] == tmp_path
+    write(tmp_path / "dist" / MANIFEST_NAME, manifest(image="duel:1"))
+    package = await resolve_package(tmp_path / "dist")
+    assert package.contexts["duel:1"] == tmp_path
+
+
+async def test_a_broken_compose_file_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "compose.yaml").write_text("services:\n  duel: 1\n", encoding="utf-8")
+    write(tmp_path / MANIFEST_NAME, manifest())
+    package = await resolve_package(tmp_path)
+    assert len(package.contexts) == 0
+    (issue,) = package.report.warnings
+    assert issue.message.startswith("compose.yaml:2: ")
+    assert package.report.ok
+
+
+@pytest.mark.parametrize("marked", ["cache", "images"])
+async def test_a_downloaded_package_is_not_trusted_wherever_it_is_named_from(tmp_path: Path, marked: str) -> None:
+    directory = tmp_path / ("coworld" if marked == "cache" else "elsewhere") / "cow_123"
+    path = write(directory / MANIFEST_NAME, manifest())
+    (directory / "compose.yaml").write_text("services: {duel: {image: 'duel:1', build: .}}", encoding="utf-8")
+    if marked == "images":
+        write(directory / "coworld_images.json", {})
+    for argument in (directory, path):
+        package = await resolve_package(argument)
+        assert package.fetched
+        assert len(package.contexts) == 0
+        assert package.default_results_dir() == directory / "results"
+
+
+# --- ids
+
+
+async def test_a_kept_package_goes_before_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = write(tmp_path / "coworld" / "cow_abc-1" / MANIFEST_NAME, manifest())
+    for argument in ("cow_abc-1", "/v2/coworlds/cow_abc-1"):
+        package = await resolve_package(argument, server="http://127.0.0.1:9")
+        assert (package.path, package.fetched, package.coworld_id) == (path, True, "cow_abc-1")
+        assert package.default_results_dir() == tmp_path / "coworld" / "cow_abc-1" / "results"
+    other = write(tmp_path / "cache" / "cow_x" / MANIFEST_NAME, manifest())
+    assert (await resolve_package("cow_x", cache=tmp_path / "cache")).path == other
+
+
+@pytest.mark.parametrize(
+    "argument", ["cow_abc", "/v2/coworlds/cow_abc", "/v2/coworlds/11111111-1111-4111-8111-111111111111"]
+)
+async def test_an_id_needs_a_server(tmp_path: Path, argument: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        await resolve_package(argument, cache=tmp_path)
+    assert caught.value.code == "server_missing"
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["/v2/coworlds/", "/v2/coworlds/../users", "/v2/coworlds/a/b", "/v2/coworlds/a?b", "/v2/coworlds/%2e%2e"],
+)
+async def test_an_id_cannot_lead_elsewhere(argument: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        await resolve_package(argument, server="http://127.0.0.1:9")
+    assert caught.value.code == "bad_coworld_id"
+
+
+async def test_a_server_must_be_an_address(tmp_path: Path) -> None:
+    for server in ("softmax", "ftp://host", "http://"):
+        with pytest.raises(UsageError):
+            await resolve_package("cow_abc", server=server, cache=tmp_path)
+
+
+# --- addresses
+
+
+@dataclass
+class Site:
+    """A server on a real socket that answers as told."""
+
+    url: str
+    port: int
+    pages: dict[str, Callable[[http.server.BaseHTTPRequestHandler], None]] = field(
+        default_factory=dict[str, Callable[[http.server.BaseHTTPRequestHandler], None]]
+    )
+    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list[tuple[str, dict[str, str]]])
+    over: threading.Event = field(default_factory=threading.Event)
+    """Set at the end, so that pages that dawdle stop."""
+
+    def page(self, path: str, body: object, *, status: int = 200, **headers: str) -> None:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+
+        def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
+            handler.send_response(status)
+            for name, value in headers.items():
+                handler.send_header(name.replace("_", "-"), value)
+            handler.send_header("Content-Length", str(len(data)))
+            handler.end_headers()
+            handler.wfile.write(data)
+
+        self.pages[path] = answer
+
+    def silence(self, path: str) -> None:
+        def wait(_: http.server.BaseHTTPRequestHandler) -> None:
+            self.over.wait(30)
+
+        self.pages[path] = wait
+
+    def paths(self) -> list[str]:
+        return [path for path, _ in self.asked]
+
+
+@contextmanager
+def serving() -> Generator[Site]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            site.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+            self.close_connection = True
+            page = site.pages.get(self.path)
+            if page is None:
+                site.page("", b"<html>nothing here</html>", status=404)
+                page = site.pages.pop("")
+            with contextlib.suppress(OSError):  # a client that has seen enough hangs up
+                page(self)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    site = Site(url=f"http://127.0.0.1:{server.server_port}", port=server.server_port)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield site
+    finally:
+        site.over.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def site() -> Generator[Site]:
+    with serving() as made:
+        yield made
+
+
+@pytest.fixture
+def other_site() -> Generator[Site]:
+    with serving() as made:
+        yield made
+
+
+async def failing(argument: str, **options: Any) -> CoworldError:
+    with pytest.raises(CoworldError) as caught:
+        await resolve_package(argument, **options)
+    return caught.value
+
+
+async def test_a_manifest_behind_an_address(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    site.page("/m.json?key=secret", manifest())
+    package = await resolve_package(f"{site.url}/m.json?key=secret")
+    assert package.manifest.game.version == "1.2.3"
+    assert package.source == package.report.source == f"{site.url}/m.json"
+    assert (package.fetched, package.path, package.directory) == (True, None, None)
+    assert package.default_results_dir() == tmp_path / "coworld-results"
+    headers = site.asked[0][1]
+    assert headers["user-agent"].startswith("coworld-runner/")
+    assert "authorization" not in headers
+
+
+async def test_an_object_of_the_api_holds_the_manifest(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    site.page("/v2/coworlds/cow_1", {"id": "cow_1", "name": "duel", "manifest": manifest()})
+    site.page("/api/observatory/v2/coworlds/cow_2", {"manifest": manifest()})
+    package = await resolve_package("cow_1", server=site.url)
+    assert (package.coworld_id, package.fetched) == ("cow_1", True)
+    assert package.default_results_dir() == tmp_path / "coworld" / "cow_1" / "results"
+    # the front door of the API is one level above
+    await resolve_package("/v2/coworlds/cow_2", server=f"{site.url}/api/")
+    assert site.paths() == ["/v2/coworlds/cow_1", "/api/observatory/v2/coworlds/cow_2"]
+
+
+async def test_redirects_are_followed_and_the_token_stays_at_home(site: Site, other_site: Site) -> None:
+    site.page("/v2/coworlds/cow_1", b"", status=307, Location="/here")
+    site.page("/here", b"", status=302, Location=f"{other_site.url}/there")
+    other_site.page("/there", manifest())
+    await resolve_package("cow_1", server=site.url, token="hush")
+    assert [headers.get("authorization") for _, headers in site.asked] == ["Bearer hush", "Bearer hush"]
+    assert [headers.get("authorization") for _, headers in other_site.asked] == [None]
+
+
+async def test_a_token_does_not_go_over_plain_http_to_another_machine() -> None:
+    error = await failing("cow_1", server="http://example.invalid", token="hush")
+    assert isinstance(error, UsageError)
+    assert error.code == "insecure_token"
+    assert "hush" not in str(error.to_dict())
+
+
+@pytest.mark.parametrize("location", ["file:///etc/passwd", "ftp://h/x", "//", "http://", "javascript:1"])
+async def test_redirects_lead_to_http_only(site: Site, location: str) -> None:
+    site.page("/m", b"", status=302, Location=location)
+    error = await failing(f"{site.url}/m")
+    assert isinstance(error, RemoteError)
+    assert error.code == "remote_redirect"
+
+
+async def test_redirects_end(site: Site) -> None:
+    site.page("/m", b"", status=302, Location="/m")
+    error = await failing(f"{site.url}/m")
+    assert error.code == "remote_redirect"
+    assert len(site.asked) == 11
+
+
+@pytest.mark.parametrize("announced", [True, False])
+async def test_an_oversize_answer_is_not_read_to_its_end(site: Site, announced: bool) -> None:
+    sent = 0
+
+    def endless(handler: http.server.BaseHTTPRequestHandler) -> None:
+        nonlocal sent
+        handler.send_response(200)
+        if announced:
+            handler.send_header("Content-Length", str(MANIFEST_LIMIT + 1))
+        handler.end_headers()
+        while sent < 8 * MANIFEST_LIMIT:
+            handler.wfile.write(b" " * (1 << 20))
+            sent += 1 << 20
+
+    site.pages["/m"] = endless
+    error = await failing(f"{site.url}/m")
+    assert error.code == "remote_too_large"
+    assert "16 MiB" in error.message
+    assert "127.0.0.1" in error.message
+    site.over.set()
+    assert sent < 4 * MANIFEST_LIMIT
+
+
+async def test_an_answer_that_dribbles_meets_the_deadline(site: Site) -> None:
+    def dribble(handler: http.server.BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        while not site.over.wait(0.02):
+            handler.wfile.write(b" ")
+
+    site.pages["/m"] = dribble
+    error = await failing(f"{site.url}/m", timeout=0.5)
+    assert isinstance(error, RemoteError)
+    assert error.code == "remote_timeout"
+    assert "127.0.0.1" in error.message
+
+
+async def test_a_silent_server_meets_the_deadline(site: Site) -> None:
+    site.silence("/m")
+    assert (await failing(f"{site.url}/m", timeout=0.3)).code == "remote_timeout"
+
+
+async def test_fetching_can_be_cancelled(site: Site) -> None:
+    site.silence("/m")
+    with anyio.move_on_after(30) as scope:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(resolve_package, f"{site.url}/m")
+            while not site.asked:
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+    assert not scope.cancelled_caught
+
+
+@pytest.mark.parametrize(
+    ("status", "tries"), [(404, 1), (401, 1), (403, 1), (410, 1), (400, 1), (500, 3), (503, 3), (429, 3)]
+)
+async def test_a_refusal_names_host_and_status(site: Site, status: int, tries: int) -> None:
+    site.page("/m", {"detail": "no"}, status=status)
+    error = await failing(f"{site.url}/m")
+    assert isinstance(error, RemoteError)
+    assert error.code == "remote_status"
+    assert error.context["status"] == status
+    assert error.context["host"] == "127.0.0.1"
+    assert f"127.0.0.1 answered {status}" in error.message
+    assert len(site.asked) == tries
+
+
+async def test_what_passes_is_tried_again(site: Site) -> None:
+    def first(handler: http.server.BaseHTTPRequestHandler) -> None:
+        site.page("/m", manifest())
+        handler.send_response(503)
+        handler.send_header("Retry-After", "0")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    site.pages["/m"] = first
+    await resolve_package(f"{site.url}/m")
+    assert len(site.asked) == 2
+
+
+async def test_nobody_there_names_the_host() -> None:
+    with serving() as gone:
+        address = gone.url
+    error = await failing(f"{address}/m")
+    assert isinstance(error, RemoteError)
+    assert error.code == "remote_unreachable"
+    assert "127.0.0.1" in error.message
+    error = await failing("http://name.invalid/m")
+    assert error.code == "remote_unreachable"
+    assert "name.invalid" in error.message
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html>hello</html>", b"", b"[1]", b"null", b'"text"', b"\xff\xfe", b"{", b"[" * 100_000]
+)
+async def test_an_answer_that_is_no_json_object(site: Site, body: bytes) -> None:
+    site.page("/m", body)
+    error = await failing(f"{site.url}/m")
+    assert isinstance(error, RemoteError)
+    assert error.code == "remote_not_json"
+    assert "127.0.0.1" in error.message
+
+
+@pytest.mark.parametrize("body", [{}, {"manifest": {}}, {"manifest": None}, {"manifest": "x"}, {"detail": "Not found"}])
+async def test_an_object_without_a_manifest(site: Site, body: Document) -> None:
+    site.page("/m", body)
+    error = await failing(f"{site.url}/m")
+    assert isinstance(error, RemoteError)
+    assert error.code == "remote_not_manifest"
+
+
+async def test_a_wrong_manifest_from_elsewhere_lists_its_issues(site: Site) -> None:
+    document = manifest()
+    document["player"] = []
+    site.page("/raw?key=secret", document)
+    site.page("/api", {"manifest": document})
+    for path in ("/raw?key=secret", "/api"):
+        error = await failing(f"{site.url}{path}")
+        assert isinstance(error, ManifestError)
+        assert error.report.source == site.url + path.partition("?")[0]
+        assert error.message.startswith(error.report.source)
+
+
+async def test_a_template_from_elsewhere_is_refused(site: Site) -> None:
+    site.page("/m", manifest(image="{{DUEL_IMAGE}}"))
+    assert isinstance(await failing(f"{site.url}/m"), ManifestError)
+
+
+async def test_an_encoding_nobody_asked_for(site: Site) -> None:
+    site.page("/m", b"\x1f\x8b", Content_Encoding="gzip")
+    assert (await failing(f"{site.url}/m")).code == "remote_encoding"
+    assert site.asked[0][1]["accept-encoding"] == "identity"
+
+
+async def test_passwords_in_addresses_are_not_shown(site: Site) -> None:
+    address = site.url.replace("//", "//user:hush@") + "/m?token=hush#hush"
+    error = await failing(address)
+    assert "hush" not in str(error.to_dict())
+    site.page("/m?token=hush", manifest())
+    package = await resolve_package(address)
+    assert "hush" not in repr(package)
+
+
+def test_a_package_is_a_plain_value(tmp_path: Path) -> None:
+    package = anyio.run(resolve_package, write(tmp_path / MANIFEST_NAME, manifest()))
+    assert isinstance(package, Package)
+    assert "duel" in repr(package)

@@ -1,0 +1,152 @@
+"""Nothing outlives a runner that is killed, at whatever moment and by whatever signal."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import psutil
+import pytest
+
+from coworld_core.events import BaseEvent
+from coworld_core.ids import new_run_id
+from coworld_runner.backend import UnitSpec
+from coworld_runner.backends import ProcessBackend
+from coworld_runner.scratch import open_scratch, scratch_root
+from coworld_runner.testing.conformance import SUBJECT
+
+DEADLINE = 30
+
+RUNNER = """
+import sys
+from pathlib import Path
+import anyio
+from coworld_runner.backend import UnitSpec
+from coworld_runner.backends import ProcessBackend
+from coworld_runner.scratch import open_scratch
+
+async def main(run_id, subject):
+    with open_scratch(run_id) as scratch:
+        directory = scratch.directory("unit")
+        def spec(name):
+            return UnitSpec(
+                run_id=run_id, name=name, component="player", image="image",
+                argv=("python", subject, "child:child", "daemon:daemon", "stubborn", "write:up:", "hang"),
+                environment=lambda placement: {"SUBJECT_DIR": placement.directory}, directory=scratch.directory(name),
+            )
+        async with ProcessBackend(default_context=Path("/")) as backend:
+            async with backend.units([spec("one"), spec("two")], publish=lambda event: None):
+                print("up", flush=True)
+                await anyio.sleep_forever()
+
+anyio.run(main, *sys.argv[1:])
+"""
+
+
+def labelled(run_id: str) -> list[psutil.Process]:
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("COWORLD_RUN_ID") == run_id and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.005)
+
+
+@contextmanager
+def runner(run_id: str) -> Generator[subprocess.Popen[bytes], None, None]:
+    command = [sys.executable, "-c", RUNNER, run_id, str(SUBJECT)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def everything_up(run_id: str) -> bool:
+    # two shims, two subjects, two children and two daemons
+    return (
+        all((scratch_root() / run_id / name / "up").exists() for name in ("one", "two")) and len(labelled(run_id)) == 8
+    )
+
+
+async def clean(run_id: str) -> None:
+    async with ProcessBackend() as backend:
+        reaped = await backend.reap(await backend.find(run_id))
+        assert all(item.removed for item in reaped)
+        assert await backend.find(run_id) == ()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+async def test_a_runner_that_is_killed_takes_everything_along(number: signal.Signals) -> None:
+    run_id = new_run_id()
+    with runner(run_id) as process:
+        until(lambda: everything_up(run_id))
+        process.send_signal(number)
+    until(lambda: not labelled(run_id))
+    await clean(run_id)
+
+
+async def test_a_runner_whose_whole_session_is_killed_takes_everything_along() -> None:
+    run_id = new_run_id()
+    with runner(run_id) as process:
+        until(lambda: everything_up(run_id))
+        os.killpg(process.pid, signal.SIGKILL)
+    until(lambda: not labelled(run_id))
+    await clean(run_id)
+
+
+async def test_whenever_a_runner_is_killed_nothing_stays() -> None:
+    moments = random.Random(20261121)
+    for _ in range(15):
+        run_id = new_run_id()
+        with runner(run_id) as process:
+            # not before there is anything: then at any time in the next moments, in the middle of a start or after
+            until(lambda run_id=run_id: (scratch_root() / run_id).exists())
+            await anyio.sleep(moments.uniform(0, 0.15))
+            process.kill()
+        until(lambda run_id=run_id: not labelled(run_id))
+        await clean(run_id)
+
+
+def test_units_live_and_end_under_an_event_loop_in_any_thread(tmp_path: Path) -> None:
+    # as in a notebook or a server; signal handlers and child watchers would want the main thread
+    run_id = new_run_id()
+    spec = UnitSpec(run_id=run_id, name="unit", component="game", image="image", argv=("sleep", "1000"))
+    reasons: list[str] = []
+
+    async def main() -> None:
+        async with (
+            ProcessBackend(default_context=tmp_path) as backend,
+            backend.units([spec], publish=_ignore) as (unit,),
+        ):
+            assert len(labelled(run_id)) == 2
+            reasons.append((await unit.stop()).reason)
+
+    with open_scratch(run_id):
+        thread = threading.Thread(target=anyio.run, args=(main,))
+        thread.start()
+        thread.join(DEADLINE)
+    assert reasons == ["stopped"]
+    assert labelled(run_id) == []
+
+
+def _ignore(_event: BaseEvent) -> None:
+    pass

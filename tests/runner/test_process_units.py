@@ -1,0 +1,559 @@
+"""What the process backend does beyond the contract that all backends share."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import psutil
+import pytest
+
+from coworld_core.errors import ImageError, NotReadyError, StartError
+from coworld_core.events import BaseEvent, LeakFound, Notice, UnitExited
+from coworld_core.ids import new_run_id
+from coworld_core.outcome import Exit
+from coworld_runner import _files
+from coworld_runner.backend import HttpProbe, Limits, Placement, Port, Unit, UnitSpec
+from coworld_runner.backends import ProcessBackend, _ports
+from coworld_runner.backends._ports import choose_port
+from coworld_runner.scratch import Scratch, open_scratch, scratch_root
+
+DEADLINE = 30
+
+
+class Stage:
+    """One run, and units in it."""
+
+    def __init__(self, scratch: Scratch, context: Path) -> None:
+        self.scratch = scratch
+        self.context = context
+        self.backend = ProcessBackend(contexts={"image": context})
+        self.events: list[BaseEvent] = []
+
+    def spec(self, *argv: str, name: str = "unit", **more: Any) -> UnitSpec:
+        more.setdefault("stdout", self.scratch.path / f"{name}.log")
+        return UnitSpec(run_id=self.scratch.run_id, name=name, component="game", image="image", argv=argv, **more)
+
+    def python(self, code: str, **more: Any) -> UnitSpec:
+        return self.spec("python", "-c", code, **more)
+
+    @asynccontextmanager
+    async def units(self, *specs: UnitSpec, grace: float = 0.5, **more: Any) -> AsyncGenerator[Sequence[Unit], None]:
+        with anyio.fail_after(DEADLINE):
+            async with (
+                self.backend as backend,
+                backend.units(specs, publish=self.events.append, grace=grace, **more) as units,
+            ):
+                yield units
+
+    async def run(self, spec: UnitSpec) -> Exit:
+        async with self.units(spec) as (unit,):
+            return await unit.wait()
+
+    async def output(self, spec: UnitSpec) -> str:
+        exit = await self.run(spec)
+        assert exit.ok, (exit, self.log())
+        return self.log()
+
+    def log(self, name: str = "unit") -> str:
+        return (self.scratch.path / f"{name}.log").read_text()
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Generator[Stage, None, None]:
+    with open_scratch(new_run_id()) as scratch:
+        yield Stage(scratch, tmp_path)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():  # noqa: ASYNC110
+        await anyio.sleep(0.005)
+
+
+# --- what a unit finds ------------------------------------------------------------------------------------------
+
+
+async def test_the_environment_is_small_and_private(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "the caller's")
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    code = "import json, os; print(json.dumps(dict(os.environ)))"
+    environment = json.loads(await stage.output(stage.python(code, environment=_given(MINE="1"))))
+    environment.pop("VIRTUAL_ENV", None)
+    environment.pop("LC_CTYPE", None)  # which the interpreter sets itself
+    run = str(stage.scratch.path)
+    assert environment.pop("HOME").startswith(run)
+    assert environment.pop("TMPDIR").startswith(run)
+    assert environment.pop("PATH").split(os.pathsep)[0] == str(Path(sys.executable).parent)
+    assert environment.pop("LANG")
+    assert environment == {
+        "MINE": "1",
+        "PYTHONUNBUFFERED": "1",
+        "COWORLD_RUN_ID": stage.scratch.run_id,
+        "COWORLD_UNIT": "unit",
+        "COWORLD_SCRATCH": run,
+    }
+
+
+async def test_home_and_temporary_files_are_writable_and_go_with_the_unit(stage: Stage) -> None:
+    code = """
+import os, pathlib, tempfile
+(pathlib.Path.home() / "x").write_text("x")
+print(tempfile.mkdtemp())
+"""
+    made = Path((await stage.output(stage.python(code))).strip())
+    assert made.is_relative_to(stage.scratch.path)
+    assert sorted(path.name for path in stage.scratch.path.iterdir()) == ["owner.lock", "unit.log"]
+
+
+async def test_it_runs_in_the_context_of_its_image_with_our_interpreter(stage: Stage) -> None:
+    code = "import os, sys; print(os.getcwd()); print(sys.executable); print(repr(sys.stdin.read()))"
+    for name in ("python", "python3"):
+        lines = (await stage.output(stage.spec(name, "-c", code))).splitlines()
+        assert lines == [str(stage.context), sys.executable, "''"]
+
+
+async def test_programs_are_found_by_the_units_own_path(stage: Stage) -> None:
+    tool = stage.context / "bin" / "mytool"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho it is mine\n")
+    tool.chmod(0o755)
+    spec = stage.spec("mytool", environment=_given(PATH=f"{tool.parent}:/usr/bin:/bin"))
+    assert await stage.output(spec) == "it is mine\n"
+    assert await stage.output(stage.spec("bin/mytool")) == "it is mine\n"
+
+
+async def test_signals_and_limits_are_as_a_shell_would_leave_them(stage: Stage) -> None:
+    code = """
+import resource
+for line in open("/proc/self/status"):
+    if line.startswith(("SigIgn", "SigBlk")):
+        print(line.split()[1])
+print(resource.getrlimit(resource.RLIMIT_CORE))
+"""
+    # python itself ignores SIGPIPE and SIGXFSZ, so a shell is asked
+    shell = await stage.output(stage.spec("sh", "-c", "grep -E 'SigIgn|SigBlk' /proc/self/status"))
+    assert [int(line.split()[1], 16) for line in shell.splitlines()] == [0, 0]
+    assert (await stage.output(stage.python(code))).splitlines()[-1] == "(0, 0)"
+
+
+async def test_no_descriptor_of_ours_reaches_a_unit(stage: Stage) -> None:
+    with socket.socket() as ours:
+        ours.set_inheritable(True)
+        code = "import os; print(sorted(int(n) for n in os.listdir('/proc/self/fd')))"
+        descriptors = json.loads(await stage.output(stage.python(code)))
+    # the last one is the directory that was being listed
+    assert descriptors[:-1] == [0, 1, 2]
+
+
+async def test_both_streams_keep_their_order_in_one_log(stage: Stage) -> None:
+    code = "import os\nfor i in range(200): os.write(1 + i % 2, b'%d\\n' % i)"
+    assert await stage.output(stage.python(code)) == "".join(f"{i}\n" for i in range(200))
+
+
+async def test_the_environment_and_the_command_survive_any_text(stage: Stage) -> None:
+    odd = "a 'b' \"c\" $d `e` \\ \n\t é 日本 🎲"
+    code = "import os, sys; sys.stdout.buffer.write((sys.argv[1] + os.environ['ODD']).encode())"
+    spec = stage.spec("python", "-c", code, odd, environment=_given(ODD=odd))
+    assert await stage.output(spec) == odd * 2
+
+
+# --- what cannot be started -------------------------------------------------------------------------------------
+
+
+async def test_a_unit_without_a_command_is_refused(stage: Stage) -> None:
+    with pytest.raises(StartError) as caught:
+        async with stage.units(stage.spec()):
+            pytest.fail("it was started")
+    assert caught.value.code == "no_command"
+    assert "`run`" in str(caught.value.hint)
+    assert stage.events == []
+
+
+async def test_an_image_without_a_context_is_refused(stage: Stage, tmp_path: Path) -> None:
+    with pytest.raises(ImageError) as caught:
+        async with ProcessBackend() as backend:
+            await backend.ensure_image("paintarena-game:latest")
+    assert "compose.yaml" in str(caught.value.hint)
+    gone = ProcessBackend(contexts={"image": tmp_path / "gone"})
+    assert [issue.code for issue in await gone.check() if issue.severity == "error"] == ["context_missing"]
+    with pytest.raises(ImageError) as caught:
+        await gone.ensure_image("image")
+    assert caught.value.code == "context_missing"
+    info = await ProcessBackend(default_context=tmp_path).ensure_image("any")
+    assert info.context == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [(("no-such-program",), "program_missing"), (("./text",), "start_failed"), (("python", "\0"), "start_failed")],
+)
+async def test_a_program_that_cannot_be_run_is_named(stage: Stage, argv: tuple[str, ...], code: str) -> None:
+    (stage.context / "text").write_text("not a program")
+    with pytest.raises(StartError) as caught:
+        async with stage.units(stage.spec("sleep", "1000", name="other"), stage.spec(*argv)):
+            pytest.fail("it was started")
+    assert caught.value.code == code
+    assert caught.value.message.startswith("unit cannot be started")
+    assert caught.value.hint
+    assert [event.unit for event in stage.events if isinstance(event, UnitExited)] in ([], ["other"])
+
+
+async def test_a_context_that_vanishes_is_named(stage: Stage) -> None:
+    async with stage.units(stage.spec("true"), start=False) as (unit,):
+        stage.context.rmdir()
+        with pytest.raises(StartError, match=str(stage.context)):
+            await unit.start()
+        stage.context.mkdir()
+        # and it stays so: a unit is started once
+        with pytest.raises(StartError, match=str(stage.context)):
+            await unit.start()
+        assert (await unit.wait()).reason == "lost"
+
+
+async def test_a_stopped_unit_cannot_be_started_any_more(stage: Stage) -> None:
+    async with stage.units(stage.spec("true"), start=False) as (unit,):
+        assert (await unit.stop()).reason == "stopped"
+        with pytest.raises(StartError, match="before it was started"):
+            await unit.start()
+
+
+async def test_an_environment_that_cannot_be_made_leaves_nothing(stage: Stage) -> None:
+    def broken(_: Placement) -> dict[str, str]:
+        raise KeyError("no such port")
+
+    with pytest.raises(KeyError, match="no such port"):
+        async with stage.units(stage.spec("sleep", "1000", name="good"), stage.spec("true", environment=broken)):
+            pytest.fail("it was started")
+    assert [item.kind for item in await stage.backend.find(stage.scratch.run_id)] == ["directory"]
+
+
+async def test_a_run_without_a_directory_gets_one_for_the_time_being(stage: Stage, tmp_path: Path) -> None:
+    run_id = new_run_id()
+    spec = UnitSpec(run_id=run_id, name="unit", component="game", image="image", argv=("sleep", "1000"))
+    async with stage.units(spec):
+        assert [item.alive for item in await stage.backend.find(run_id)] == [True, True, True]
+    assert not (scratch_root() / run_id).exists()
+
+
+# --- ports ------------------------------------------------------------------------------------------------------
+
+SERVER = """
+import os, socket
+listener = socket.create_server(("127.0.0.1", int(os.environ["PORT"])))
+while True:
+    connection, _ = listener.accept()
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.0 200 OK\\r\\n\\r\\nok")
+    connection.close()
+"""
+
+
+def _ephemeral() -> tuple[int, int]:
+    first, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    return int(first), int(last)
+
+
+def _given(**environment: str) -> Callable[[Placement], dict[str, str]]:
+    return lambda _placement: environment
+
+
+def _listen(port: str = "http") -> Callable[[Placement], dict[str, str]]:
+    return lambda placement: {"PORT": str(placement.listen[port])}
+
+
+async def test_a_port_is_chosen_where_no_outgoing_connection_takes_it(stage: Stage) -> None:
+    ports = (Port(name="http"), Port(name="more"))
+    async with stage.units(stage.python(SERVER, ports=ports, environment=_listen())) as (unit,):
+        await unit.wait_ready(HttpProbe())
+        numbers = [int(unit.endpoint(port.name).here.removeprefix("127.0.0.1:")) for port in ports]
+        assert unit.endpoint().there == unit.endpoint().here
+        first, last = _ephemeral()
+        assert len(set(numbers)) == 2
+        assert not any(first <= number <= last for number in numbers)
+
+
+async def test_a_fixed_port_is_used_as_it_is(stage: Stage) -> None:
+    reservation = choose_port()
+    number = reservation.number
+    reservation.close()
+    port = Port(name="extra", number=number, fixed=True)
+    async with stage.units(stage.python(SERVER, ports=(port,), environment=_listen("extra"))) as (unit,):
+        assert unit.endpoint("extra").here == f"127.0.0.1:{number}"
+        await unit.wait_ready(HttpProbe(port="extra"))
+        with pytest.raises(StartError, match=f"Port {number}.*another run") as caught:
+            async with stage.units(stage.spec("true", name="second", ports=(port,))):
+                pytest.fail("the port was given away twice")
+        assert caught.value.code == "port_taken"
+
+
+async def test_a_taken_port_names_who_has_it(stage: Stage) -> None:
+    reservation = choose_port()
+    reservation.close()
+    with socket.create_server(("127.0.0.1", reservation.number)):
+        for port in (
+            Port(name="extra", number=reservation.number, fixed=True),
+            Port(name="extra", host_port=reservation.number),
+        ):
+            with pytest.raises(StartError) as caught:
+                async with stage.units(stage.spec("true", ports=(port,))):
+                    pytest.fail("the port was given away")
+            assert caught.value.context["port"] == reservation.number
+            assert f"{psutil.Process().name()} (pid {os.getpid()})" in caught.value.message
+
+
+async def test_a_forbidden_port_says_so(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_number: int) -> OSError:
+        return PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    # as for anybody but root, who may be the one to run this
+    monkeypatch.setattr(_ports, "_bindable", refused)
+    with pytest.raises(StartError, match="Permission denied") as caught:
+        async with stage.units(stage.spec("true", ports=(Port(name="extra", number=81, fixed=True),))):
+            pytest.fail("it was allowed")
+    assert caught.value.code == "port_forbidden"
+
+
+async def test_a_listener_anywhere_in_the_tree_counts(stage: Stage) -> None:
+    code = f"import os, subprocess, sys; subprocess.run([sys.executable, '-c', {SERVER!r}])"
+    async with stage.units(stage.python(code, ports=(Port(name="http"),), environment=_listen())) as (unit,):
+        assert await unit.wait_ready(HttpProbe()) > 0
+
+
+async def test_a_listener_on_all_addresses_counts(stage: Stage) -> None:
+    for address in ("0.0.0.0", "::"):
+        family = ", family=socket.AF_INET6, dualstack_ipv6=True" if ":" in address else ""
+        code = SERVER.replace(
+            '("127.0.0.1", int(os.environ["PORT"]))', f'("{address}", int(os.environ["PORT"])){family}'
+        )
+        async with stage.units(stage.python(code, ports=(Port(name="http"),), environment=_listen())) as (unit,):
+            assert await unit.wait_ready(HttpProbe()) > 0
+
+
+async def test_what_was_seen_last_is_told_apart(stage: Stage) -> None:
+    async def last(code: str) -> str:
+        spec = stage.python(code, ports=(Port(name="http"),), environment=_listen())
+        async with stage.units(spec, grace=0) as (unit,):
+            with pytest.raises(NotReadyError) as caught:
+                await unit.wait_ready(HttpProbe(timeout=0.7))
+            return str(caught.value.context["last"])
+
+    assert await last("import time; time.sleep(1000)") == "connection refused"
+    assert await last(SERVER.replace("200 OK", "503 Busy")) == "status 503"
+    assert await last(SERVER.replace("HTTP/1.0 200 OK", "220 mail ready")) == "an answer that is not HTTP"
+    assert (
+        await last(SERVER.replace('connection.sendall(b"HTTP', 'connection.close() or (b"HTTP'))
+        == "a closed connection"
+    )
+    assert (await last(SERVER.replace("connection.recv", "import time; time.sleep"))).startswith("no answer within")
+
+
+# --- ends -------------------------------------------------------------------------------------------------------
+
+
+async def test_status_137_is_not_a_signal(stage: Stage) -> None:
+    exit = await stage.run(stage.spec("sh", "-c", "exit 137"))
+    assert (exit.reason, exit.code, exit.signal) == ("exited", 137, None)
+
+
+async def test_limits_say_how_far_over(stage: Stage) -> None:
+    exit = await stage.run(
+        stage.python("x = b'x' * (200 << 20)\nimport time; time.sleep(1000)", limits=Limits(memory_bytes=50 << 20))
+    )
+    assert (exit.reason, exit.signal) == ("oom", signal.SIGKILL)
+    assert str(50 << 20) in exit.detail
+
+
+async def test_memory_that_children_share_is_counted_once(stage: Stage) -> None:
+    code = """
+import os, time
+shared = b"x" * (60 << 20)
+for _ in range(5):
+    if os.fork() == 0:
+        time.sleep(1)
+        os._exit(0)
+for _ in range(5):
+    os.wait()
+"""
+    assert (await stage.run(stage.python(code, limits=Limits(memory_bytes=150 << 20)))).ok
+
+
+async def test_the_disk_limit_counts_temporary_files_too(stage: Stage) -> None:
+    directory = stage.scratch.directory("unit")
+    code = """
+import os, tempfile, time
+for _ in range(3):
+    os.write(tempfile.mkstemp()[0], b"x" * 1000000)
+time.sleep(1000)
+"""
+    exit = await stage.run(stage.python(code, directory=directory, limits=Limits(disk_bytes=1 << 21)))
+    assert exit.reason == "disk"
+    assert list(directory.iterdir()) == []
+
+
+async def test_one_large_file_is_stopped_as_it_grows(stage: Stage) -> None:
+    directory = stage.scratch.directory("unit")
+    spec = stage.spec(
+        "sh", "-c", f"exec cat /dev/zero > {directory}/big", limits=Limits(disk_bytes=1 << 20), directory=directory
+    )
+    exit = await stage.run(spec)
+    assert exit.reason == "disk"
+    assert (directory / "big").stat().st_size == (1 << 20) + 1
+
+
+async def test_threads_count_as_processes(stage: Stage) -> None:
+    code = """
+import threading, time
+for _ in range(30):
+    threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+time.sleep(1000)
+"""
+    exit = await stage.run(stage.python(code, limits=Limits(pids=20)))
+    assert exit.reason == "pids"
+
+
+async def test_a_fork_bomb_is_ended(stage: Stage) -> None:
+    # of a user who may have no more than this, so that the machine survives a backend that fails here
+    code = """
+import os, resource
+if os.geteuid() == 0:
+    os.setuid(65534)
+resource.setrlimit(resource.RLIMIT_NPROC, (600, 600))
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+"""
+    exit = await stage.run(stage.python(code, limits=Limits(pids=50)))
+    assert exit.reason == "pids"
+    assert [item.kind for item in await stage.backend.find(stage.scratch.run_id)] == ["directory"]
+
+
+async def test_a_bomb_that_leaves_its_session_each_time_is_ended(stage: Stage) -> None:
+    code = """
+import os
+for _ in range(7):
+    os.fork()
+    os.setsid() if os.getpid() != os.getsid(0) else None
+while True:
+    pass
+"""
+    exit = await stage.run(stage.python(code, limits=Limits(pids=50)))
+    assert exit.reason == "pids"
+    assert [item.kind for item in await stage.backend.find(stage.scratch.run_id)] == ["directory"]
+
+
+async def test_when_the_shim_is_killed_the_unit_is_lost_and_so_is_its_tree(stage: Stage) -> None:
+    code = (
+        "import os, time\nif os.fork() == 0:\n  os.setsid()\n  os.fork() and os._exit(0)\nprint('up'); time.sleep(1000)"
+    )
+    async with stage.units(stage.python(code)) as (unit,):
+        await until(lambda: stage.log().count("up") == 2)
+        shim = psutil.Process(int(unit.id)).ppid()
+        os.kill(shim, signal.SIGKILL)
+        exit = await unit.wait()
+        assert exit.reason == "lost"
+        assert [item.kind for item in await stage.backend.find(stage.scratch.run_id)] == ["directory"]
+
+
+async def test_when_the_shim_is_asked_to_end_it_takes_the_tree_along(stage: Stage) -> None:
+    code = "import os, signal, time\nsignal.signal(15, signal.SIG_IGN)\nos.fork(); print('up'); time.sleep(1000)"
+    async with stage.units(stage.python(code)) as (unit,):
+        await until(lambda: stage.log().count("up") == 2)
+        os.kill(psutil.Process(int(unit.id)).ppid(), signal.SIGTERM)
+        assert (await unit.wait()).reason == "signal"
+        assert [item.kind for item in await stage.backend.find(stage.scratch.run_id)] == ["directory"]
+
+
+async def test_a_unit_that_kills_its_own_group_does_not_take_the_shim_along(stage: Stage) -> None:
+    exit = await stage.run(stage.python("import os; os.kill(0, 9)"))
+    assert (exit.reason, exit.signal) == ("signal", 9)
+
+
+async def test_what_cannot_be_removed_is_published_and_does_not_hide_the_bodys_error(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from coworld_runner.backends import process
+
+    monkeypatch.setattr(process, "remove_tree", lambda path: f"{path} is in use")  # pyright: ignore
+    with pytest.raises(RuntimeError, match="the body's"):
+        async with stage.units(stage.spec("sleep", "1000")):
+            raise RuntimeError("the body's")
+    leaks = [event for event in stage.events if isinstance(event, LeakFound)]
+    assert len(leaks) == 1
+    assert "directory" in leaks[0].what
+    assert "is in use" in leaks[0].reason
+
+
+async def test_what_does_not_die_is_published_and_held_against_nobody(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from coworld_runner.backends import process
+
+    monkeypatch.setattr(process, "_KILL_SECONDS", 0.3)
+    async with stage.units(stage.spec("sleep", "1000"), grace=0) as (unit,):
+        shim = psutil.Process(int(unit.id)).parent()
+        assert shim is not None
+        shim.suspend()  # so it cannot do its part, like a process that hangs in the kernel
+    leaks = [event for event in stage.events if isinstance(event, LeakFound)]
+    assert [leak.what for leak in leaks] == [f"process {unit.id} (unit)"]
+    shim.resume()
+    with anyio.fail_after(DEADLINE):
+        await until(lambda: not shim.is_running() or shim.status() == psutil.STATUS_ZOMBIE)
+    os.waitpid(shim.pid, 0)  # noqa: ASYNC222 - it is a zombie
+
+
+# --- logs -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_log_on_a_full_disk_is_told_and_ends_nobody(stage: Stage) -> None:
+    exit = await stage.run(stage.python("print('x' * 1000000)", stdout=Path("/dev/full")))
+    assert exit.ok
+    notices = [event.message for event in stage.events if isinstance(event, Notice)]
+    assert notices == [f"/dev/full is not complete: {os.strerror(errno.ENOSPC)}."]
+
+
+async def test_a_flood_reaches_its_end_in_a_small_log(stage: Stage) -> None:
+    code = "import os\nfor _ in range(2000): os.write(1, b'x' * 65536)"
+    assert (await stage.run(stage.python(code, limits=Limits(log_bytes=1000)))).ok
+    assert (stage.scratch.path / "unit.log").stat().st_size == 1000
+
+
+async def test_many_runs_of_units_leave_no_descriptor_and_no_thread(stage: Stage) -> None:
+    import threading
+
+    async def once() -> None:
+        spec = stage.python(SERVER, ports=(Port(name="http"),), environment=_listen(), directory=stage.context)
+        async with stage.units(spec) as (unit,), unit.written():
+            await unit.wait_ready(HttpProbe())
+
+    await once()
+    process = psutil.Process()
+    before = process.num_fds(), threading.active_count()
+    for _ in range(3):
+        await once()
+    assert (process.num_fds(), threading.active_count()) == before
+
+
+async def test_polling_for_files_does_as_well_where_the_kernel_tells_nothing(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(_directory: Path) -> None:
+        return None
+
+    monkeypatch.setattr(_files, "_inotify_open", none)
+    directory = stage.scratch.directory("unit")
+    code = "import os, sys; open(sys.argv[1] + '/results.json', 'w').write('{}')"
+    spec = stage.spec("python", "-c", code, str(directory), directory=directory)
+    async with stage.units(spec, start=False) as (unit,), unit.written() as names:
+        await unit.start()
+        assert [name async for name in names] == ["results.json"]

@@ -1,0 +1,95 @@
+"""An arena for misbehaviour: plays a plan, reads the evidence, and looks for leftovers afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coworld_core.ids import new_run_id
+from coworld_runner.backend import Backend
+from coworld_runner.episode import EpisodeOptions, run_episode
+from coworld_runner.events import Listener
+from coworld_runner.plan import EpisodePlan
+
+from .images import need_docker
+from .misfit_kit import PACKAGE, PLACEHOLDER, Evidence, ensure_image, evidence, leftovers, misfit_plan, new_mark
+
+__all__ = ["Arena", "make_backend", "open_arena"]
+
+
+@dataclass
+class Arena:
+    """A backend with the misfits package, and everything it was made to run."""
+
+    backend: Backend
+    image: str
+    directory: Path
+    mark: str = field(default_factory=new_mark)
+    run_ids: list[str] = field(default_factory=list[str])
+
+    @property
+    def name(self) -> str:
+        """The backend's name."""
+        return self.backend.name
+
+    def plan(self, game: str = "well", *players: Any, **more: Any) -> EpisodePlan:
+        """A plan whose processes can be found again."""
+        return misfit_plan(game, *players, image=self.image, mark=self.mark, **more)
+
+    def workspace(self) -> Path:
+        """A new directory for evidence; not made yet."""
+        return self.directory / f"run-{len(self.run_ids)}"
+
+    def new_run(self) -> str:
+        """A run id whose leftovers will be looked for."""
+        self.run_ids.append(new_run_id())
+        return self.run_ids[-1]
+
+    async def play(
+        self,
+        plan: EpisodePlan,
+        options: EpisodeOptions | None = None,
+        *,
+        listeners: tuple[Listener, ...] = (),
+        workspace: Path | None = None,
+    ) -> Evidence:
+        """Run an episode and read back what it left."""
+        workspace = workspace or self.workspace()
+        record = await run_episode(
+            plan,
+            backend=self.backend,
+            workspace=workspace,
+            options=options or EpisodeOptions(timeout=90),
+            listeners=listeners,
+            run_id=self.new_run(),
+        )
+        found = evidence(workspace)
+        assert found.record == record
+        return found
+
+    def leftovers(self) -> list[str]:
+        """What is still there of all that was run."""
+        return leftovers(mark=self.mark, run_ids=self.run_ids, docker=self.name == "docker")
+
+
+def make_backend(name: str) -> Backend:
+    """A backend that can run the misfits package."""
+    if name == "docker":
+        from coworld_runner.backends.docker import DockerBackend
+
+        return DockerBackend()
+    from coworld_runner.backends.process import ProcessBackend
+
+    return ProcessBackend(contexts={PLACEHOLDER: PACKAGE})
+
+
+async def open_arena(name: str, directory: Path) -> AsyncGenerator[Arena]:
+    """An arena on a backend; in the end it fails when something of its runs is left. For fixtures to hand on."""
+    if name == "docker":
+        need_docker()
+    async with make_backend(name) as backend:
+        arena = Arena(backend, ensure_image() if name == "docker" else PLACEHOLDER, directory)
+        yield arena
+        assert arena.leftovers() == []

@@ -1,0 +1,370 @@
+"""A small Coworld for tests of certification, in this process: right in everything but what a test breaks.
+
+The game and its players are coroutines on real sockets (``FakeBackend``), so that a game with just one vice takes one
+word: see the names in quotes below.
+"""
+
+from __future__ import annotations
+
+import copy
+import http
+import json
+import zlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import anyio
+from websockets.asyncio.client import connect
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request, Response
+
+from coworld_core.events import BaseEvent
+from coworld_core.loading import load_manifest
+from coworld_runner.certify import Certification, CertifyOptions, SourceOptions, certify
+from coworld_runner.episode import EpisodeOptions
+from coworld_runner.packages import Package
+from coworld_runner.replay import ReplayOptions
+from coworld_runner.testing.fake import FakeBackend, FakeContext
+
+__all__ = ["LONG", "MANIFEST", "World", "fast", "package_of", "world"]
+
+MANIFEST: dict[str, Any] = {
+    "game": {
+        "name": "counting",
+        "version": "1.2.3",
+        "description": "Everybody counts.",
+        "owner": "tests@example.org",
+        "config_schema": {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["tokens", "ticks"],
+            "properties": {
+                "tokens": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2},
+                "ticks": {"type": "integer", "minimum": 1},
+                "tick_seconds": {"type": "number", "minimum": 0},
+            },
+        },
+        "results_schema": {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "type": "object",
+            "required": ["scores", "ticks"],
+            "properties": {
+                "scores": {"type": "array", "items": {"type": "number"}},
+                "ticks": {"type": "integer"},
+            },
+        },
+        "runnable": {"type": "game", "image": "counting-game", "run": ["game"]},
+        "protocols": {
+            "player": {"type": "text", "value": "Count."},
+            "global": {"type": "text", "value": "Watch them count."},
+        },
+        "docs": {"readme": {"type": "text", "value": "# Counting"}},
+    },
+    "player": [
+        {
+            "id": "first",
+            "name": "First",
+            "type": "player",
+            "description": "Counts.",
+            "image": "counting-player",
+            "run": ["first"],
+        },
+        {
+            "id": "second",
+            "name": "Second",
+            "type": "player",
+            "description": "Counts, too.",
+            "image": "counting-player",
+            "run": ["second"],
+        },
+    ],
+    "variants": [
+        {"id": "default", "name": "Default", "description": "As it is.", "game_config": {"ticks": 10}},
+        {"id": "long", "name": "Long", "description": "Longer.", "game_config": {"ticks": 1000}},
+    ],
+    "certification": {
+        "game_config": {"ticks": 8, "tick_seconds": 0.02},
+        "players": [{"player_id": "first"}, {"player_id": "second"}],
+    },
+}
+
+
+LONG = {"ticks": 60, "tick_seconds": 0.05}
+"""A config for three seconds of play: long enough for somebody to come late or to leave early."""
+
+
+# --- the game ----------------------------------------------------------------------------------------------------
+
+
+def _path(uri: str) -> Path:
+    return Path(unquote(urlsplit(uri).path))
+
+
+def game(*vices: str) -> Callable[[FakeContext], Awaitable[int]]:
+    """A game with vices."""
+
+    async def program(context: FakeContext) -> int:
+        if "COGAME_LOAD_REPLAY_URI" in context.env:
+            return await _show(context, vices)
+        if "never_ready" in vices:
+            await anyio.sleep_forever()
+        return await _Game(context, vices).play()
+
+    return program
+
+
+def _reply(status: int, body: str) -> Response:
+    from websockets.datastructures import Headers
+
+    reason = http.HTTPStatus(status).phrase
+    return Response(status, reason, Headers({"Content-Length": str(len(body))}), body.encode())
+
+
+class _Game:
+    def __init__(self, context: FakeContext, vices: tuple[str, ...]) -> None:
+        self.context = context
+        self.vices = vices
+        self.config: dict[str, Any] = json.loads(_path(context.env["COGAME_CONFIG_URI"]).read_text())
+        self.tokens: list[str] = self.config["tokens"]
+        self.players: dict[int, ServerConnection] = {}
+        self.viewers: list[ServerConnection] = []
+        self.connected = anyio.Event()
+        self.dismissed: set[int] = set()
+
+    async def play(self) -> int:
+        host, port = self.context.env["COGAME_HOST"], int(self.context.env["COGAME_PORT"])
+        async with serve(self.handle, host, port, process_request=self.request, close_timeout=0.2) as server:
+            if "fails_unready" in self.vices:
+                return 3
+            await self.connected.wait()
+            for tick in range(self.config["ticks"]):
+                await anyio.sleep(self.config.get("tick_seconds", 0.02))
+                if tick == 2 and "dies" in self.vices:
+                    self.context.err("Traceback: <b>division</b> by zero\n")
+                    return 5
+                if tick == 2 and "dismisses_0" in self.vices:
+                    self.dismissed.add(0)
+                    await self.players[0].close()
+                await self.tell({"type": "state", "tick": tick})
+            self.write()
+            await self.tell({"type": "final"})
+            server.close()
+        return 0
+
+    def write(self) -> None:
+        results: Any = {"scores": [1.0, 2.5], "ticks": self.config["ticks"]}
+        if "wrong_scores" in self.vices:
+            results["scores"] = [1.0, 2.5, 3.0]
+        if "no_ticks" in self.vices:
+            del results["ticks"]
+        if "no_results" not in self.vices:
+            _path(self.context.env["COGAME_RESULTS_URI"]).write_text(json.dumps(results))
+        replay = json.dumps({"frames": list(range(self.config["ticks"]))})
+        if "leaks_tokens" in self.vices:
+            replay = json.dumps({"config": self.config})
+            self.context.out(f"GET /player?slot=1&token={self.tokens[1]} 101\n")
+        if "empty_replay" in self.vices:
+            replay = ""
+        if "no_replay" not in self.vices:
+            data = zlib.compress(replay.encode()) if "packs_replay" in self.vices else replay.encode()
+            _path(self.context.env["COGAME_SAVE_REPLAY_URI"]).write_bytes(data)
+
+    async def tell(self, message: dict[str, Any]) -> None:
+        for socket in (*self.players.values(), *self.viewers):
+            try:
+                await socket.send(json.dumps(message))
+            except ConnectionClosed:
+                continue
+
+    def request(self, connection: ServerConnection, request: Request) -> Response | None:
+        parts = urlsplit(request.path)
+        query = parse_qs(parts.query)
+        if parts.path == "/healthz":
+            return _reply(200, "ok")
+        if parts.path in ("/client/player", "/client/global"):
+            if "no_page_for_1" in self.vices and query.get("slot") == ["1"]:
+                return _reply(404, "no")
+            return _reply(200, "<!doctype html><title>counting</title>")
+        if parts.path == "/global":
+            return None
+        if parts.path == "/player":
+            return None if self.may_sit(query) else _reply(403, "no")
+        return _reply(404, "no")
+
+    def may_sit(self, query: Mapping[str, list[str]]) -> bool:
+        if "crashes_on_bad_slot" in self.vices:
+            return self.tokens[int(query["slot"][0])] == query["token"][0]
+        slot, token = query.get("slot", [""])[0], query.get("token", [""])[0]
+        if "lets_anyone_in" in self.vices or ("checks_slot_0_only" in self.vices and slot == "1"):
+            return slot.isdecimal() and int(slot) < 2
+        if "any_token_for_any_slot" in self.vices:
+            return slot.isdecimal() and int(slot) < 2 and token in self.tokens
+        if "negative_index" in self.vices:
+            return slot.lstrip("-").isdecimal() and -2 <= int(slot) < 2 and self.tokens[int(slot)] == token
+        if not slot.isdecimal() or int(slot) >= len(self.tokens) or self.tokens[int(slot)] != token:
+            return False
+        return int(slot) not in self.dismissed
+
+    async def handle(self, socket: ServerConnection) -> None:
+        assert socket.request is not None
+        parts = urlsplit(socket.request.path)
+        if parts.path == "/global":
+            if "no_pong" in self.vices:
+                _mute_pongs(socket)
+            if "silent_global" in self.vices:
+                await socket.wait_closed()
+                return
+            late = bool(self.viewers)
+            self.viewers.append(socket)
+            if late and "ignores_late_viewers" in self.vices:
+                self.viewers.remove(socket)
+            else:
+                await socket.send(json.dumps({"type": "state"}))
+            await socket.wait_closed()
+            return
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        if query.get("token") not in self.tokens or query["slot"] != str(self.tokens.index(query["token"])):
+            await socket.wait_closed()  # a stranger that was let in
+            return
+        self.players[int(query["slot"])] = socket
+        if len(self.players) == len(self.tokens):
+            self.connected.set()
+        try:
+            async for _ in socket:
+                pass
+        except ConnectionClosed:
+            return
+
+
+def _mute_pongs(socket: ServerConnection) -> None:
+    send_frame = socket.protocol.send_frame
+
+    def send(frame: Frame) -> None:
+        if frame.opcode is not Opcode.PONG:
+            send_frame(frame)
+
+    socket.protocol.send_frame = send  # type: ignore[method-assign]
+
+
+async def _show(context: FakeContext, vices: tuple[str, ...]) -> int:
+    path = _path(context.env["COGAME_LOAD_REPLAY_URI"])
+    data = path.read_bytes()
+    packed = path.suffix == ".z"
+    if (packed and "knows_no_zlib" not in vices) or (not packed and "wants_zlib" in vices):
+        data = zlib.decompress(data)
+    frames = json.loads(data)["frames"]
+
+    def request(connection: ServerConnection, request: Request) -> Response | None:
+        path = urlsplit(request.path).path
+        if path == "/healthz" or (path == "/client/replay" and "no_replay_page" not in vices):
+            return _reply(200, "ok")
+        return None if path == "/replay" else _reply(404, "no")
+
+    async def handle(socket: ServerConnection) -> None:
+        if "silent_replay" not in vices:
+            await socket.send(json.dumps({"frames": frames}))
+        await socket.wait_closed()
+
+    host, port = context.env["COGAME_HOST"], int(context.env["COGAME_PORT"])
+    async with serve(handle, host, port, process_request=request, close_timeout=0.2):
+        await anyio.sleep_forever()
+    return 0
+
+
+# --- the players --------------------------------------------------------------------------------------------------
+
+
+def player(*vices: str) -> Callable[[FakeContext], Awaitable[int]]:
+    """Players with vices; one that begins with ``first:`` is the first player's alone."""
+
+    async def program(context: FakeContext) -> int:
+        who = context.argv[0]
+        mine = {vice.partition(":")[2] for vice in vices if vice.partition(":")[0] == who}
+        if "dies" in mine:
+            context.out("I give up\n")
+            return 7
+        async with connect(context.env["COWORLD_PLAYER_WS_URL"], proxy=None, close_timeout=0.2) as socket:
+            if "leaves" in mine:
+                await socket.recv()
+                return 0
+            async for text in socket:
+                if json.loads(text)["type"] == "final":
+                    break
+        if "stays" in mine:
+            await anyio.sleep_forever()
+        return 0
+
+    return program
+
+
+# --- all together -------------------------------------------------------------------------------------------------
+
+
+class World:
+    """A package with its programs."""
+
+    def __init__(self, manifest: dict[str, Any], backend: FakeBackend, package: Package) -> None:
+        self.manifest = manifest
+        self.backend = backend
+        self.package = package
+
+    async def certify(
+        self, workspace: Path, *, options: CertifyOptions | None = None, events: list[BaseEvent] | None = None
+    ) -> Certification:
+        """Certify it, quickly."""
+        listeners = (events.append,) if events is not None else ()
+        return await certify(
+            self.package, backend=self.backend, workspace=workspace, options=options or fast(), listeners=listeners
+        )
+
+
+def fast(*, episode: Mapping[str, Any] | None = None, **changes: Any) -> CertifyOptions:
+    """Options with bounded waits and no network; ``episode`` is changed by field, the others as a whole."""
+    waits = {"timeout": 60.0, "ready_timeout": 20.0, "player_exit_timeout": 5.0}
+    return CertifyOptions(
+        **{
+            "episode": EpisodeOptions(**{**waits, **(episode or {})}),
+            "replay": ReplayOptions(ready_timeout=20.0),
+            "sources": SourceOptions(offline=True),
+            **changes,
+        }
+    )
+
+
+def package_of(manifest: dict[str, Any], path: Path | None = None) -> Package:
+    """A package of a manifest that loads."""
+    loaded = load_manifest(manifest)
+    report = loaded.report if path is None else loaded.report.model_copy(update={"source": str(path)})
+    return Package(manifest=loaded.manifest, report=report, source=str(path or "counting"), path=path)
+
+
+@asynccontextmanager
+async def world(
+    *,
+    game_vices: tuple[str, ...] = (),
+    player_vices: tuple[str, ...] = (),
+    change: Callable[[dict[str, Any]], None] | None = None,
+    backend: type[FakeBackend] = FakeBackend,
+    package: Callable[[dict[str, Any]], Package] = package_of,
+) -> AsyncGenerator[World, None]:
+    """The small Coworld.
+
+    Args:
+        game_vices: What is wrong with the game.
+        player_vices: What is wrong with the players.
+        change: Changes the manifest in place.
+        backend: The backend's class.
+        package: Makes a package of the manifest.
+    """
+    manifest = copy.deepcopy(MANIFEST)
+    if change is not None:
+        change(manifest)
+    programs = {"counting-game": game(*game_vices), "counting-player": player(*player_vices)}
+    async with backend(programs) as entered:
+        yield World(manifest, entered, package(manifest))

@@ -1,0 +1,243 @@
+"""Running the ``coworld`` command as a person or a script does, and small worlds to run it on."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MISFITS = Path(__file__).parent / "misfits"
+PATIENCE = 90.0
+"""Seconds for anything to happen; tests wait on conditions, and only a broken one takes as long."""
+
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>]")
+
+
+def environment(extra: Mapping[str, str | None] | None = None) -> dict[str, str]:
+    """This process's environment without anything that changes what the command says; None takes a variable out."""
+    shaping = ("CI", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "DISPLAY", "WAYLAND_DISPLAY", "UV_RUN_RECURSION_DEPTH")
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("COWORLD_") and name not in shaping}
+    kept["TERM"] = "xterm-256color"
+    for name, text in (extra or {}).items():
+        if text is None:
+            kept.pop(name, None)
+        else:
+            kept[name] = text
+    return kept
+
+
+def command(*args: str | Path) -> list[str]:
+    """The argument list of a ``coworld`` command."""
+    return [sys.executable, "-m", "coworld_cli", *(str(arg) for arg in args)]
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        """The one object on standard output; anything else on it fails."""
+        return json.loads(self.stdout)
+
+
+def coworld(
+    *args: str | Path, env: Mapping[str, str | None] | None = None, cwd: Path | None = None, stdin: str | None = None
+) -> Done:
+    """Run a command to its end, with pipes for all streams."""
+    done = subprocess.run(
+        command(*args),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=environment(env),
+        cwd=cwd,
+        input=stdin,
+        check=False,
+        timeout=PATIENCE,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a command that a failed test has left, in good order if it will."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class Started:
+    """A command that runs, with pipes; read as it writes."""
+
+    def __init__(self, args: Sequence[str | Path], env: Mapping[str, str | None] | None, cwd: Path | None) -> None:
+        self.process = subprocess.Popen(
+            command(*args),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(env),
+            cwd=cwd,
+            # a test runner in the background has SIGINT ignored, and children inherit that
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        self._streams = {self.process.stdout.fileno(): bytearray(), self.process.stderr.fileno(): bytearray()}
+        self._open = set(self._streams)
+
+    def _read(self, seconds: float) -> None:
+        for descriptor in select.select(list(self._open), [], [], seconds)[0]:
+            data = os.read(descriptor, 1 << 16)
+            if data:
+                self._streams[descriptor] += data
+            else:
+                self._open.discard(descriptor)
+
+    @property
+    def stdout(self) -> str:
+        """What came on standard output so far."""
+        return bytes(next(iter(self._streams.values()))).decode(errors="replace")
+
+    @property
+    def stderr(self) -> str:
+        """What came on standard error so far."""
+        return bytes(list(self._streams.values())[1]).decode(errors="replace")
+
+    def until(self, condition: Callable[[], Any], what: str = "") -> Any:
+        """Read until something is true, and return it."""
+        deadline = time.monotonic() + PATIENCE
+        while not (value := condition()):
+            left = deadline - time.monotonic()
+            ended = not self._open and self.process.poll() is not None
+            if left <= 0 or ended:
+                raise AssertionError(f"never came: {what}\n--- out\n{self.stdout}\n--- err\n{self.stderr}")
+            self._read(min(left, 0.05))
+        return value
+
+    def until_said(self, text: str) -> None:
+        """Read until a text is there, on either stream."""
+        self.until(lambda: text in self.stdout or text in self.stderr, text)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the command alone."""
+        self.process.send_signal(number)
+
+    def end(self) -> Done:
+        """Wait for the end."""
+        deadline = time.monotonic() + PATIENCE
+        while self._open and time.monotonic() < deadline:
+            self._read(0.05)
+        status = self.process.wait(timeout=max(0.1, deadline - time.monotonic()))
+        return Done(status, self.stdout, self.stderr)
+
+    def close(self) -> None:
+        """Leave nothing behind, whatever the test did."""
+        _end(self.process)
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+class Terminal:
+    """A command that runs on a terminal of its own."""
+
+    def __init__(self, args: Sequence[str | Path], env: Mapping[str, str | None] | None, columns: int) -> None:
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        self.process = subprocess.Popen(
+            command(*args), stdin=slave, stdout=slave, stderr=slave, env=environment(env), start_new_session=True
+        )
+        os.close(slave)
+        self._data = bytearray()
+
+    @property
+    def raw(self) -> str:
+        """Everything that was written so far."""
+        return self._data.decode(errors="replace")
+
+    @property
+    def text(self) -> str:
+        """The same without control sequences."""
+        return _CONTROL.sub("", self.raw).replace("\r", "")
+
+    def _read(self, seconds: float) -> bool:
+        if not select.select([self.master], [], [], seconds)[0]:
+            return True
+        try:
+            data = os.read(self.master, 1 << 16)
+        except OSError:  # the other side is closed
+            return False
+        self._data += data
+        return bool(data)
+
+    def until_said(self, text: str) -> None:
+        """Read until a text is there."""
+        deadline = time.monotonic() + PATIENCE
+        while text not in self.text:
+            if time.monotonic() > deadline or not self._read(0.05):
+                raise AssertionError(f"never came: {text}\n{self.text}")
+
+    def end(self) -> int:
+        """Read to the end, and return the exit status."""
+        deadline = time.monotonic() + PATIENCE
+        while self._read(0.05):
+            assert time.monotonic() < deadline, f"did not end:\n{self.text}"
+        return self.process.wait(timeout=PATIENCE)
+
+    def close(self) -> None:
+        """Leave nothing behind, whatever the test did."""
+        _end(self.process)
+        with contextlib.suppress(OSError):
+            os.close(self.master)
+
+
+def write_world(directory: Path, game: str = "well", *players: str, name: str = "misfits", **config: Any) -> Path:
+    """Write a small Coworld whose game and players behave as told (see ``misfits``), and return its directory.
+
+    Args:
+        directory: Made for it.
+        game: A behaviour of ``game.py``.
+        players: A behaviour of ``player.py`` a seat, with its argument; two well-behaved ones by default.
+        name: What the game is called.
+        config: Further keys of the game config.
+    """
+    directory.mkdir()
+    manifest = json.loads((MISFITS / "coworld_manifest_template.json").read_text())
+    manifest["game"]["name"] = name
+    who = players or ("well", "well")
+    template = manifest["player"][0]
+    manifest["player"] = [
+        {**template, "id": f"{behaviour.split()[0]}-{index}", "run": ["python3", "player.py", *behaviour.split()]}
+        for index, behaviour in enumerate(who)
+    ]
+    seats = [{"player_id": player["id"]} for player in manifest["player"]]
+    names = ["Left", "Right", *(f"Player {index}" for index in range(2, len(who)))][: len(who)]
+    game_config = {"players": [{"name": seat} for seat in names], "behaviour": game, **config}
+    manifest["certification"] = {"game_config": game_config, "players": seats}
+    (directory / "coworld_manifest_template.json").write_text(json.dumps(manifest, indent=2))
+    services = {"misfits": {"image": "coworld-misfits", "build": {"context": str(MISFITS)}}}
+    # JSON is YAML
+    (directory / "compose.yaml").write_text(json.dumps({"services": services}))
+    return directory

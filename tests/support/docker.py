@@ -1,0 +1,128 @@
+"""What tests on a real Docker engine need: the engine itself, and an image with the conformance suite's subject."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import json
+import os
+import tarfile
+import warnings
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import anyio
+import pytest
+
+from coworld_core.errors import BackendUnavailable
+from coworld_runner.backend import UnitSpec
+from coworld_runner.backends._docker_engine import Engine, EngineRefused, path_segment, resolve_address
+from coworld_runner.testing.conformance import SUBJECT
+
+__all__ = ["BASE_IMAGE", "as_user", "engine_call", "require_docker", "subject_image", "subject_spec"]
+
+BASE_IMAGE = os.environ.get("BASE_IMAGE", "python-base:bookworm")
+"""An image with Python 3.11 or later that is here already."""
+
+_T = TypeVar("_T")
+
+_DOCKERFILE = f"FROM {BASE_IMAGE}\nLABEL coworld.test=subject\nCOPY subject.py /subject.py\n"
+
+
+def require_docker() -> None:
+    """Skip the test without an engine or the base image; under ``CI=true`` that is a failure."""
+    missing = _missing()
+    if missing:
+        if os.environ.get("CI") == "true":
+            pytest.fail(missing)
+        pytest.skip(missing)
+
+
+@functools.cache
+def _missing() -> str:
+    async def look() -> str:
+        try:
+            engine = await Engine.connect(resolve_address(None))
+            await engine.call("GET", f"/images/{path_segment(BASE_IMAGE)}/json")
+        except BackendUnavailable as error:
+            return error.message
+        except EngineRefused:
+            return f"The image {BASE_IMAGE!r} is missing; .ci/run makes it, or set BASE_IMAGE to one with Python."
+        return ""
+
+    return _apart(look)
+
+
+@functools.cache
+def subject_image() -> str:
+    """The image whose ``/subject.py`` is the conformance suite's subject; built unless it is here."""
+    source = SUBJECT.read_bytes()
+    name = f"coworld-test-subject:{hashlib.sha256(source + _DOCKERFILE.encode()).hexdigest()[:12]}"
+    context = io.BytesIO()
+    with tarfile.open(fileobj=context, mode="w") as archive:
+        for path, content in (("Dockerfile", _DOCKERFILE.encode()), ("subject.py", source)):
+            entry = tarfile.TarInfo(path)
+            entry.size, entry.mode = len(content), 0o644
+            archive.addfile(entry, io.BytesIO(content))
+
+    async def build() -> None:
+        engine = await Engine.connect(resolve_address(None))
+        try:
+            await engine.call("GET", f"/images/{path_segment(name)}/json")
+        except EngineRefused:
+            async with engine.stream(
+                "POST",
+                "/build",
+                query={"t": name, "rm": True},
+                headers={"Content-Type": "application/x-tar"},
+                content=context.getvalue(),
+            ) as answer:
+                said = (await answer.read()).decode()
+            assert all("error" not in json.loads(line) for line in said.splitlines()), said
+
+    _apart(build)
+    return name
+
+
+def subject_spec(run_id: str, name: str, *steps: str) -> UnitSpec:
+    """A spec that runs the subject with these steps."""
+    argv = ("python3", "/subject.py", *steps)
+    return UnitSpec(run_id=run_id, name=name, component="player", image=subject_image(), argv=argv)
+
+
+async def engine_call(method: str, path: str, **more: Any) -> Any:
+    """One call to the engine, behind the backend's back."""
+    engine = await Engine.connect(resolve_address(None))
+    return await engine.call(method, path, **more)
+
+
+def _apart(work: Callable[[], Awaitable[_T]]) -> _T:
+    """Run a coroutine function to its end from where a loop may be running already."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(anyio.run, work).result()
+
+
+def as_user(user: int, group: int, work: Callable[[], Awaitable[str]]) -> str:
+    """What a coroutine function returns when another user runs it, who may not be able to read this checkout."""
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        # later Pythons warn of threads that the child will not have; it uses none
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(group)
+            os.setuid(user)
+            said = anyio.run(work)
+        except BaseException as error:  # a child must not go on as a second test run
+            said = repr(error)
+        os.write(write, said.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as result:
+        said = result.read()
+    os.waitpid(child, 0)
+    return said

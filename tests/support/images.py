@@ -1,0 +1,101 @@
+"""Docker images for tests, made from a base image that is here, without a package index."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+__all__ = ["BASE_IMAGE", "docker_client", "docker_trouble", "ensure_python_image", "need_docker"]
+
+BASE_IMAGE = os.environ.get("COWORLD_TEST_BASE_IMAGE", "python-base:bookworm")
+"""A small image with Python; nothing is ever fetched from a registry."""
+
+
+def docker_client() -> Any:
+    """A connection to the engine; close it after use."""
+    import docker
+
+    return docker.from_env(timeout=60)
+
+
+@lru_cache
+def docker_trouble() -> str:
+    """Why there is no Docker engine with the base image; empty when there is."""
+    try:
+        client = docker_client()
+    except Exception as error:
+        return f"no Docker engine: {error}"
+    try:
+        client.images.get(BASE_IMAGE)
+    except Exception as error:
+        return f"no base image {BASE_IMAGE}: {error}"
+    finally:
+        client.close()
+    return ""
+
+
+def need_docker() -> None:
+    """Skip, or in CI fail, without a Docker engine that has the base image."""
+    trouble = docker_trouble()
+    if trouble and os.environ.get("CI"):
+        pytest.fail(trouble)
+    if trouble:
+        pytest.skip(trouble)
+
+
+def ensure_python_image(name: str, dockerfile: str, files: Mapping[str, Path], libraries: Sequence[str]) -> str:
+    """Build an image once for what is in it.
+
+    Args:
+        name: Repository of the image; its tag is a digest of all that goes into it.
+        dockerfile: The Dockerfile itself, with a build argument ``BASE_IMAGE``.
+        files: Files and directories for the build context, by their names there.
+        libraries: Packages of this interpreter that are laid into the context's directory ``site``. Where the image
+            has another Python, those with compiled parts must be able to do without.
+
+    Returns:
+        The image's reference.
+    """
+    need_docker()
+    found = [_library(library) for library in libraries]
+    sources = {**files, **{f"site/{path.name}": path for path in found}}
+    digest = hashlib.sha256(f"{BASE_IMAGE}\n{dockerfile}".encode())
+    for target, source in sources.items():
+        for path in sorted(source.rglob("*.py")) if source.is_dir() else [source]:
+            digest.update(f"{target} {path.name} ".encode() + path.read_bytes())
+    image = f"{name}:test-{digest.hexdigest()[:12]}"
+    client = docker_client()
+    try:
+        if any(image in (entry.tags or ()) for entry in client.images.list(name=name)):
+            return image
+        with tempfile.TemporaryDirectory() as directory:
+            context = Path(directory)
+            (context / "Dockerfile").write_text(dockerfile)
+            for target, source in sources.items():
+                (context / target).parent.mkdir(parents=True, exist_ok=True)
+                if source.is_dir():
+                    shutil.copytree(source, context / target, ignore=shutil.ignore_patterns("__pycache__"))
+                else:
+                    shutil.copy(source, context / target)
+            client.images.build(path=directory, tag=image, buildargs={"BASE_IMAGE": BASE_IMAGE}, rm=True, forcerm=True)
+    finally:
+        client.close()
+    return image
+
+
+def _library(name: str) -> Path:
+    spec = importlib.util.find_spec(name)
+    assert spec is not None, f"{name} is not installed here"
+    if spec.submodule_search_locations:
+        return Path(spec.submodule_search_locations[0])
+    assert spec.origin is not None
+    return Path(spec.origin)

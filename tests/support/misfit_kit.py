@@ -1,0 +1,235 @@
+"""The misfits package for tests: plans in which somebody misbehaves, its Docker image, and what is left afterwards.
+
+Everything that a plan of ours starts carries a mark of its own in its environment, so that leftovers are found by
+something other than the labels of the code under test.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from coworld_core.artifacts import EpisodeLayout
+from coworld_core.episode import EpisodeRecord
+from coworld_core.events import BaseEvent, parse_event
+from coworld_core.loading import load_manifest
+from coworld_core.manifest import Manifest, Runnable
+from coworld_runner.plan import EpisodePlan, Seat
+from coworld_runner.scratch import scratch_root
+
+from .images import docker_client, ensure_python_image
+
+__all__ = [
+    "MARK",
+    "PACKAGE",
+    "PLACEHOLDER",
+    "Evidence",
+    "docker_leftovers",
+    "ensure_image",
+    "evidence",
+    "leftovers",
+    "marked_processes",
+    "misfit_plan",
+    "new_mark",
+    "wait_until",
+    "with_seats",
+]
+
+PACKAGE = Path(__file__).parent / "misfits"
+"""The Coworld's directory; also the build context of its image, and where it runs as local processes."""
+PLACEHOLDER = "{{MISFITS_IMAGE}}"
+MARK = "MISFITS_MARK"
+"""The environment variable that all units of a plan carry."""
+
+Player = str | Sequence[str]
+"""A behaviour of ``player.py`` with its arguments, as one string; or a whole command."""
+
+
+@lru_cache
+def _manifest(image: str) -> Manifest:
+    template = json.loads((PACKAGE / "coworld_manifest_template.json").read_text().replace(PLACEHOLDER, image))
+    return load_manifest(template, template=True).manifest
+
+
+def new_mark() -> str:
+    """A mark that nothing else carries."""
+    return secrets.token_hex(8)
+
+
+def misfit_plan(
+    game: str = "well",
+    *players: Player,
+    image: str = PLACEHOLDER,
+    mark: str = "",
+    run: Sequence[str] = ("python3", "game.py"),
+    secret_env: dict[str, str] | None = None,
+    **config: Any,
+) -> EpisodePlan:
+    """A plan in which the game and the players behave as told.
+
+    Args:
+        game: A behaviour of ``game.py``.
+        players: Who sits where; two well-behaved players by default.
+        image: The image of all of them.
+        mark: What their environment is marked with.
+        run: The game's command.
+        secret_env: Secrets of every player.
+        config: Further keys of the game config.
+    """
+    commands = [
+        ["python3", "player.py", *who.split()] if isinstance(who, str) else list(who)
+        for who in players or ("well", "well")
+    ]
+    env = {MARK: mark} if mark else {}
+    manifest = _manifest(image)
+    runnable = Runnable(type="game", image=image, run=tuple(run), env=env)
+    manifest = manifest.model_copy(update={"game": manifest.game.model_copy(update={"runnable": runnable})})
+    seats = tuple(
+        Seat(
+            name=f"{' '.join(command[2:]) or command[0]}"[:40],
+            runnable=Runnable(type="player", image=image, run=tuple(command), env=env),
+            secret_env=secret_env or {},
+        )
+        for command in commands
+    )
+    names = [{"name": f"player {slot}"} for slot in range(len(seats))]
+    return EpisodePlan(
+        manifest=manifest,
+        game_config={"players": names, "behaviour": game, **config},
+        seats=seats,
+        variant="misfit",
+        source=str(PACKAGE),
+    )
+
+
+def with_seats(plan: EpisodePlan, seats: Sequence[Seat]) -> EpisodePlan:
+    """The plan with other seats, of the same number."""
+    return dataclasses.replace(plan, seats=tuple(seats))
+
+
+# --- evidence -----------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """What a run left in its workspace, read back from the files."""
+
+    layout: EpisodeLayout
+    record: EpisodeRecord
+    events: tuple[BaseEvent, ...]
+
+    def log(self, name: str) -> str:
+        """A log by its path relative to the workspace."""
+        return (self.layout.workspace / name).read_text(errors="replace")
+
+    def player_log(self, slot: int) -> str:
+        """What a player wrote."""
+        return self.layout.player_log(slot).read_text(errors="replace")
+
+    def of_kind(self, kind: str) -> list[Any]:
+        """The events of one kind, in order."""
+        return [event for event in self.events if getattr(event, "kind", "") == kind]
+
+    def position(self, kind: str, **fields: object) -> int:
+        """The number of the first event of a kind with these fields; 0 when there is none."""
+        for event in self.of_kind(kind):
+            if all(getattr(event, name) == value for name, value in fields.items()):
+                return int(event.seq)
+        return 0
+
+
+def evidence(workspace: Path) -> Evidence:
+    """Read a workspace back, and check what holds for every one of them, however the run ended."""
+    layout = EpisodeLayout(workspace)
+    record = EpisodeRecord.model_validate_json(layout.record.read_bytes())
+    events = tuple(parse_event(line) for line in layout.events.read_bytes().splitlines())
+    assert [event.seq for event in events] == list(range(1, len(events) + 1)), "event numbers have gaps"
+    assert all(event.run_id == record.run_id for event in events)
+    assert events[0].kind == "run_started"  # type: ignore[attr-defined]
+    assert events[-1].kind == "run_finished"  # type: ignore[attr-defined]
+    found = Evidence(layout, record, events)
+    assert [event.fault for event in found.of_kind("fault_seen")] == list(record.faults)
+    begun, ended = ([event.phase for event in found.of_kind(kind)] for kind in ("phase_started", "phase_finished"))
+    assert begun == ended, "a phase was not ended"
+    assert record.leaks == ()
+    for artifact in record.artifacts:
+        path = workspace / artifact.path
+        assert path.stat().st_size == artifact.size
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == artifact.sha256
+    hidden = [path.name for path in workspace.rglob(".*")]
+    assert hidden == [], "temporary files were left in the workspace"
+    assert "tokens" not in json.loads(layout.config.read_text()) if layout.config.exists() else True
+    return found
+
+
+# --- leftovers ----------------------------------------------------------------------------------------------------
+
+
+def marked_processes(mark: str) -> list[int]:
+    """Processes of this machine, containers' included, that carry a mark; zombies carry nothing."""
+    needle = f"{MARK}={mark}".encode()
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                environment = (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if needle in environment.split(b"\0"):
+                found.append(int(entry.name))
+    return found
+
+
+def leftovers(*, mark: str = "", run_ids: Sequence[str] = (), docker: bool = False) -> list[str]:
+    """What runs have left behind on this machine, in words; empty is as it should be."""
+    left = [f"process {pid}: {_command(pid)}" for pid in marked_processes(mark)] if mark else []
+    left += [f"directory {scratch_root() / run}" for run in run_ids if (scratch_root() / run).exists()]
+    if docker:
+        left += docker_leftovers(run_ids)
+    return left
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return "gone by now"
+
+
+def docker_leftovers(run_ids: Sequence[str]) -> list[str]:
+    """Containers, networks and volumes whose name or labels have to do with these runs."""
+    client = docker_client()
+    try:
+        things: list[tuple[str, str, str]] = []
+        for container in client.api.containers(all=True):
+            things.append(("container", str(container["Names"]), json.dumps(container)))
+        for network in client.api.networks():
+            things.append(("network", network["Name"], json.dumps(network)))
+        for volume in client.api.volumes()["Volumes"] or ():
+            things.append(("volume", volume["Name"], json.dumps(volume)))
+    finally:
+        client.close()
+    return [f"{kind} {name}" for kind, name, text in things if any(run in text for run in run_ids)]
+
+
+def wait_until(condition: Any, *, seconds: float = 20.0, what: str = "") -> Any:
+    """Look until something is true, and return it; fails after a generous deadline."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what or condition}"
+        time.sleep(0.02)
+    return value
+
+
+@lru_cache
+def ensure_image() -> str:
+    """Build the package's image once for what is in it, and return its name."""
+    files = {name: PACKAGE / name for name in ("game.py", "player.py")}
+    return ensure_python_image("coworld-misfits", (PACKAGE / "Dockerfile").read_text(), files, ["websockets"])

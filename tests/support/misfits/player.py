@@ -1,0 +1,239 @@
+"""A player that misbehaves as its first argument tells, and is a well-behaved player without one.
+
+``BEHAVIOURS`` in this file lists what there is. The well-behaved one is a simple soul like most: it ends with status 0
+when the game says ``final`` or closes the connection in order, and with a traceback when the connection breaks.
+
+It needs the standard library and ``websockets``; it runs as a local process and in a container alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import ipaddress
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+import zipfile
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from websockets.asyncio.client import connect
+
+BEHAVIOURS = {
+    "well": "plays to the end",
+    "exits-3": "ends with status 3 at once",
+    "exits-3-midway": "ends with status 3 after some states",
+    "exits-0": "ends with status 0 at once, without a word to the game",
+    "exits-0-midway": "ends with status 0 after some states",
+    "exits-9-after": "ends with status 9 once the game is over",
+    "never-connects": "sleeps",
+    "hangs-after": "sleeps once the game is over",
+    "ignores-term": "sleeps once the game is over, and ignores TERM",
+    "floods-log": "writes ARG bytes to its log, then plays on",
+    "forks": "forks ARG processes that sleep, then plays on",
+    "forks-away": "forks ARG processes that sleep, each in a session of its own, then plays on",
+    "fills-disk": "writes ARG bytes beside its artifact, then plays on",
+    "runs-out-of-memory": "allocates ARG bytes, then plays on",
+    "steals": "looks for the tokens of others and says what it found, then plays on",
+    "phones": "says whom it reaches on port ARG, while it listens there itself, then plays on",
+    "tells": "prints its environment, then plays on",
+    "artifact": "leaves a good artifact of ARG bytes",
+    "artifact-link": "leaves a link to /etc/passwd for an artifact",
+    "artifact-fifo": "leaves a pipe for an artifact",
+    "artifact-directory": "leaves a directory for an artifact",
+    "closes-streams": "closes its standard streams, then plays on",
+}
+
+
+def artifact() -> Path:
+    """Where the artifact goes."""
+    return Path(unquote(urlsplit(os.environ["COWORLD_PLAYER_ARTIFACT_UPLOAD_URL"]).path))
+
+
+async def play(until: int | None = None) -> None:
+    """Play to the end, or up to that many messages."""
+    url = os.environ.get("COWORLD_PLAYER_WS_URL") or os.environ["COGAMES_ENGINE_WS_URL"]
+    async with connect(url, ping_interval=None, close_timeout=1, proxy=None) as connection:
+        count = 0
+        async for message in connection:
+            count += 1
+            if json.loads(message)["type"] == "final" or count == until:
+                return
+
+
+def hoard(size: int) -> list[bytearray]:
+    """Take memory piece by piece, and touch it."""
+    pieces: list[bytearray] = []
+    while sum(map(len, pieces)) < size:
+        pieces.append(bytearray(b"\1" * (4 << 20)))
+    return pieces
+
+
+def fork(count: int, *, away: bool) -> None:
+    """Fork processes that sleep for long."""
+    made = 0
+    for _ in range(count):
+        try:
+            child = os.fork()
+        except OSError as error:
+            print(f"no more than {made} forks: {error}", flush=True)
+            time.sleep(0.2)
+            break
+        if child == 0:
+            if away:
+                os.setsid()
+            with contextlib.suppress(BaseException):
+                time.sleep(600)
+            os._exit(0)
+        made += 1
+    print(f"forked {made}", flush=True)
+
+
+def steal() -> None:
+    """Look wherever a neighbour's token might be, and print what looks like one that is not ours."""
+    mine = os.environ["COWORLD_PLAYER_WS_URL"]
+    places = [Path("/coworld"), Path("/coworld-artifact"), artifact().parent, artifact().parent.parent, Path("/proc")]
+    patterns = ("*.json", "*/*.json", "*/environ", "*/cmdline")
+    for place in places:
+        for path in (path for pattern in patterns for path in place.glob(pattern)):
+            try:
+                data = path.read_bytes()
+            except OSError:
+                continue
+            for word in data.replace(b"\0", b"\n").split(b"\n"):
+                text = word.decode(errors="replace")
+                if ("token" in text and mine not in text and "--" not in text) or '"tokens"' in text:
+                    print(f"STOLEN {path}: {text[:200]}", flush=True)
+    with contextlib.suppress(OSError):
+        Path("/coworld/results.json").write_text("mine")
+        print("WRITTEN", flush=True)
+    print("LOOKED", flush=True)
+
+
+def dotted(word: str) -> str:
+    """An address as /proc writes it, as people write it."""
+    return socket.inet_ntoa(struct.pack("<L", int(word, 16)))
+
+
+def neighbours() -> set[str]:
+    """Gateways, and addresses of the networks this machine is on."""
+    found: set[str] = set()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/net/route").read_text().splitlines()[1:]:
+            _, destination, gateway, *_, mask, _, _, _ = line.split()
+            network = ipaddress.ip_network(f"{dotted(destination)}/{dotted(mask)}")
+            if int(gateway, 16):
+                found.add(dotted(gateway))
+            # of a big network only its first addresses, which is where engines begin to count
+            count = min(network.num_addresses, 256 if network.prefixlen >= 24 else 32) if network.prefixlen else 0
+            hosts = [network.network_address + number for number in range(1, count)]
+            found.update(map(str, hosts))
+    return found
+
+
+async def phone(port: int, *others: str) -> None:
+    """Listen on a port for a while, and try it on everybody around."""
+    server = await asyncio.start_server(lambda _reader, writer: writer.close(), "0.0.0.0", port)
+    own = set(socket.gethostbyname_ex(socket.gethostname())[2])
+    reached: list[str] = []
+
+    async def call(address: str) -> None:
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(1.5):
+                _, writer = await asyncio.open_connection(address, port)
+                writer.close()
+            reached.append(address)
+
+    async with server, asyncio.TaskGroup() as group:
+        for address in (neighbours() | set(others)) - own:
+            group.create_task(call(address))
+        await asyncio.sleep(2.0)
+    print(f"REACHED {' '.join(sorted(reached)) or 'nobody'}", flush=True)
+
+
+def zipped(size: int) -> bytes:
+    """A good zip of about that many bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("notes.txt", b"x" * size)
+    return buffer.getvalue()
+
+
+def main(behaviour: str = "well", *arguments: str) -> int:
+    """Behave, and return the exit status."""
+    number = int(arguments[0]) if arguments else 0
+    if behaviour not in BEHAVIOURS:
+        raise SystemExit(f"unknown behaviour {behaviour!r}")
+    print(f"player: {behaviour}", flush=True)
+    match behaviour:
+        case "exits-3":
+            print("I will not play", file=sys.stderr, flush=True)
+            return 3
+        case "exits-0":
+            return 0
+        case "never-connects":
+            time.sleep(3600)
+        case "exits-3-midway":
+            asyncio.run(play(until=2))
+            return 3
+        case "exits-0-midway":
+            asyncio.run(play(until=2))
+            return 0
+        case "floods-log":
+            lines = ("all work and no play makes a dull log\n" * 1000).encode()
+            for _ in range(number // len(lines) + 1):
+                os.write(1, lines)
+        case "forks" | "forks-away":
+            fork(number, away=behaviour == "forks-away")
+        case "fills-disk":
+            piece = b"0123456789abcdef" * 65536
+            with artifact().with_name("filler").open("wb") as file:
+                for _ in range(number // len(piece)):
+                    file.write(piece)
+                    file.flush()
+                    time.sleep(0.002)
+        case "runs-out-of-memory":
+            hoard(number)
+        case "steals":
+            steal()
+        case "phones":
+            asyncio.run(phone(number, *arguments[1:]))
+        case "tells":
+            for name, value in sorted(os.environ.items()):
+                print(f"{name}={value}", flush=True)
+        case "artifact":
+            artifact().write_bytes(zipped(number))
+        case "artifact-link":
+            artifact().symlink_to("/etc/passwd")
+        case "artifact-fifo":
+            os.mkfifo(artifact())
+        case "artifact-directory":
+            artifact().mkdir()
+        case "closes-streams":
+            for descriptor in (0, 1, 2):
+                os.close(descriptor)
+        case _:
+            pass
+    asyncio.run(play())
+    match behaviour:
+        case "exits-9-after":
+            return 9
+        case "hangs-after":
+            time.sleep(3600)
+        case "ignores-term":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            print("deaf", flush=True)
+            time.sleep(3600)
+        case _:
+            pass
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
