@@ -6,8 +6,9 @@ nothing.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from .lazy import lazy_names
 
 if TYPE_CHECKING:
     from .artifacts import EpisodeLayout
@@ -157,8 +158,6 @@ _HOMES = {
 }
 """Where each public name lives."""
 
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
 __all__ = [
     "ArtifactRecord",
     "BackendError",
@@ -246,14 +245,4 @@ __all__ = [
     "with_tokens",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if (home := _HOME_OF.get(name)) is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f".{home}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

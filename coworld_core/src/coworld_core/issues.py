@@ -15,7 +15,7 @@ Severity = Literal["error", "warning", "info"]
 class Issue(BaseModel):
     """One finding about one place in a document."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     code: str = Field(description="Stable snake_case identifier of the kind of finding.")
     severity: Severity = Field(default="error", description="error stops a run; warning and info do not.")
@@ -35,7 +35,7 @@ class Issue(BaseModel):
 class Report(BaseModel):
     """All findings about one document, errors first in the document's order."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     source: str = Field(description="The file, URI or name that was read.")
     issues: tuple[Issue, ...] = Field(default=(), description="The findings.")

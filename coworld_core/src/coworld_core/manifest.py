@@ -177,7 +177,10 @@ _Env: TypeAlias = Annotated[
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_alias=True, validate_by_name=True)
+    # built when it is first used: what is nested in another is then built with it, and not for itself too
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_by_alias=True, validate_by_name=True, defer_build=True
+    )
 
     def __str__(self) -> str:
         return repr(self)

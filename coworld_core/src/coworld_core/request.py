@@ -28,7 +28,10 @@ __all__ = ["EpisodeRequest", "LoadedRequest", "build_request", "check_request", 
 class EpisodeRequest(BaseModel):
     """One episode to play. The game config has no tokens; the runner adds them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_alias=True, validate_by_name=True)
+    # built when it is first used: what is nested in another is then built with it, and not for itself too
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_by_alias=True, validate_by_name=True, defer_build=True
+    )
 
     schema_uri: str | None = Field(default=None, alias="$schema", description="Hint for editors; never fetched.")
     manifest: Manifest = Field(description="The Coworld to play.")

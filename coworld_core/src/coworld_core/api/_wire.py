@@ -1,0 +1,328 @@
+"""Resources as they go over the wire: forgiving when they are read, exact when they are made.
+
+``Model.read(raw)`` takes whatever a server sent. Unknown fields are kept. A field that does not fit has its neutral
+value, is reported in ``odd``, and comes out of ``model_dump`` as it came in; so one odd row never breaks a listing.
+``Model(...)`` is what a server builds its answers with: what does not fit is an error there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidationInfo,
+    model_serializer,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
+
+from .._findings import pointer, quoted, type_word
+from ..errors import RemoteError
+from ..issues import Issue
+
+__all__ = ["Body", "Time", "Wire", "newer", "part", "read_rows", "required"]
+
+_Row = TypeVar("_Row", bound="Wire")
+
+_READING: dict[str, bool] = {"reading": True}
+"""Validation context of a value that somebody else made."""
+
+_PLAIN: dict[str, bool] = {"plain": True}
+"""Serialisation context of what goes over the wire: without what a client computes."""
+
+_MAX_ODD = 50
+"""More issues of one value are not listed."""
+_MAX_CUTS = 200
+"""A value with more mistakes loses the fields they are in, rather than being mended place by place."""
+
+
+def _aware(value: datetime) -> datetime:
+    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+
+
+Time = Annotated[datetime, AfterValidator(_aware)]
+"""A moment; one without a time zone is meant as UTC."""
+
+
+def required(description: str, default: Any = "") -> Any:
+    """A field that every such resource has. A server must give it; where one does not, it has its neutral value."""
+    return Field(default=default, description=description, json_schema_extra={"x-required": True})
+
+
+def part(model: type[Wire], description: str) -> Any:
+    """A resource inside a resource, which must be there. Where it is not, it is one whose fields are all neutral."""
+    return Field(default_factory=model.blank, description=description, json_schema_extra={"x-required": True})
+
+
+def newer(description: str, default: Any = None) -> Any:
+    """A field that not every server knows: it goes out only when it was given."""
+    return Field(default=default, description=description, json_schema_extra={"x-newer": True})
+
+
+def _marked(field: FieldInfo, mark: str) -> bool:
+    extra = cast("object", field.json_schema_extra)
+    return isinstance(extra, dict) and mark in cast("dict[str, object]", extra)
+
+
+def _published_schema(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    """The schema says "required" in its own word, and keeps our marks to itself."""
+    names: list[str] = []
+    for name, shape in cast("dict[str, dict[str, Any]]", schema.get("properties", {})).items():
+        shape.pop("x-newer", None)
+        if shape.pop("x-required", False):
+            names.append(name)
+            shape.pop("default", None)
+    if names:
+        schema["required"] = sorted({*schema.get("required", ()), *names})
+
+
+class Wire(BaseModel):
+    """A resource as a platform gives it.
+
+    Make one with ``read`` from a server's JSON, or with the constructor to answer a client.
+    """
+
+    __slots__ = ("_odd", "_raw")
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="allow",
+        populate_by_name=True,
+        coerce_numbers_to_str=True,
+        allow_inf_nan=False,
+        protected_namespaces=(),
+        defer_build=True,
+        json_schema_extra=cast("Any", _published_schema),
+    )
+
+    _required: ClassVar[frozenset[str]] = frozenset()
+    _newer: ClassVar[frozenset[str]] = frozenset()
+    _computed: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Sort the fields by their marks, once."""
+        super().__pydantic_init_subclass__(**kwargs)
+        fields = cls.model_fields.items()
+        cls._required = frozenset(name for name, field in fields if _marked(field, "x-required"))
+        cls._newer = frozenset(name for name, field in fields if _marked(field, "x-newer"))
+        cls._computed = frozenset(cls.model_computed_fields)
+
+    @classmethod
+    def read(cls, raw: object) -> Self:
+        """Read what a server sent.
+
+        Args:
+            raw: The JSON value.
+
+        Raises:
+            RemoteError: Code ``not_an_object``, when it is no object. Anything else that is wrong is in ``odd``.
+        """
+        if not isinstance(raw, Mapping):
+            raise RemoteError(
+                f"Where {_article(cls.__name__)} was expected, the server sent {type_word(raw)}.", code="not_an_object"
+            )
+        return cls.model_validate(raw, context=_READING)
+
+    @classmethod
+    def blank(cls) -> Self:
+        """One whose fields are all neutral: what stands where a server left one out."""
+        return cls.model_construct()
+
+    @property
+    def odd(self) -> tuple[Issue, ...]:
+        """What did not fit, here and in the resources within; empty for what is as it should be."""
+        return tuple(_odd_within(self, ()))
+
+    def to_wire(self) -> dict[str, Any]:
+        """The resource as JSON-ready data as a server sends it: without fields that a client computes."""
+        return self.model_dump(mode="json", by_alias=True, context=_PLAIN)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read_leniently(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        if isinstance(data, cls):
+            return data
+        reading = info.context is _READING
+        if cls._computed and reading and isinstance(data, dict):
+            # what we compute is not what a server may say
+            given = cast("dict[str, Any]", data)
+            if not cls._computed.isdisjoint(given):
+                data = {key: value for key, value in given.items() if key not in cls._computed}
+        try:
+            value = handler(data)
+        except ValidationError as error:
+            if not reading or not isinstance(data, Mapping):
+                raise
+            return cls._mended(cast("Mapping[str, Any]", data), handler, error)
+        if missing := cls._required - value.model_fields_set:
+            if not reading:
+                names = ", ".join(sorted(missing))
+                raise PydanticCustomError("missing", "{name} lacks {names}", {"name": cls.__name__, "names": names})
+            value._note(_missing(cls, missing), {})
+        return value
+
+    @classmethod
+    def _mended(cls, data: Mapping[str, Any], handler: ModelWrapValidatorHandler[Self], error: ValidationError) -> Self:
+        """The same without what does not fit: first the very places, then whole fields."""
+        issues: list[Issue] = []
+        reduced: dict[str, Any] = dict(data)
+        raw: dict[str, Any] = {}
+        for whole in (error.error_count() > _MAX_CUTS, True):
+            for place, found in _whole_fields(reduced, handler) if whole else _places(error, reduced):
+                issues.append(Issue(**found))
+                raw[str(place[0])] = data.get(str(place[0]))
+                reduced = cast("dict[str, Any]", _without(reduced, place))
+            try:
+                value = handler(reduced)
+            except ValidationError as again:
+                error = again
+                continue
+            break
+        else:
+            value = cls.model_construct(**{key: item for key, item in reduced.items() if key not in cls.model_fields})
+        absent = cls._required - value.model_fields_set - raw.keys()
+        value._note([*issues, *_missing(cls, absent)], raw)
+        return value
+
+    def _note(self, issues: list[Issue], raw: dict[str, Any]) -> None:
+        object.__setattr__(self, "_odd", tuple(issues[:_MAX_ODD]))
+        object.__setattr__(self, "_raw", raw)
+
+    @model_serializer(mode="wrap")
+    def _as_it_came(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo):
+        data: dict[str, Any] = handler(self)
+        for name in self._newer - self.model_fields_set:
+            data.pop(name, None)
+        if (raw := getattr(self, "_raw", None)) is not None:
+            data |= raw
+        if info.context is _PLAIN:
+            for name in self._computed:
+                data.pop(name, None)
+        return data
+
+
+class Body(BaseModel):
+    """What a client asks a platform for. Unknown keys are errors, and what was not given is not sent."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False, defer_build=True)
+
+    def to_wire(self) -> dict[str, Any]:
+        """The body as JSON-ready data, by alias and without nulls."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def read_rows(model: type[_Row], raw: Iterable[object]) -> tuple[tuple[_Row, ...], tuple[Issue, ...]]:
+    """Read the rows of a list.
+
+    Args:
+        model: What each row is.
+        raw: The JSON values.
+
+    Returns:
+        The rows that are objects, in order (what is odd about one is in its ``odd``), and one issue for each that is
+        none, with a pointer into the list.
+    """
+    rows: list[_Row] = []
+    issues: list[Issue] = []
+    for index, item in enumerate(raw):
+        try:
+            rows.append(model.read(item))
+        except RemoteError as error:
+            if len(issues) < _MAX_ODD:
+                issues.append(Issue(code=error.code, pointer=f"/{index}", message=error.message, severity="warning"))
+    return tuple(rows), tuple(issues)
+
+
+def _article(name: str) -> str:
+    return f"{'an' if name[:1] in 'AEIOU' else 'a'} {name}"
+
+
+def _missing(model: type[Wire], names: Iterable[str]) -> list[Issue]:
+    return [
+        Issue(code="missing_field", severity="warning", message=f"{_article(model.__name__)} lacks {quoted(name)}.")
+        for name in sorted(names)
+    ]
+
+
+_Place = tuple[str | int, ...]
+
+
+def _places(error: ValidationError, data: Mapping[str, Any]) -> list[tuple[_Place, dict[str, Any]]]:
+    """Where to cut, latest list elements first so that the earlier keep their index, and what is wrong there."""
+    found: dict[_Place, dict[str, Any]] = {}
+    for raw in error.errors(include_url=False, include_context=False, include_input=False):
+        place = _existing(raw["loc"], data)
+        if not place or any(place[: len(known)] == known for known in found):
+            continue
+        value: Any = data
+        for key in place:
+            value = value[key]
+        found[place] = _odd(place, value, raw["msg"])
+    return sorted(found.items(), key=lambda item: [(str(type(key)), key) for key in item[0]], reverse=True)
+
+
+def _whole_fields(
+    data: Mapping[str, Any], handler: Callable[[dict[str, Any]], object]
+) -> Iterator[tuple[_Place, dict[str, Any]]]:
+    """The fields that do not fit, each tried by itself."""
+    for name, value in data.items():
+        try:
+            handler({name: value})
+        except ValidationError as error:
+            count = error.error_count()
+            yield (
+                (name,),
+                _odd((name,), value, "it does not fit" if count == 1 else f"it does not fit in {count} places"),
+            )
+
+
+def _odd(place: _Place, value: Any, why: str) -> dict[str, Any]:
+    message = f"{'.'.join(map(str, place))} is {quoted(value)}: {why}."
+    return {"code": "odd_value", "severity": "warning", "pointer": pointer(place), "message": message}
+
+
+def _existing(loc: _Place, data: Any) -> _Place:
+    """The part of a location that leads somewhere in the data: pydantic adds names of branches."""
+    place: list[str | int] = []
+    for key in loc:
+        if (isinstance(data, Mapping) and key in data) or (
+            isinstance(data, list) and isinstance(key, int) and key < len(cast("list[Any]", data))
+        ):
+            place.append(key)
+            data = cast("Any", data)[key]
+        else:
+            break
+    return tuple(place)
+
+
+def _without(data: Any, place: _Place) -> Any:
+    """A copy without one place, sharing everything beside the way to it."""
+    copy: Any = dict(cast("Mapping[str, Any]", data)) if isinstance(data, Mapping) else list(data)
+    if len(place) == 1:
+        del copy[place[0]]
+    else:
+        copy[place[0]] = _without(copy[place[0]], place[1:])
+    return copy
+
+
+def _odd_within(value: Any, path: _Place) -> Iterator[Issue]:
+    if isinstance(value, Wire):
+        for issue in getattr(value, "_odd", ()):
+            yield issue.model_copy(update={"pointer": pointer(path) + issue.pointer})
+        for name in type(value).model_fields:
+            yield from _odd_within(getattr(value, name), (*path, name))
+    elif isinstance(value, tuple):
+        for index, item in enumerate(cast("tuple[Any, ...]", value)):
+            yield from _odd_within(item, (*path, index))

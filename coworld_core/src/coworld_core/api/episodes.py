@@ -1,0 +1,188 @@
+"""Episode requests: who played, how it went, and what is left of it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, computed_field
+
+from ._values import EpisodeStatus, OpenText
+from ._wire import Time, Wire, newer, required
+from .policies import label_of
+
+__all__ = [
+    "ARTIFACT_TYPES",
+    "BUNDLE_PARTS",
+    "AgentStats",
+    "ArtifactType",
+    "BundleManifest",
+    "BundlePart",
+    "EpisodeErrorType",
+    "EpisodeRequest",
+    "EpisodeScore",
+    "EpisodeStats",
+    "Participant",
+    "PlayerEvidence",
+    "PolicyStats",
+]
+
+ArtifactType = Literal["spec", "game-config", "logs", "error-info", "results", "replay"]
+"""What ``/artifacts/{type}`` gives."""
+
+ARTIFACT_TYPES: tuple[ArtifactType, ...] = ("spec", "game-config", "logs", "error-info", "results", "replay")
+"""All of them."""
+
+BundlePart = Literal["results", "replay", "error_info", "game_logs", "player_logs", "player_artifact"]
+"""What a bundle may include."""
+
+BUNDLE_PARTS: tuple[BundlePart, ...] = (
+    "results",
+    "replay",
+    "error_info",
+    "game_logs",
+    "player_logs",
+    "player_artifact",
+)
+"""All of them, in the order of a bundle."""
+
+
+class EpisodeErrorType(OpenText):
+    """Why an episode failed."""
+
+    __slots__ = ()
+
+    @classmethod
+    def known(cls) -> tuple[str, ...]:
+        """``player_error`` to ``crash``."""
+        return (
+            "player_error",
+            "game_unhealthy",
+            "game_contract_violation",
+            "results_missing",
+            "results_malformed",
+            "replay_missing",
+            "replay_unloadable",
+            "episode_timeout",
+            "crash",
+        )
+
+
+class Participant(Wire):
+    """Who sits in a slot: a policy version, or on newer servers a person."""
+
+    position: int = required("The slot, from 0.", -1)
+    policy_version_id: str | None = Field(default=None, description="UUID.")
+    policy_id: str | None = Field(default=None, description="UUID.")
+    policy_name: str | None = Field(default=None, description="Name of the policy.")
+    version: int | None = Field(default=None, description="Number of the version.")
+    player_id: str | None = Field(default=None, description="Whose, ``ply_<uuid>``.")
+    player_name: str | None = Field(default=None, description="Whose, as people know it.")
+    kind: str | None = newer("policy or human.")
+    is_filler: bool | None = newer("Whether it only fills the seat.")
+    user_id: str | None = newer("For a person: who.")
+    name: str | None = newer("For a person: the name shown.")
+
+    @computed_field
+    @property
+    def label(self) -> str:
+        """How people name it: ``name:v3``, or a person's name."""
+        return label_of(self.policy_name or self.name or "", self.version or 0)
+
+
+class EpisodeScore(Wire):
+    """The score of a policy version in an episode."""
+
+    policy_version_id: str = required("UUID.")
+    score: float | None = required("As the game counts.", None)
+
+
+class EpisodeRequest(Wire):
+    """An episode that was asked for: waiting, running, or over."""
+
+    id: str = required("``ereq_<uuid>``.")
+    requester_user_id: str | None = Field(default=None, description="Who asked for it.")
+    round_id: str | None = Field(default=None, description="The round it belongs to.")
+    mod_name: str | None = Field(default=None, description="Name of the game's program, on older servers.")
+    env_config_name: str | None = Field(default=None, description="Name of the configuration, on older servers.")
+    coworld_id: str | None = Field(default=None, description="What is played, ``cow_<uuid>``.")
+    game_config: dict[str, Any] | None = Field(default=None, description="How; lists of newer servers leave it out.")
+    seed: int | None = Field(default=None, description="The game's seed.")
+    max_steps: int | None = Field(default=None, description="Longest length, on older servers.")
+    status: EpisodeStatus = required("Where it stands.", EpisodeStatus(""))
+    policy_version_ids: tuple[str, ...] = Field(default=(), description="UUID by slot.")
+    participants: tuple[Participant, ...] = Field(default=(), description="Who sits where.")
+    job_id: str | None = Field(default=None, description="UUID of the job that runs it.")
+    episode_id: str | None = Field(default=None, description="UUID of the episode, once there is one.")
+    replay_url: str | None = Field(default=None, description="Where its replay is; opaque.")
+    live_url: str | None = Field(default=None, description="Where to watch, while it runs.")
+    error_type: EpisodeErrorType | None = Field(default=None, description="Why it failed.")
+    error: str | None = Field(default=None, description="Why it failed, in words.")
+    failed_policy_index: int | None = Field(default=None, description="The slot whose player failed.")
+    failed_agent_index: int | None = Field(default=None, description="The agent that failed.")
+    scores: tuple[EpisodeScore, ...] = Field(default=(), description="Scores, once it is over.")
+    created_at: Time | None = required("When it was asked for.", None)
+    experience_request_id: str | None = newer("The experience request it belongs to.")
+    pool_id: str | None = newer("The pool it belongs to, on older servers.")
+    assignments: tuple[int, ...] | None = newer("Policy by agent, on older servers.")
+
+    def position_of(self, policy_version_ids: frozenset[str]) -> tuple[int, ...]:
+        """The slots in which one of these policy versions sits."""
+        return tuple(
+            seat.position for seat in self.participants if (seat.policy_version_id or "") in policy_version_ids
+        )
+
+
+class AgentStats(Wire):
+    """What one agent of a policy did."""
+
+    agent_id: int | None = Field(default=None, description="Which one.")
+    reward: float | None = Field(default=None, description="Its reward.")
+    metrics: dict[str, float] = Field(default_factory=dict, description="Value by name.")
+
+
+class PolicyStats(Wire):
+    """What the agents of a policy did in an episode."""
+
+    position: int = required("The slot, from 0.", -1)
+    policy_version_id: str | None = Field(default=None, description="UUID.")
+    policy_name: str | None = Field(default=None, description="Name of the policy.")
+    policy_version: int | None = Field(default=None, description="Number of the version.")
+    num_agents: int = required("How many agents it had.", 0)
+    avg_metrics: dict[str, float] = Field(default_factory=dict, description="Mean by name.")
+    avg_reward: float | None = required("Mean reward.", None)
+    agents: tuple[AgentStats, ...] = Field(default=(), description="One by one.")
+
+    @computed_field
+    @property
+    def label(self) -> str:
+        """How people name it: ``name:v3``."""
+        return label_of(self.policy_name or "", self.policy_version or 0)
+
+
+class EpisodeStats(Wire):
+    """Numbers of an episode, as the game counts."""
+
+    game_stats: dict[str, float] = Field(default_factory=dict, description="Value by name, of the whole.")
+    policy_stats: tuple[PolicyStats, ...] = Field(default=(), description="By slot.")
+    steps: int | None = Field(default=None, description="How long it was.")
+
+
+class PlayerEvidence(Wire):
+    """What a player left behind in an episode, and you may see."""
+
+    position: int = required("The slot, from 0.", -1)
+    policy_version_id: str | None = Field(default=None, description="UUID.")
+    policy_name: str | None = Field(default=None, description="Name of the policy.")
+    has_log: bool | None = Field(default=None, description="Whether there is a log, where that is known.")
+    has_artifact: bool | None = Field(default=None, description="Whether there is an artifact, where that is known.")
+
+
+class BundleManifest(Wire):
+    """What ``manifest.json`` of an episode's bundle says: what is in it, and where."""
+
+    ereq_id: str = required("``ereq_<uuid>``.")
+    status: Literal["success", "failed"] | None = required("How the episode ended.", None)
+    include: tuple[str, ...] = Field(default=(), description="The parts that are in it.")
+    files: dict[str, str | dict[str, str]] = Field(
+        default_factory=dict, description="Path by part, or by part and slot (logs and artifacts of players)."
+    )

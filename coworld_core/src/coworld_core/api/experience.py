@@ -1,0 +1,108 @@
+"""Experience requests: episodes that somebody asks for, to learn or to compare."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from ._values import ExperienceStatus
+from ._wire import Body, Time, Wire, newer, required
+from .episodes import EpisodeRequest
+
+__all__ = [
+    "ExperienceBody",
+    "ExperienceDetail",
+    "ExperienceRequest",
+    "ExperienceTarget",
+    "RosterEntry",
+    "RosterPlayer",
+]
+
+
+class ExperienceRequest(Wire):
+    """Episodes that were asked for together."""
+
+    id: str = required("``xreq_<uuid>``.")
+    requester_user_id: str | None = Field(default=None, description="Who asked.")
+    requester: Any = Field(default=None, description="Who asked, as the server shows it.")
+    coworld_id: str | None = Field(default=None, description="What is played, ``cow_<uuid>``.")
+    coworld_name: str | None = Field(default=None, description="Its name.")
+    coworld_version: str | None = Field(default=None, description="Its version.")
+    variant_id: str | None = Field(default=None, description="In which variant.")
+    status: ExperienceStatus = required("Where it stands.", ExperienceStatus(""))
+    episode_count: int = required("How many episodes.", 0)
+    pending_count: int = required("How many wait.", 0)
+    submitted_count: int = required("How many have been handed out.", 0)
+    running_count: int = required("How many run.", 0)
+    completed_count: int = required("How many have ended well.", 0)
+    failed_count: int = required("How many have not.", 0)
+    error: str | None = Field(default=None, description="Why it failed, if it did.")
+    created_at: Time | None = required("When it was asked for.", None)
+    started_at: Time | None = Field(default=None, description="When the first episode began.")
+    completed_at: Time | None = Field(default=None, description="When the last one ended.")
+    title: str | None = newer("What its owner calls it.")
+    description: str | None = newer("What it is for.")
+
+
+class ExperienceDetail(ExperienceRequest):
+    """An experience request with its episodes."""
+
+    episodes: tuple[EpisodeRequest, ...] = Field(default=(), description="The episodes.")
+
+
+class ExperienceTarget(Body):
+    """The league or division whose game and champions are meant; one of its ways to name it."""
+
+    league_id: str | None = Field(default=None, description="``league_<uuid>``.")
+    division_id: str | None = Field(default=None, description="``div_<uuid>``.")
+    coworld_id: str | None = Field(default=None, description="``cow_<uuid>``.")
+    variant_id: str | None = Field(default=None, description="The variant.")
+    league_name: str | None = Field(default=None, description="Name of the league.")
+    division_name: str | None = Field(default=None, description="Name of the division.")
+
+
+class RosterPlayer(Body):
+    """Who takes a seat: exactly one of the three."""
+
+    policy_ref: str | None = Field(default=None, description="``name:v3``, or a policy version's UUID.")
+    top_n: int | None = Field(default=None, ge=1, description="One of that many best champions of the target.")
+    random: bool | None = Field(default=None, description="Any champion of the target.")
+
+    @model_validator(mode="after")
+    def _one(self) -> RosterPlayer:
+        given = [self.policy_ref is not None, self.top_n is not None, bool(self.random)]
+        if sum(given) != 1:
+            raise ValueError("give exactly one of policy_ref, top_n and random")
+        return self
+
+
+class RosterEntry(Body):
+    """A seat."""
+
+    player: RosterPlayer = Field(description="Who takes it.")
+    slot: int | None = Field(default=None, ge=-1, description="Which one; absent or -1: any that is left.")
+
+
+class ExperienceBody(Body):
+    """Ask for episodes."""
+
+    coworld_id: str | None = Field(default=None, description="What to play, ``cow_<uuid>``; or give a target.")
+    variant_id: str | None = Field(default=None, description="In which variant.")
+    target: ExperienceTarget | None = Field(default=None, description="The league or division that is meant.")
+    roster: tuple[RosterEntry, ...] = Field(min_length=1, description="One entry for each seat.")
+    num_episodes: int = Field(default=1, ge=1, description="How many episodes; servers take up to 100.")
+    execution_backend: str | None = Field(default=None, description="Where to run them.")
+    game_config_overrides: dict[str, Any] | None = Field(default=None, description="Replaces keys of the game config.")
+    notes: str | None = Field(default=None, description="For yourself.")
+    title: str | None = Field(default=None, description="What you call it.")
+    description: str | None = Field(default=None, description="What it is for.")
+    episode_player_llm_spend_limit_usd: float | None = Field(default=None, ge=0, description="US dollars a player.")
+    game_config_overlay_secret: str | None = Field(default=None, description="Name of a secret configuration.")
+    state: str | None = Field(default=None, description="head or snapshot, with a secret configuration.")
+
+    @model_validator(mode="after")
+    def _direct_or_target(self) -> ExperienceBody:
+        if (self.coworld_id is None) == (self.target is None):
+            raise ValueError("give either coworld_id or target")
+        return self

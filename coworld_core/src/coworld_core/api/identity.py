@@ -1,0 +1,82 @@
+"""Who is who: users, and the players they own."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from ._values import OpenText
+from ._wire import Body, Time, Wire, required
+
+__all__ = ["OwnedPlayer", "Player", "PlayerBody", "PlayerSession", "SubjectType", "Whoami"]
+
+
+class SubjectType(OpenText):
+    """What a token stands for: ``user``, ``player``, or ``anonymous`` when it is not valid."""
+
+    __slots__ = ()
+
+    @classmethod
+    def known(cls) -> tuple[str, ...]:
+        """``user``, ``player`` and ``anonymous``."""
+        return ("user", "player", "anonymous")
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether the server knows nobody by the token."""
+        return str(self) == "anonymous"
+
+
+class Player(Wire):
+    """A player as it appears beside its policies."""
+
+    id: str = required("``ply_<uuid>``.")
+    name: str | None = Field(default=None, description="Name it shows.")
+    avatar_url: str | None = Field(default=None, description="Its picture.")
+
+
+class OwnedPlayer(Wire):
+    """A player as its owner sees it."""
+
+    id: str = required("``ply_<uuid>``.")
+    name: str = required("Name it shows.")
+    is_default: bool = Field(default=False, description="Whether the owner's policies are its own when none is named.")
+    avatar_url: str | None = Field(default=None, description="Its picture.")
+    created_at: Time | None = required("When it was made.", None)
+    disabled_at: Time | None = Field(default=None, description="When it was shut, if it was.")
+    user_id: str | None = Field(default=None, description="Its owner.")
+
+
+class PlayerBody(Body):
+    """Make a player."""
+
+    name: str = Field(min_length=1, description="Name it shows.")
+
+
+class PlayerSession(Wire):
+    """A token to act as a player for a while."""
+
+    player_id: str = required("``ply_<uuid>``.")
+    token: str = Field(
+        default="",
+        description="The token; it begins with ``ply_``.",
+        repr=False,
+        json_schema_extra={"x-required": True},
+    )
+    expires_at: Time | None = required("When it ends.", None)
+
+
+class Whoami(Wire):
+    """Whom a token stands for. One that is not valid stands for nobody: ``anonymous``."""
+
+    user_email: str | None = Field(default=None, description="The user's address, or ``unknown``.")
+    name: str | None = Field(default=None, description="The user's name.")
+    is_softmax_team_member: bool = Field(default=False, description="Whether team rights may be asked for.")
+    is_softmax_admin: bool = Field(default=False, description="Whether the user runs the platform.")
+    subject_type: SubjectType = Field(
+        default=SubjectType("anonymous"),
+        description="user, player or anonymous.",
+        json_schema_extra={"x-required": True},
+    )
+    subject_id: str | None = Field(default=None, description="Id of the user or of the player.")
+    owner_user_id: str | None = Field(default=None, description="For a player: its owner.")
+    scopes: tuple[str, ...] = Field(default=(), description="What the token may do, where the server limits it.")

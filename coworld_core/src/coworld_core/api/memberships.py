@@ -1,0 +1,74 @@
+"""Memberships and submissions: how a policy gets into a league, and what it is there."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ._values import MembershipStatus, SubmissionStatus
+from ._wire import Body, Time, Wire, newer, part, required
+from .identity import Player
+from .leagues import Division, League
+from .policies import PolicyVersion
+
+__all__ = ["AutoChampion", "Membership", "RetireBody", "Submission", "SubmissionBody", "SubmissionCreated"]
+
+AutoChampion = Literal["always", "never", "lineage"]
+"""Whether a submission becomes its owner's champion: always, never, or if it descends from the present one."""
+
+
+class Membership(Wire):
+    """A policy version in a division."""
+
+    id: str = required("``lpm_<uuid>``.")
+    status: MembershipStatus = required("Where it stands.", MembershipStatus(""))
+    substatus: str | None = Field(default=None, description="More exactly, in the commissioner's words.")
+    is_champion: bool = Field(default=False, description="Whether its owner nominates it; not whether it wins.")
+    start_time: Time | None = Field(default=None, description="Since when.")
+    end_time: Time | None = Field(default=None, description="Until when, if it has ended.")
+    league: League = part(League, "Where.")
+    division: Division = part(Division, "Where.")
+    policy_version: PolicyVersion = part(PolicyVersion, "What.")
+    player: Player | None = Field(default=None, description="Whose.")
+    created_at: Time | None = required("When it was made.", None)
+    is_active: bool | None = newer("Whether it competes, on older servers.")
+
+
+class RetireBody(Body):
+    """End a membership."""
+
+    reason: str | None = Field(default=None, description="Why, in your words.")
+
+
+class Submission(Wire):
+    """A request to let a policy version play in a league."""
+
+    id: str = required("``sub_<uuid>``.")
+    auto_champion: str = Field(default="always", description="always, never or lineage.")
+    status: SubmissionStatus = required("Where it stands.", SubmissionStatus(""))
+    league: League = part(League, "Where.")
+    policy_version: PolicyVersion = part(PolicyVersion, "What.")
+    player: Player | None = Field(default=None, description="Whose.")
+    league_policy_membership_id: str | None = Field(default=None, description="The membership, once it is placed.")
+    notes: str | None = Field(default=None, description="The platform's words.")
+    created_at: Time | None = required("When it was made.", None)
+
+
+class SubmissionCreated(Wire):
+    """What a new submission gives. Newer servers send the whole ``Submission``; its fields are kept here too."""
+
+    id: str = required("``sub_<uuid>``.")
+    status: SubmissionStatus = required("Where it stands.", SubmissionStatus(""))
+    league_policy_membership_id: str | None = Field(default=None, description="The membership, if it is placed.")
+    notes: str | None = Field(default=None, description="The platform's words.")
+
+
+class SubmissionBody(Body):
+    """Submit a policy version to a league."""
+
+    league_id: str = Field(description="``league_<uuid>``.")
+    policy_version_id: str = Field(description="UUID.")
+    auto_champion: AutoChampion = Field(default="always", description="Whether it becomes your champion.")
+    preferences: dict[str, Any] | None = Field(default=None, description="Wishes the commissioner knows.")
+    player_id: str | None = Field(default=None, description="The player to submit as.")
