@@ -5,8 +5,9 @@ Names are imported when they are first used, so ``import coworld_runner`` costs 
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .backend import (
@@ -99,8 +100,6 @@ _HOMES = {
 }
 """Where each public name lives."""
 
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
 __all__ = [
     "Backend",
     "BackendChoice",
@@ -143,14 +142,4 @@ __all__ = [
     "verify_replay",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if (home := _HOME_OF.get(name)) is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f".{home}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from .compose import interpolate
+from ._variables import interpolate
 
 __all__ = ["Dockerfile", "read_dockerfile", "without_frontend"]
 

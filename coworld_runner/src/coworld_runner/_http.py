@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
-import h11
 from anyio.abc import ByteStream
+
+if TYPE_CHECKING:
+    import h11
 
 __all__ = ["BROKEN", "Answer", "NotHttpError", "exchange", "get_status"]
 
@@ -47,6 +49,8 @@ class Answer:
         return self
 
     async def __anext__(self) -> bytes:
+        import h11
+
         event = await _next_event(self._connection, self._stream)
         if isinstance(event, h11.Data):
             return bytes(event.data)
@@ -66,6 +70,8 @@ class Answer:
 
 async def _next_event(connection: h11.Connection, stream: ByteStream, *, answered: bool = True) -> Any:
     """The next of h11's events; bytes are read only when it has none left."""
+    import h11
+
     while True:
         try:
             event = connection.next_event()
@@ -104,14 +110,18 @@ async def exchange(
     Raises:
         OSError, anyio.BrokenResourceError, anyio.EndOfStream, NotHttpError: ``BROKEN``.
     """
+    import h11  # nobody has to ask before there is somebody to be asked, and a game takes its time to boot
+
     whole = isinstance(content, bytes)
     fields = {
         "Host": host,
         "User-Agent": "coworld",
         "Connection": "close",
-        **({"Content-Length": str(len(content))} if whole else {"Transfer-Encoding": "chunked"}),
+        **({"Content-Length": str(len(content))} if whole else {}),
         **(headers or {}),
     }
+    if "Content-Length" not in fields:
+        fields["Transfer-Encoding"] = "chunked"
     connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES)
     try:
         head = connection.send(h11.Request(method=method, target=target, headers=list(fields.items())))

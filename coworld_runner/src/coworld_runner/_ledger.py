@@ -18,7 +18,6 @@ from typing import Any, TypeGuard, cast
 
 import anyio
 
-from coworld_core.artifacts import EpisodeLayout
 from coworld_core.episode import (
     ArtifactRecord,
     EpisodeRecord,
@@ -51,21 +50,21 @@ from coworld_core.events import (
 )
 from coworld_core.outcome import EpisodeStatus, ErrorType, Exit, Fault, FaultParty
 
+from ._runs import OpenRun
 from .backend import (
     Backend,
     ImageInfo,
     Unit,
 )
-from .events import EventBus
 from .options import ContractProbe, EpisodeOptions, OnReady
 from .plan import EpisodePlan, Seat
-from .workspace import artifact_records, atomic_write
+from .workspace import artifact_records
 
-__all__ = ["PLATFORM_ENDS", "Ledger", "UnitState", "versions"]
+__all__ = ["OWN_DOING", "PLATFORM_ENDS", "Ledger", "UnitState", "versions"]
 
-_OWN_DOING = ("program_missing", "no_command", "command_failed", "port_taken")
+OWN_DOING = ("program_missing", "no_command", "command_failed", "image_unusable", "port_taken")
 """Codes of a ``StartError`` that is due to what was to be started."""
-PLATFORM_ENDS = ("evicted", "lost")
+PLATFORM_ENDS = ("evicted", "lost", "deadline")
 """Ends of a unit that are its host's doing."""
 
 
@@ -88,17 +87,17 @@ class Ledger:
         self,
         plan: EpisodePlan,
         backend: Backend,
-        layout: EpisodeLayout,
+        run: OpenRun,
         options: EpisodeOptions,
-        bus: EventBus,
         on_ready: OnReady | None,
         probe: ContractProbe | None,
     ) -> None:
         self.plan = plan
         self.backend = backend
-        self.layout = layout
+        self.layout = run.layout
+        self.reserve = run.reserve
         self.options = options
-        self.bus = bus
+        self.bus = run.bus
         self.on_ready = on_ready
         self.probe = probe
         self.begun = time.monotonic()
@@ -133,7 +132,7 @@ class Ledger:
         """Set when every player has left."""
         self.stopped_at: float | None = None
         """When we began to stop a game whose part was over."""
-        bus.listen(self._note_event)
+        self.bus.listen(self._note_event)
 
     # ------------------------------------------------------------------ blame
 
@@ -151,7 +150,7 @@ class Ledger:
         if unit is not None:
             with anyio.CancelScope(shield=True):
                 tail = await unit.log_tail()
-            path = unit.spec.stderr or unit.spec.stdout
+            path = self._log_of(unit)
             log = self.layout.relative(path) if path is not None else None
             slot = unit.spec.slot if slot is None and party == "player" else slot
         fault = Fault(
@@ -182,7 +181,7 @@ class Ledger:
             "game_unhealthy",
             f"The game {ended}{after}.",
             unit=game,
-            hint=f"Read {self.layout.relative(self.layout.game_stderr)}.",
+            hint=f"Read {self.layout.relative(self._log_of(game) or self.layout.game_stderr)}.",
         )
 
     async def _blame_exit(self, player: Unit, ended: Exit) -> None:
@@ -197,13 +196,19 @@ class Ledger:
             hint=f"Read {self.layout.relative(self.layout.player_log(player.spec.slot or 0))}.",
         )
 
+    def _log_of(self, unit: Unit) -> Path | None:
+        """The log in which a unit most likely says why it failed."""
+        if self.backend.capabilities.separate_streams:
+            return unit.spec.stderr or unit.spec.stdout
+        return unit.spec.stdout or unit.spec.stderr
+
     def _game_failed(self) -> bool:
         """Whether something went wrong that is no player's fault."""
         return any(fault.fault != "player" for fault in self.faults)
 
     def _is_own_doing(self, error: StartError) -> bool:
         """Whether a start failed because of what was to be started, not because of what starts it."""
-        return error.code in _OWN_DOING
+        return error.code in OWN_DOING
 
     async def _blame_start(self, error: StartError, unit: Unit | None = None) -> None:
         name = unit.name if unit is not None else str(error.context.get("unit", "game"))
@@ -222,7 +227,10 @@ class Ledger:
             "start_game": "The game was still being started",
             "start_players": "Players were still being started",
         }.get(self.stage)
-        if slow is not None:
+        trouble = self.backend.trouble()
+        if trouble:
+            await self._fault("platform", "platform_error", f"Nothing could be seen at {limit}: {trouble}.", hint=hint)
+        elif slow is not None:
             await self._fault("platform", "episode_timeout", f"{slow} at {limit}.", hint=hint)
         elif self.stage == "finish" or self.results_complete:
             for slot, state in self.seats.items():
@@ -244,7 +252,7 @@ class Ledger:
             )
 
     async def _blame_trouble(self, error: CoworldError) -> None:
-        if isinstance(error, ImageError):
+        if isinstance(error, ImageError) or error.code == "image_unreachable":
             await self._fault("operator", "image_unreachable", error.message, hint=error.hint)
         elif isinstance(error, ManifestError | UsageError | CapabilityError):
             await self._fault("operator", "config_error", error.message, hint=error.hint)
@@ -294,7 +302,7 @@ class Ledger:
             leaks=tuple(self.leaks),
             versions=versions(self.backend),
         )
-        atomic_write(self.layout.record, (record.model_dump_json(indent=2) + "\n").encode())
+        self.reserve.write(self.layout.record, (record.model_dump_json(indent=2) + "\n").encode())
         return record
 
     async def _artifacts(self) -> tuple[ArtifactRecord, ...]:
@@ -355,11 +363,10 @@ class Ledger:
         return round(time.monotonic() - self.begun, 3)
 
     def _warn(self, message: str) -> None:
-        self.warnings.append(message)
         self.bus.publish(Notice(level="warning", message=message))
 
     def _note_event(self, event: BaseEvent) -> None:
-        """Keep the record's times and exits from the units' own events."""
+        """Keep what the record says of units' times and ends, of leaks and of warnings, from the events."""
         match event:
             case UnitStarted(unit=name):
                 self._state(name).started = self._seconds()
@@ -368,6 +375,8 @@ class Ledger:
                 state.exit, state.ended = ended, self._seconds()
             case LeakFound(what=what, reason=reason):
                 self.leaks.append(LeakRecord(what=what, reason=reason))
+            case Notice(level="warning", message=message):
+                self.warnings.append(message)
             case _:
                 pass
 

@@ -15,6 +15,7 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.errors import EnvironmentFault, RemoteError, UsageError
+from coworld_core.quantities import shown_size
 
 from ._hints import did_you_mean, listed
 
@@ -129,18 +130,6 @@ def shown_url(url: str) -> str:
     """An address without what may be secret: no password, no query, no fragment."""
     bare = re.split(r"[?#]", url, maxsplit=1)[0]
     return re.sub(r"//[^/]*@", "//", bare)[:200]
-
-
-def shown_size(size: int) -> str:
-    """A number of bytes for a person: 16 MiB, 1.5 KiB, 12 bytes."""
-    if size < 1024:
-        return f"{size} bytes"
-    value = float(size)
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        value /= 1024
-        if value < 1024 or unit == "TiB":
-            return f"{value:.1f}".removesuffix(".0") + f" {unit}"
-    raise AssertionError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,9 @@ __all__ = ["CONFIG", "REPLAY", "RESULTS", "game_spec", "player_spec"]
 CONFIG, RESULTS, REPLAY = "config.json", "results.json", "replay"
 """Names of the files that a game and its runner exchange."""
 
+_SPARE_SECONDS = 600.0
+"""What a unit may live on beyond the episode's deadline, for its evidence to be fetched."""
+
 
 def game_spec(run: Ledger, scratch: Scratch) -> UnitSpec:
     """The game as it is to run; its config is written, with tokens for it and without them for the evidence."""
@@ -62,6 +65,7 @@ def game_spec(run: Ledger, scratch: Scratch) -> UnitSpec:
             stdout=run.layout.game_stdout,
             stderr=run.layout.game_stderr,
             platform=run.options.platform,
+            lifetime=run.options.timeout + _SPARE_SECONDS,
         ),
         run.backend.capabilities,
     )
@@ -103,6 +107,7 @@ def player_spec(run: Ledger, slot: int, scratch: Scratch) -> UnitSpec:
             limits=run.options.player_limits,
             stdout=run.layout.player_log(slot),
             platform=run.options.platform,
+            lifetime=run.options.timeout + _SPARE_SECONDS,
         ),
         run.backend.capabilities,
     )

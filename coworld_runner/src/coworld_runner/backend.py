@@ -82,6 +82,8 @@ class Capabilities:
     """Can stop a unit that writes more than ``Limits.disk_bytes``."""
     remote: bool
     """Units run on another machine: no shared directories, endpoints are forwarded."""
+    separate_streams: bool = True
+    """Tells standard output from standard error; False writes both to the log of standard output."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +183,8 @@ class UnitSpec:
     stderr: Path | None = None
     platform: str | None = None
     """os/architecture to run, e.g. linux/amd64; None: the engine's own."""
+    lifetime: float | None = None
+    """Seconds from its start after which a platform that can do so ends it by itself, should we be gone by then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +215,7 @@ class HttpProbe:
 class Found:
     """Something of ours that exists, found by label."""
 
-    kind: Literal["process", "container", "network", "volume", "directory", "pod", "service", "secret", "policy"]
+    kind: Literal["process", "container", "network", "volume", "directory", "pod", "service", "secret", "policy", "job"]
     id: str
     """What the backend knows it by: a pid, a container id, a path, ..."""
     name: str
@@ -318,6 +322,13 @@ class Unit(abc.ABC):
             TransferError: It is no regular file, is larger than ``limit`` bytes, or could not be copied.
         """
 
+    async def size(self, name: str) -> int | None:
+        """Bytes of a file in the unit's directory as it is now; None when there is none, or it cannot be seen."""
+        try:
+            return (self.spec.directory / name).lstat().st_size if self.spec.directory is not None else None
+        except OSError:
+            return None
+
 
 class Backend(abc.ABC):
     """A connection to a place that runs things. Configure by keyword, enter with ``async with``."""
@@ -412,6 +423,10 @@ class Backend(abc.ABC):
 
     def engine_version(self) -> str:
         """Name and version of the engine behind it, for the record; empty when there is none."""
+        return ""
+
+    def trouble(self) -> str:
+        """What keeps the platform from answering just now, in words; empty while it does."""
         return ""
 
     def refuse_unenforceable(self, specs: Sequence[UnitSpec]) -> None:

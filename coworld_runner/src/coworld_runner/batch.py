@@ -18,16 +18,16 @@ from coworld_core.errors import (
     ImageError,
     UsageError,
 )
-from coworld_core.events import BatchProgressed, RunFinished, RunStarted
+from coworld_core.events import BatchProgressed, RunFinished
 from coworld_core.ids import new_run_id
 from coworld_core.outcome import EpisodeStatus
 
+from ._runs import open_run, started
 from .backend import Backend
 from .episode import EpisodeOptions, run_episode
 from .errors import unwrapped
-from .events import EventBus, EventLog, Listener
+from .events import Listener
 from .plan import EpisodePlan
-from .workspace import atomic_write, point_latest, prepare_workspace
 
 __all__ = ["run_batch"]
 
@@ -80,27 +80,14 @@ async def run_batch(
     """
     if episodes < 1 or parallel < 1:
         raise UsageError("The number of episodes, and how many at a time, must be at least 1.", code="bad_count")
-    layout = prepare_workspace(workspace, overwrite=overwrite)
-    layout.logs.rmdir()  # the logs are with the episodes
-    if latest:
-        point_latest(layout.workspace.parent, layout.workspace)
     rows: list[BatchEpisode] = []
     begun = time.monotonic()
     status: EpisodeStatus = "interrupted"
     gate = anyio.CapacityLimiter(parallel)
-    with EventLog(layout.events) as log:
-        bus = EventBus(run_id or new_run_id(), log, *listeners)
-        bus.publish(
-            RunStarted(
-                what="batch",
-                coworld=plan.manifest.game.name,
-                version=plan.manifest.game.version,
-                backend=backend.name,
-                variant=plan.variant,
-                players=tuple(seat.name for seat in plan.seats),
-                workspace=str(layout.workspace),
-            )
-        )
+    with open_run(workspace, run_id=run_id, listeners=listeners, overwrite=overwrite, latest=latest) as run:
+        layout, bus = run.layout, run.bus
+        layout.logs.rmdir()  # the logs are with the episodes
+        bus.publish(started("batch", plan, backend, layout.workspace))
 
         async def one(index: int) -> None:
             async with gate:
@@ -162,8 +149,7 @@ async def run_batch(
             rows.sort(key=lambda row: row.index)
             summary = _summary(plan, backend, status, episodes, rows, round(time.monotonic() - begun, 3))
             bus.publish(RunFinished(status=status, ok=summary.ok, scores=summary.mean_scores, seconds=summary.seconds))
-            bus.close()
-            atomic_write(layout.workspace / SUMMARY, (summary.model_dump_json(indent=2) + "\n").encode())
+            run.reserve.write(layout.workspace / SUMMARY, (summary.model_dump_json(indent=2) + "\n").encode())
     return summary
 
 

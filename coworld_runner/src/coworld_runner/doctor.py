@@ -7,7 +7,7 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,20 +22,23 @@ from coworld_core.issues import Issue
 from .backend import Backend
 from .reaper import Sweep, sweep
 from .scratch import scratch_root
-from .selection import make_backend
+from .selection import ClusterOptions, PlaceName, make_backend
 from .starvation import StarvationMeter
 
 __all__ = ["Check", "Machine", "check_machine", "leftovers", "machine_versions"]
 
 DISTRIBUTIONS = ("coworld-cli", "coworld-runner", "coworld-core", "coworld-client")
 
-_BackendName = Literal["process", "docker"]
-_BACKENDS: tuple[_BackendName, ...] = ("process", "docker")
+_BACKENDS: tuple[PlaceName, ...] = ("process", "docker")
+"""What is looked at unless it is said what; clusters are somebody else's machines, and are looked at when named."""
 
 _PATIENCE = 10.0
 """Seconds for an engine to answer; one that takes longer is no use for episodes."""
 _QUICK = 2.0
 """Seconds for an engine to say its version where that is only an aside."""
+
+_CLUSTER_PATIENCE = 60.0
+_STATUS: Mapping[str, Literal["ok", "warn", "fail"]] = {"info": "ok", "warning": "warn", "error": "fail"}
 
 _LITTLE_ROOM = 2 * 1024**3
 _NO_ROOM = 200 * 1024**2
@@ -69,36 +72,48 @@ class Machine:
         return bool(self.backends) and all(check.status != "fail" for check in self.checks if check.name == "temp")
 
 
-async def check_machine() -> Machine:
+async def check_machine(
+    *, backends: Sequence[PlaceName] | None = None, cluster: ClusterOptions | None = None
+) -> Machine:
     """Look at everything a run depends on: Python, the processors, room for files, watching them, each backend.
+
+    Args:
+        backends: Names of backends; None: those of this machine.
+        cluster: Which cluster, when ``kubernetes`` is among them.
 
     Returns:
         A check for each, and which backends work. A backend that does not work is a warning as long as another does.
     """
-    found: dict[str, Check] = {}
+    names = tuple(backends) if backends else _BACKENDS
+    found: dict[str, tuple[Check, ...]] = {}
     async with anyio.create_task_group() as group:
 
-        async def note(name: str) -> None:
-            found[name] = await _check_backend(name)
+        async def note(name: PlaceName) -> None:
+            found[name] = await (_check_cluster(cluster) if name == "kubernetes" else _one(_check_backend(name)))
 
-        for name in _BACKENDS:
+        for name in names:
             group.start_soon(note, name)
-    working = tuple(name for name in _BACKENDS if found[name].status == "ok")
-    backends = [
+    working = tuple(name for name in names if all(check.status != "fail" for check in found[name]))
+    looked_at = [
         check
-        if check.status == "ok" or not working
+        if check.status != "fail" or not working
         else Check(name=check.name, status="warn", message=check.message, hint=check.hint)
-        for check in (found[name] for name in _BACKENDS)
+        for name in names
+        for check in found[name]
     ]
     checks = (
         _check_coworld(),
         _check_python(),
         await _check_processors(),
         *await anyio.to_thread.run_sync(lambda: (_check_temp(), _check_inotify())),
-        *backends,
-        await _check_leftovers(working),
+        *looked_at,
+        await _check_leftovers(working, cluster),
     )
     return Machine(checks=tuple(check for check in checks if check is not None), backends=working)
+
+
+async def _one(check: Awaitable[Check]) -> tuple[Check, ...]:
+    return (await check,)
 
 
 async def machine_versions() -> Mapping[str, str | None]:
@@ -120,22 +135,30 @@ async def machine_versions() -> Mapping[str, str | None]:
 
 
 async def leftovers(
-    *, backends: Sequence[str] | None = None, run_id: str | None = None, apply: bool = False, force: bool = False
+    *,
+    backends: Sequence[str] | None = None,
+    run_id: str | None = None,
+    apply: bool = False,
+    force: bool = False,
+    cluster: ClusterOptions | None = None,
 ) -> Sweep:
     """Look for what killed runs left, wherever there is something to look at (see ``reaper.sweep``).
 
     Args:
-        backends: Names of backends; None: all. One that cannot be reached is reported in ``unavailable``.
+        backends: Names of backends; None: those of this machine. One that cannot be reached is reported in
+            ``unavailable``.
         run_id: Only this run.
         apply: Whether to remove.
         force: Whether to remove what a living runner owns, too.
+        cluster: Which cluster, when ``kubernetes`` is among them.
     """
     opened: list[Backend] = []
     missing: list[str] = []
-    for name in _BACKENDS:
-        if backends is None or name in backends:
+    known: tuple[PlaceName, ...] = (*_BACKENDS, "kubernetes")
+    for name in known:
+        if name in (backends if backends is not None else _BACKENDS):
             try:
-                opened.append(make_backend(name))
+                opened.append(make_backend(name, cluster=cluster))
             except BackendUnavailable as error:
                 missing.append(f"{name}: {error.message}")
     swept = await sweep(opened, run_id=run_id, apply=apply, force=force)
@@ -262,12 +285,38 @@ async def _check_backend(name: str) -> Check:
     )
 
 
+async def _check_cluster(cluster: ClusterOptions | None) -> tuple[Check, ...]:
+    """A check for each thing that a cluster needs."""
+    with anyio.move_on_after(_CLUSTER_PATIENCE):
+        try:
+            issues = await make_backend("kubernetes", cluster=cluster).check()
+        except CoworldError as error:
+            return (Check(name="kubernetes", status="fail", message=error.message, hint=error.hint),)
+        return tuple(
+            Check(
+                name=f"kubernetes/{issue.code}",
+                status=_STATUS[issue.severity],
+                message=issue.message,
+                hint=issue.hint if issue.severity != "info" else None,
+            )
+            for issue in issues
+        )
+    return (
+        Check(
+            name="kubernetes",
+            status="fail",
+            message=f"the cluster does not answer within {_CLUSTER_PATIENCE:g} s",
+            hint="See whether it can be reached: kubectl version.",
+        ),
+    )
+
+
 def _joined(issues: Sequence[Issue]) -> str:
     return " ".join(issue.message for issue in issues)
 
 
-async def _check_leftovers(working: Sequence[str]) -> Check:
-    swept = await leftovers(backends=working)
+async def _check_leftovers(working: Sequence[str], cluster: ClusterOptions | None) -> Check:
+    swept = await leftovers(backends=working, cluster=cluster)
     dead = [item for item in swept.found if not item.alive]
     if not dead:
         return Check(name="leftovers", status="ok", message="none")

@@ -56,14 +56,13 @@ from coworld_core.events import (
     ArtifactCollected,
     Notice,
     ProbeFinished,
-    RunStarted,
 )
-from coworld_core.ids import new_run_id
-from coworld_core.manifest import Manifest
 from coworld_core.outcome import EpisodeStatus, FaultParty
 
 from . import probes
+from ._hints import listed
 from ._ledger import PLATFORM_ENDS, Ledger, versions
+from ._runs import open_run, started
 from ._specs import REPLAY, RESULTS, game_spec, player_spec
 from .backend import (
     Backend,
@@ -73,13 +72,12 @@ from .backend import (
     UnitSpec,
 )
 from .errors import unwrapped
-from .events import EventBus, EventLog, Listener
+from .events import Listener
 from .links import play_links
 from .options import ContractProbe, EpisodeOptions, OnReady
 from .plan import EpisodePlan
 from .scratch import Scratch, open_scratch
 from .starvation import StarvationMeter
-from .workspace import point_latest, prepare_workspace
 
 __all__ = ["ContractProbe", "EpisodeOptions", "require_images", "run_episode", "versions"]
 
@@ -93,6 +91,9 @@ _LEFT_NOTICE = 5.0
 """Seconds after which a player's orderly end in the middle of a game is worth a word."""
 _LEFT_EARLY = 1.0
 """Seconds before the end of the game from which on a player's orderly end is worth a word."""
+
+_PLATFORM_TRANSFERS = ("disk_full", "transfer_lost")
+"""Codes of a ``TransferError`` that is nobody's doing who wrote the file."""
 
 MEBIBYTE = 1024 * 1024
 RESULTS_LIMIT = 64 * MEBIBYTE
@@ -138,31 +139,23 @@ async def run_episode(
         EnvironmentFault: The machine or the engine failed; the record says how far it got.
     """
     options = options or EpisodeOptions()
-    run_id = run_id or new_run_id()
-    require_images(plan.manifest, backend)
+    require_images(plan, backend)
     _require(backend, options)
-    layout = prepare_workspace(workspace, overwrite=overwrite)
-    if latest:
-        point_latest(layout.workspace.parent, layout.workspace)
-    with EventLog(layout.events) as log:
-        bus = EventBus(run_id, log, *listeners)
-        try:
-            run = _Run(plan, backend, layout, options, bus, on_ready, probe)
-            return await run.play()
-        finally:
-            bus.close()
+    with open_run(workspace, run_id=run_id, listeners=listeners, overwrite=overwrite, latest=latest) as run:
+        return await _Run(plan, backend, run, options, on_ready, probe).play()
 
 
-def require_images(manifest: Manifest, backend: Backend) -> None:
-    """Refuse a template on a backend that runs images.
+def require_images(plan: EpisodePlan, backend: Backend) -> None:
+    """Refuse placeholders on a backend that runs images, where they stand for something that is to run.
 
     Raises:
-        ImageError: The package's images are not built yet.
+        ImageError: An image of the game or of a player is not built yet.
     """
-    if backend.capabilities.images and manifest.is_template:
+    unbuilt = [image for image in plan.images if "{{" in image]
+    if backend.capabilities.images and unbuilt:
         raise ImageError(
-            f"{manifest.game.name} is a template: its images are not built yet, and the {backend.name} backend runs "
-            "images.",
+            f"{plan.manifest.game.name} is a template: {listed(unbuilt)} {'is' if len(unbuilt) == 1 else 'are'} not "
+            f"built yet, and the {backend.name} backend runs images.",
             code="images_not_built",
             hint="Build them with `coworld build DIRECTORY`, or run local processes with --backend process.",
         )
@@ -184,18 +177,7 @@ class _Run(Ledger):
     # ------------------------------------------------------------------ the whole
 
     async def play(self) -> EpisodeRecord:
-        plan = self.plan
-        self.bus.publish(
-            RunStarted(
-                what="episode",
-                coworld=plan.manifest.game.name,
-                version=plan.manifest.game.version,
-                backend=self.backend.name,
-                variant=plan.variant,
-                players=tuple(seat.name for seat in plan.seats),
-                workspace=str(self.layout.workspace),
-            )
-        )
+        self.bus.publish(started("episode", self.plan, self.backend, self.layout.workspace))
         status: EpisodeStatus = "failed"
         trouble: BaseException | None = None
         try:
@@ -464,11 +446,11 @@ class _Run(Ledger):
                     await written.wait()
                     continue
                 if not closed:
-                    size = _replay_size(game)
+                    size = await game.size(REPLAY)
                     with anyio.move_on_after(self.options.replay_timeout):
                         await written.wait()
                         continue
-                    if _replay_size(game) != size:
+                    if await game.size(REPLAY) != size:
                         continue  # it is a long one, and still being written
                 self.results_complete, self.over_at = True, self._seconds()
                 with anyio.move_on_after(self.options.linger):
@@ -532,7 +514,10 @@ class _Run(Ledger):
                 # what the game has done is known before its players are waited for, or judged
                 await self._fetch(game, RESULTS, self.layout.results, RESULTS_LIMIT)
                 await self._judge_results()
-            if self.faults and (self.options.on_player_failure == "stop" or self._game_failed()):
+            # a player that failed takes nothing from the others when the game has done its part all the same
+            played = self.results_complete or self.results is not None
+            stopping = self.options.on_player_failure == "stop" and not played
+            if self.faults and (stopping or self._game_failed()):
                 await self._judge_players(players)
                 return
             async with anyio.create_task_group() as group:
@@ -611,7 +596,11 @@ class _Run(Ledger):
         except FileNotFoundError:
             return
         except TransferError as error:
-            party: FaultParty = "platform" if error.code == "disk_full" else _party(unit)
+            party: FaultParty = "platform" if error.code in _PLATFORM_TRANSFERS else _party(unit)
+            if party == "player":
+                # what a player wants to keep is its own affair: the episode is none the worse for it
+                self._warn(f"{self._who(unit)} left no artifact that can be kept: {error.message}")
+                return
             await self._fault(party, "artifact_transport_error", error.message, unit=unit, hint=error.hint)
             return
         self.bus.publish(ArtifactCollected(name=self.layout.relative(target), size=size))
@@ -642,14 +631,6 @@ class _Run(Ledger):
                 unit=self.game.unit,
                 hint="Write the results to COGAME_RESULTS_URI before ending.",
             )
-
-
-def _replay_size(game: Unit) -> int | None:
-    """Bytes of the replay so far; None when there is none, or it is not to be seen from here."""
-    try:
-        return (game.spec.directory / REPLAY).lstat().st_size if game.spec.directory is not None else None
-    except OSError:
-        return None
 
 
 def _party(unit: Unit) -> FaultParty:

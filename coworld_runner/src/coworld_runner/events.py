@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import Self
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+from coworld_core.errors import CoworldError, EnvironmentFault
 from coworld_core.events import BaseEvent, Notice
 
 __all__ = ["EventBus", "EventLog", "Listener"]
@@ -60,7 +64,11 @@ class EventBus:
                 listener(event)
             except Exception as error:  # noqa: BLE001 - a reader's trouble is never the run's
                 self._listeners.remove(listener)
-                failed.append(f"{type(error).__name__}: {error}")
+                failed.append(
+                    error.message
+                    if isinstance(error, CoworldError)
+                    else f"A reader of the events failed and gets no more: {type(error).__name__}: {error}"
+                )
         for stream in tuple(self._streams):
             try:
                 stream.send_nowait(event)
@@ -68,7 +76,7 @@ class EventBus:
                 self._streams.remove(stream)
                 stream.close()
         for reason in failed:
-            self.publish(Notice(level="warning", message=f"A reader of the events failed and gets no more: {reason}"))
+            self.publish(Notice(level="warning", message=reason))
 
     def close(self) -> None:
         """End every subscription."""
@@ -112,30 +120,41 @@ class EventLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file: IO[str] | None = None
-        self.error: OSError | None = None
-        """The first failure to write, after which nothing more is written (a full disk must not end the run)."""
+        self._file: FileIO | None = None
+        self._size = 0
+        """Bytes of whole lines."""
 
     def __enter__(self) -> Self:
-        self._file = self.path.open("x", encoding="utf-8", newline="\n")
+        self._file = FileIO(self.path, "x")
         return self
 
     def __call__(self, event: BaseEvent) -> None:
-        """Write one event."""
-        if self._file is None or self.error is not None:
+        """Write one event.
+
+        Raises:
+            EnvironmentFault: It cannot be written. The bus then gives this reader no more, tells the others, and the
+                run goes on; the file ends with the last whole line.
+        """
+        if self._file is None:
             return
+        line = event.model_dump_json().encode() + b"\n"
         try:
-            self._file.write(event.model_dump_json() + "\n")
-            self._file.flush()
+            left = memoryview(line)
+            while left:
+                left = left[self._file.write(left) :]
         except OSError as error:
-            self.error = error
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file.fileno(), self._size)
+            raise EnvironmentFault(
+                f"{self.path} is not complete: {error.strerror}.", hint="Free some room on that disk."
+            ) from error
+        self._size += len(line)
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._file is not None:
-            try:
+            # what a network file system has to say now comes too late for anybody
+            with contextlib.suppress(OSError):
                 self._file.close()
-            except OSError as error:
-                self.error = self.error or error
             self._file = None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from coworld_core.errors import ManifestError, UsageError
-from coworld_core.gameconfig import validate_game_config, with_tokens
+from coworld_core.gameconfig import declares_named_players, named_players, validate_game_config, with_tokens
 from coworld_core.ids import generate_tokens
 from coworld_core.manifest import Manifest, Runnable
 from coworld_core.ports import EXTRA_PORTS_ENV, ExtraPort, parse_extra_ports
@@ -24,6 +24,7 @@ __all__ = ["EpisodePlan", "Seat", "plan_episode", "plan_for_people"]
 _CONNECT_TIMEOUT = "player_connect_timeout_seconds"
 _PATIENCE = 1800
 """Seconds a game waits for people to open their page, where its config lets us say so."""
+_PERSON = "Person"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,8 @@ class EpisodePlan:
     episode_tags: Mapping[str, str] = field(default_factory=dict[str, str])
     policy_names: tuple[str, ...] = ()
     """Names the first generations of games are told in ``COGAMES_POLICY_NAMES``."""
+    tokens: tuple[str, ...] = field(default=(), repr=False)
+    """Tokens that the game has been told already, by slot; empty: new ones are made."""
 
     @property
     def seed(self) -> int | None:
@@ -69,6 +72,12 @@ class EpisodePlan:
             return self
         return dataclasses.replace(self, game_config={**self.game_config, "seed": self.seed + index})
 
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The images of what runs, once each, the game's first."""
+        players = (seat.runnable.image for seat in self.seats if seat.runnable is not None)
+        return tuple(dict.fromkeys([self.manifest.game.runnable.image, *players]))
+
     @cached_property
     def extra_ports(self) -> tuple[ExtraPort, ...]:
         """Further local ports the game asks for.
@@ -80,8 +89,8 @@ class EpisodePlan:
         return parse_extra_ports(text) if text is not None else ()
 
     def new_tokens(self) -> tuple[str, ...]:
-        """One new token a seat."""
-        return generate_tokens(len(self.seats))
+        """One token a seat, new unless the game has been told them already."""
+        return self.tokens or generate_tokens(len(self.seats))
 
     def config_with_tokens(self, tokens: Sequence[str]) -> dict[str, Any]:
         """The config as the game gets it, checked against its schema.
@@ -187,10 +196,37 @@ def plan_episode(
 
 
 def plan_for_people(plan: EpisodePlan) -> EpisodePlan:
-    """The plan with more patience for people: a game that may wait for its players waits half an hour.
+    """The plan with more patience for people, and under names that are not a bot's.
 
-    Only where the config schema knows ``player_connect_timeout_seconds`` and its maximum allows it.
+    A game that may wait for its players waits half an hour: where the config schema knows
+    ``player_connect_timeout_seconds``, and its maximum allows it. A person whose seat the config has given the name of
+    a bundled player is called ``Person`` instead, by the game too if its schema names players.
     """
+    return _patient(_under_own_names(plan))
+
+
+def _under_own_names(plan: EpisodePlan) -> EpisodePlan:
+    bots = {None, *(name for player in plan.manifest.player for name in (player.id, player.name))}
+    names = [
+        _PERSON if seat.runnable is None and _display_name(plan.game_config, slot) in bots else seat.name
+        for slot, seat in enumerate(plan.seats)
+    ]
+    if names == [seat.name for seat in plan.seats]:
+        return plan
+    config = dict(plan.game_config)
+    if declares_named_players(plan.manifest.game.config_schema) and isinstance(config.get("players"), list):
+        try:
+            config = named_players(plan.manifest, config, names)
+        except ManifestError:
+            return plan  # the game will be told of them as they are, and so is everybody else
+        if not validate_game_config(plan.manifest, config, slots=len(plan.seats)).ok:
+            return plan
+        names = [_display_name(config, slot) or name for slot, name in enumerate(names)]
+    seats = tuple(dataclasses.replace(seat, name=name) for seat, name in zip(plan.seats, names, strict=True))
+    return dataclasses.replace(plan, game_config=config, seats=seats)
+
+
+def _patient(plan: EpisodePlan) -> EpisodePlan:
     rule = _object(_object(plan.manifest.game.config_schema.get("properties")).get(_CONNECT_TIMEOUT))
     if not rule:
         return plan

@@ -12,34 +12,27 @@ import os
 import re
 import shutil
 import stat
-import zlib
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 import anyio.from_thread
 import anyio.to_thread
 
+from coworld_core.compression import Compression, Unpacker, detect_compression, sniff_compression
 from coworld_core.errors import CoworldError, EnvironmentFault, RemoteError, UsageError
 from coworld_core.ids import new_run_id
+from coworld_core.quantities import shown_size
 
-from ._sources import Source, fetch, missing, read_source, s3_address, shown_size, shown_url
+from ._sources import Source, fetch, missing, read_source, s3_address, shown_url
 from .scratch import open_scratch
 
 __all__ = ["DEFAULT_REPLAY_LIMIT", "Compression", "Replay", "ReplayError", "resolve_replay", "sniff_compression"]
 
-Compression = Literal["none", "zlib", "gzip"]
-"""How a replay is packed."""
-
 DEFAULT_REPLAY_LIMIT = 1 << 30
 """How many bytes a replay may have, fetched or unpacked."""
-
-_CHUNK = 1 << 18
-_BOMB_RATIO = 200
-"""Records of a game, repetitive as they are, seldom pack better; deflate itself ends near 1030."""
 
 
 class ReplayError(CoworldError):
@@ -66,27 +59,6 @@ class Replay:
     """How it was packed."""
     copied: bool
     """Whether ``path`` is a copy."""
-
-
-def sniff_compression(head: bytes, *, name: str = "") -> Compression:
-    """Tell from its first bytes how a file is packed.
-
-    Args:
-        head: At least the first four bytes.
-        name: The file's name. Only a name in ``.z`` makes the rare zlib headers count that text could begin with.
-
-    Returns:
-        ``gzip`` for its magic number with method deflate; ``zlib`` for a header whose checksum holds and that needs no
-        preset dictionary; else ``none``.
-    """
-    if len(head) >= 4 and head[:3] == b"\x1f\x8b\x08" and not head[3] & 0xE0:
-        return "gzip"
-    if len(head) >= 2:
-        method, window = head[0] & 0x0F, head[0] >> 4
-        usual = head[0] == 0x78 or name.lower().endswith(".z")
-        if usual and method == 8 and window <= 7 and not (head[0] << 8 | head[1]) % 31 and not head[1] & 0x20:
-            return "zlib"
-    return "none"
 
 
 @asynccontextmanager
@@ -171,14 +143,8 @@ def _compression(path: Path, head: bytes, name: str) -> Compression:
     """How a file is packed, the doubtful case tried out: text may begin like a zlib stream ("x^")."""
     if not head:
         raise _empty(name)
-    compression = sniff_compression(head, name=name)
-    if compression == "zlib" and not name.lower().endswith((".z", ".zz", ".zlib")):
-        with path.open("rb") as file:
-            try:
-                zlib.decompressobj().decompress(file.read(1 << 16), 1 << 16)
-            except zlib.error:
-                return "none"
-    return compression
+    with path.open("rb") as file:
+        return detect_compression(file, name=name)
 
 
 def _empty(name: str) -> ReplayError:
@@ -261,7 +227,8 @@ def _unpack(source: Path, target: Path, compression: Compression, limit: int, sh
     """Unpack a file piece by piece; returns the size. Runs in a worker thread and stops when its task is cancelled."""
     try:
         with source.open("rb") as packed, target.open("xb") as plain:
-            size = _Unpacker(compression, limit, shown).run(packed.read, plain.write)
+            unpacker = Unpacker(compression, limit=limit, what="replay", source=shown, error=ReplayError)
+            size = unpacker.run(packed.read, plain.write, pause=anyio.from_thread.check_cancelled)
     except OSError as error:
         _discard(target)
         full = error.errno in {errno.ENOSPC, errno.EDQUOT}
@@ -280,71 +247,3 @@ def _unpack(source: Path, target: Path, compression: Compression, limit: int, sh
 def _discard(path: Path) -> None:
     with contextlib.suppress(OSError):
         path.unlink()
-
-
-class _Unpacker:
-    def __init__(self, compression: Compression, limit: int, shown: str) -> None:
-        self._wbits = 31 if compression == "gzip" else 15
-        self._compression = compression
-        self._limit = limit
-        self._shown = shown
-        self._read_so_far = 0
-        self._written = 0
-
-    def run(self, read: Callable[[int], bytes], write: Callable[[bytes], object]) -> int:
-        stream = zlib.decompressobj(self._wbits)
-        waiting = b""
-        while True:
-            anyio.from_thread.check_cancelled()
-            if not waiting:
-                waiting = read(_CHUNK)
-                self._read_so_far += len(waiting)
-                if not waiting:
-                    break
-            if stream.eof:
-                # after the end of a stream: padding, or (gzip) another member
-                waiting = waiting.lstrip(b"\0")
-                if not waiting:
-                    continue
-                if self._compression != "gzip":
-                    raise self._damaged(f"{len(waiting)} bytes or more follow its end")
-                stream = zlib.decompressobj(self._wbits)
-            try:
-                piece = stream.decompress(waiting, _CHUNK)
-            except zlib.error as error:
-                raise self._damaged(str(error)) from error
-            waiting = stream.unused_data if stream.eof else stream.unconsumed_tail
-            self._written += len(piece)
-            if self._written > self._limit:
-                raise self._too_large(self._read_so_far - len(waiting))
-            write(piece)
-        if not stream.eof:
-            raise ReplayError(
-                f"The replay {self._shown} is cut short: its {self._compression} stream ends after "
-                f"{shown_size(self._read_so_far)} without its end mark.",
-                code="replay_truncated",
-                hint="Fetch it again, or wait until it is written.",
-            )
-        if not self._written:
-            raise _empty(self._shown)
-        return self._written
-
-    def _damaged(self, reason: str) -> ReplayError:
-        return ReplayError(
-            f"The replay {self._shown} is damaged: {reason} (in its {self._compression} stream, within the first "
-            f"{shown_size(self._read_so_far)}).",
-            code="replay_damaged",
-            hint="Fetch it again.",
-        )
-
-    def _too_large(self, consumed: int) -> ReplayError:
-        ratio = self._written // max(consumed, 1)
-        bomb = ratio >= _BOMB_RATIO
-        return ReplayError(
-            f"The replay {self._shown} unpacks to more than {shown_size(self._limit)} (its first "
-            f"{shown_size(consumed)} give {ratio} times as much), so it is not opened."
-            + (" Files like that are made to fill disks." if bomb else ""),
-            code="replay_bomb" if bomb else "replay_too_large",
-            hint="Raise the limit if you trust where it comes from.",
-            context={"limit": self._limit, "ratio": ratio},
-        )

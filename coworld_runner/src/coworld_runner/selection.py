@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from coworld_core.errors import BackendUnavailable, UsageError
@@ -13,16 +14,36 @@ from coworld_core.manifest import Runnable
 from .backend import Backend
 from .packages import Package
 
-__all__ = ["BackendChoice", "BackendName", "choose_backend", "make_backend", "open_backend"]
+__all__ = [
+    "BackendChoice",
+    "BackendName",
+    "ClusterOptions",
+    "PlaceName",
+    "choose_backend",
+    "make_backend",
+    "open_backend",
+]
 
-BackendName = Literal["auto", "process", "docker"]
+BackendName = Literal["auto", "process", "docker", "kubernetes"]
+PlaceName = Literal["process", "docker", "kubernetes"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    """Which cluster, and how pods are made there; what is None is found out, as ``KubernetesBackend`` says."""
+
+    context: str | None = None
+    namespace: str | None = None
+    kubeconfig: Path | None = None
+    collector_image: str | None = None
+    network_policy: bool | None = None
 
 
 @dataclass(frozen=True)
 class BackendChoice:
     """A backend's name, and why it was taken."""
 
-    name: Literal["process", "docker"]
+    name: PlaceName
     reason: str
 
 
@@ -68,8 +89,13 @@ async def choose_backend(name: BackendName, package: Package) -> BackendChoice:
     return BackendChoice("process", "the engine does not have the game's image; `coworld build` makes it")
 
 
-def make_backend(name: Literal["process", "docker"], package: Package | None = None) -> Backend:
+def make_backend(name: PlaceName, package: Package | None = None, *, cluster: ClusterOptions | None = None) -> Backend:
     """A backend, not yet entered; its module is imported only now.
+
+    Args:
+        name: Which.
+        package: What is to run there, for a backend that needs its build contexts.
+        cluster: Which cluster, for the one that runs pods.
 
     Raises:
         UsageError: There is no backend of that name.
@@ -82,12 +108,27 @@ def make_backend(name: Literal["process", "docker"], package: Package | None = N
         from .backends.docker import DockerBackend
 
         return DockerBackend()
-    raise UsageError(f"There is no backend {name!r}.", code="unknown_backend", hint="Use auto, process or docker.")
+    if name == "kubernetes":
+        from .backends.kubernetes import KubernetesBackend
+
+        chosen = cluster or ClusterOptions()
+        return KubernetesBackend(
+            context=chosen.context,
+            namespace=chosen.namespace,
+            kubeconfig=chosen.kubeconfig,
+            collector_image=chosen.collector_image,
+            network_policy=chosen.network_policy,
+        )
+    raise UsageError(
+        f"There is no backend {name!r}.", code="unknown_backend", hint="Use auto, process, docker or kubernetes."
+    )
 
 
 @asynccontextmanager
-async def open_backend(name: BackendName, package: Package) -> AsyncGenerator[tuple[Backend, BackendChoice]]:
+async def open_backend(
+    name: BackendName, package: Package, *, cluster: ClusterOptions | None = None
+) -> AsyncGenerator[tuple[Backend, BackendChoice]]:
     """An entered backend for a package, and why it was taken."""
     choice = await choose_backend(name, package)
-    async with make_backend(choice.name, package) as backend:
+    async with make_backend(choice.name, package, cluster=cluster) as backend:
         yield backend, choice

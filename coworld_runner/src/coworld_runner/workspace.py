@@ -9,15 +9,28 @@ import hashlib
 import os
 import secrets
 import shutil
+import tempfile
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from coworld_core.artifacts import EpisodeLayout
 from coworld_core.episode import ArtifactRecord
 from coworld_core.errors import EnvironmentFault, WorkspaceError
 
-__all__ = ["artifact_records", "atomic_write", "default_workspace", "point_latest", "prepare_workspace", "timestamp"]
+__all__ = [
+    "Reserve",
+    "artifact_records",
+    "atomic_write",
+    "default_workspace",
+    "point_latest",
+    "prepare_workspace",
+    "timestamp",
+]
 
 _LATEST = "latest"
+_RESERVE = 256 * 1024
+"""Bytes; a record takes some ten thousand, most of them the last lines of logs."""
 
 
 def timestamp() -> str:
@@ -146,6 +159,58 @@ def atomic_write(path: Path, data: bytes) -> None:
             raise
     except OSError as error:
         raise _unwritable(path, error) from error
+
+
+class Reserve:
+    """Room on a workspace's disk, kept for the record: a run that has filled the disk can still say so.
+
+    The room belongs to a file without a name, so nothing of it is left behind by a runner that is killed. Use as a
+    context manager.
+
+    Args:
+        directory: The workspace.
+        size: Bytes to keep.
+
+    Raises:
+        EnvironmentFault: There is not even that much room.
+    """
+
+    def __init__(self, directory: Path, size: int = _RESERVE) -> None:
+        try:
+            self._file = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115 - closed on leaving
+            try:
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(self._file.fileno(), 0, size)
+                else:
+                    self._file.write(os.urandom(size))
+            except OSError:
+                self._file.close()
+                raise
+        except OSError as error:
+            raise _unwritable(directory, error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def write(self, path: Path, data: bytes) -> None:
+        """As ``atomic_write``; where there is no room, the reserve is given up for it.
+
+        Raises:
+            WorkspaceError: It cannot be written.
+            EnvironmentFault: There is no room all the same.
+        """
+        try:
+            atomic_write(path, data)
+        except EnvironmentFault:
+            if self._file.closed:
+                raise
+            self._file.close()
+            atomic_write(path, data)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._file.close()
 
 
 def digest(path: Path) -> str:

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coworld_core.lazy import lazy_names
+
 if TYPE_CHECKING:
     from .docker import DockerBackend
+    from .kubernetes import KubernetesBackend
     from .process import ProcessBackend
 
-__all__ = ["DockerBackend", "ProcessBackend"]
+__all__ = ["DockerBackend", "KubernetesBackend", "ProcessBackend"]
 
-
-def __getattr__(name: str) -> object:
-    if name == "ProcessBackend":
-        from .process import ProcessBackend
-
-        return ProcessBackend
-    if name == "DockerBackend":
-        from .docker import DockerBackend
-
-        return DockerBackend
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {"docker": ("DockerBackend",), "kubernetes": ("KubernetesBackend",), "process": ("ProcessBackend",)},
+)

@@ -39,11 +39,19 @@ class Images:
     Args:
         engine: The engine.
         pull: ``missing`` fetches what is not there; ``never`` refuses it.
+        logins: User and password by registry, in the place of what ``docker login`` has kept.
     """
 
-    def __init__(self, engine: Engine, *, pull: Literal["missing", "never"]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        pull: Literal["missing", "never"],
+        logins: Mapping[str, tuple[str, str]] | None = None,
+    ) -> None:
         self._engine = engine
         self._pull = pull
+        self._logins = logins
         self._flights: dict[tuple[str, str | None], _Flight] = {}
 
     async def ensure(self, image: str, *, platform: str | None, publish: Publish | None) -> ImageInfo:
@@ -147,7 +155,7 @@ class Images:
             raise refusal("it is named by its id, which no registry knows.")
         name, tag = split_name(image)
         report = _Report(image, publish)
-        headers = await registry_headers(name)
+        headers = await registry_headers(name, self._logins)
         try:
             async with self._engine.stream(
                 "POST",

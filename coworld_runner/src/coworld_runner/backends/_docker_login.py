@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from typing import Any, cast
 
 import anyio
@@ -20,25 +21,31 @@ _HUB = "https://index.docker.io/v1/"
 """What the docker command's configuration calls the public registry."""
 
 
-async def registry_headers(name: str) -> dict[str, str]:
+async def registry_headers(name: str, logins: Mapping[str, tuple[str, str]] | None = None) -> dict[str, str]:
     """Headers for pulling an image.
 
     Args:
         name: The image's name without tag: ``registry/path``, or a path in the public registry.
+        logins: User and password by registry, in the place of what was kept for it.
 
     Returns:
         ``X-Registry-Auth``, or nothing when no login is kept.
     """
     first, slash, _ = name.partition("/")
     registry = first if slash and ("." in first or ":" in first or first == "localhost") else _HUB
+    if logins is not None and registry in logins:
+        user, password = logins[registry]
+        return _header({"username": user, "password": password}, registry)
     _, config = docker_config(os.environ)
     login: dict[str, str] | None = None
     if helper := _mapping(config.get("credHelpers")).get(registry) or config.get("credsStore"):
         login = await _ask_helper(str(helper), registry)
     if login is None:
         login = _kept(_mapping(config.get("auths")), registry)
-    if login is None:
-        return {}
+    return _header(login, registry) if login is not None else {}
+
+
+def _header(login: dict[str, str], registry: str) -> dict[str, str]:
     content = json.dumps({**login, "serveraddress": registry}).encode()
     return {"X-Registry-Auth": base64.urlsafe_b64encode(content).decode()}
 

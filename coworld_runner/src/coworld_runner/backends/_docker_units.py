@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,16 +13,15 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
-from anyio.streams.memory import MemoryObjectReceiveStream
 
 from coworld_core.errors import BackendError, StartError, TransferError
-from coworld_core.events import LeakFound, LogTruncated, Notice, UnitCreated, UnitExited, UnitReady, UnitStarted
+from coworld_core.events import LeakFound, UnitCreated, UnitStarted
 from coworld_core.outcome import Exit, ExitReason
 
 from .._concurrency import nursery
-from .._files import CappedLog, fetch_file, log_tail, tree_size, watch_directory
+from .._files import CappedLog, tree_size
 from .._http import Answer
-from ..backend import Endpoint, HttpProbe, Placement, Publish, Unit, UnitSpec
+from ..backend import Endpoint, Placement, Publish, UnitSpec
 from ..errors import unwrapped
 from ._docker_container import command, container_body, exit_of, programs
 from ._docker_engine import Engine, EngineGone, EngineRefused, path_segment
@@ -31,11 +30,9 @@ from ._docker_images import is_full
 from ._docker_labels import labels_of, object_name, remove_container
 from ._docker_networks import NetworkKind, SharedNetwork, drop_network, make_network
 from ._ports import owner_of
-from ._probe import wait_until_ready
+from ._unit import LOCALHOST, BaseUnit
 
 __all__ = ["DockerUnit", "Place", "Run"]
-
-_HOST = "127.0.0.1"
 
 _CREATE_SECONDS = 60.0
 """A creation under way is waited for even when cancelled, so that what came of it is known and removed."""
@@ -81,17 +78,16 @@ class _Attempt:
         self.error: EngineRefused | EngineGone | None = None
 
 
-class DockerUnit(Unit):
+class DockerUnit(BaseUnit):
     """A container. Made by ``DockerBackend.units``, which also calls ``create`` and ``close``."""
 
     def __init__(self, spec: UnitSpec, place: Place, publish: Publish) -> None:
-        super().__init__(spec)
+        super().__init__(spec, publish)
         self._engine = place.engine
         self._run = place.run
         self._tasks = place.tasks
         self._patience = place.patience
         self._found = place.found
-        self._publish = publish
         self._container = object_name(spec.run_id, spec.name)
         """Its name, known before it exists."""
         self._id = ""
@@ -108,15 +104,11 @@ class DockerUnit(Unit):
         self._started = False
         self._closed = False
         self._running = anyio.Event()
-        self._started_at = 0.0
         self._attempt: _Attempt | None = None
         self._signalling = anyio.Lock()
         self._termed = False
         self._ended_by: ExitReason | None = None
         self._ended_why = ""
-        self._exit: Exit | None = None
-        self._ended = anyio.Event()
-        self._truncated = False
         self._releasing = anyio.Lock()
         self.removed = False
         """Whether nothing of it is left on the engine."""
@@ -133,27 +125,14 @@ class DockerUnit(Unit):
         """The container's name."""
         return self._container
 
-    @property
-    def exit(self) -> Exit | None:
-        """How it ended, or None while it has not."""
-        return self._exit
-
-    @property
-    def log_truncated(self) -> bool:
-        """Whether a log reached its limit."""
-        return self._truncated
-
     def endpoint(self, port: str = "http") -> Endpoint:
         """How to reach a port: over loopback from here, by the unit's name from its clients."""
         number = {item.name: item.number for item in self.spec.ports}[port]
-        return Endpoint(here=f"{_HOST}:{self._ports.get(port, 0)}", there=f"{self.name}:{number}")
+        return Endpoint(here=f"{LOCALHOST}:{self._ports.get(port, 0)}", there=f"{self.name}:{number}")
 
     @property
     def _path(self) -> str:
         return f"/containers/{path_segment(self._container)}"
-
-    def _event(self) -> dict[str, Any]:
-        return {"unit": self.name, "slot": self.spec.slot}
 
     # --- made
 
@@ -173,7 +152,7 @@ class DockerUnit(Unit):
             raise self._failed("created", error) from error
         finally:
             self._settled.set()
-        self._publish(UnitCreated(**self._event()))
+        self._tell(UnitCreated)
 
     def _peer(self) -> DockerUnit | None:
         if self.spec.connects_to is None:
@@ -351,7 +330,7 @@ class DockerUnit(Unit):
                 else:
                     break
             self._started = True
-        self._publish(UnitStarted(**self._event()))
+        self._tell(UnitStarted)
         self._running.set()
 
     async def _start(self) -> None:
@@ -384,7 +363,7 @@ class DockerUnit(Unit):
             if number and re.search(rf":{number}\b", error.words):
                 owner = await anyio.to_thread.run_sync(owner_of, number)
                 raise StartError(
-                    f"Port {number} on {_HOST}, which {self.name} is to publish for {port.name!r}, is in use"
+                    f"Port {number} on {LOCALHOST}, which {self.name} is to publish for {port.name!r}, is in use"
                     + (f" by {owner}." if owner else "."),
                     code="port_taken",
                     hint="Stop that program, or let a free port be chosen.",
@@ -422,9 +401,9 @@ class DockerUnit(Unit):
         logs: dict[int, CappedLog] = {}
         try:
             if spec.stdout is not None:
-                logs[1] = logs[2] = CappedLog(spec.stdout, spec.limits.log_bytes, self._log_full)
+                logs[1] = logs[2] = self._open_log(spec.stdout)
             if spec.stderr is not None:
-                logs[2] = CappedLog(spec.stderr, spec.limits.log_bytes, self._log_full)
+                logs[2] = self._open_log(spec.stderr)
             if not logs:
                 attempt.attached.set()
                 return
@@ -439,15 +418,7 @@ class DockerUnit(Unit):
                 raise
         finally:
             for log in set(logs.values()):
-                log.close()
-                if log.error is not None:
-                    why = log.error.strerror or log.error
-                    self._publish(Notice(level="warning", message=f"{log.path} is not complete: {why}."))
-
-    def _log_full(self) -> None:
-        if not self._truncated:
-            self._truncated = True
-            self._publish(LogTruncated(**self._event(), limit_bytes=self.spec.limits.log_bytes))
+                self._close_log(log)
 
     async def _watch_disk(self, limit: int) -> None:
         """End it when it has written too much. The kernel keeps each single file from growing far beyond."""
@@ -505,51 +476,15 @@ class DockerUnit(Unit):
             return True
 
     def _end(self, ended: Exit) -> None:
-        if self._exit is not None:
-            return
         self._closed = True
-        self._exit = ended
-        if self._running.is_set():
-            self._publish(UnitExited(**self._event(), exit=ended))
-        self._ended.set()
+        self._finish(ended, tell=self._running.is_set())
 
     # --- used
 
-    async def wait(self) -> Exit:
-        """Wait until it has ended and its logs are complete."""
-        await self._ended.wait()
-        assert self._exit is not None
-        return self._exit
-
-    async def wait_ready(self, probe: HttpProbe) -> float:
-        """Wait until it answers on its published port, which the engine holds for it alone."""
-        seconds = await wait_until_ready(self, probe, since=self._started_at or anyio.current_time())
-        self._publish(UnitReady(**self._event(), seconds=seconds))
-        return seconds
-
-    async def log_tail(self, limit: int = 4000) -> str:
-        """The last bytes of its logs as text."""
-        paths = [path for path in (self.spec.stdout, self.spec.stderr) if path is not None]
-        return await anyio.to_thread.run_sync(log_tail, paths, limit)
-
-    def written(self) -> AbstractAsyncContextManager[MemoryObjectReceiveStream[str]]:
-        """Names of files in its directory as they are completed."""
-        return self._written()
-
-    @asynccontextmanager
-    async def _written(self) -> AsyncGenerator[MemoryObjectReceiveStream[str], None]:
-        if self.spec.directory is None:
-            raise FileNotFoundError(f"{self.name} has no directory of its own.")
-        async with watch_directory(self.spec.directory, until=self._ended.wait) as names:
-            yield names
-
     async def fetch(self, name: str, target: Path, *, limit: int | None = None) -> int:
         """Copy a file out of its directory; one that only its container's user may read comes through the engine."""
-        directory = self.spec.directory
-        if directory is None:
-            raise FileNotFoundError(f"{self.name} has no directory of its own.")
         try:
-            return await fetch_file(directory, name, target, limit=limit)
+            return await super().fetch(name, target, limit=limit)
         except TransferError as error:
             if not isinstance(error.__cause__, PermissionError) or self.removed or error.code != "transfer_failed":
                 raise
@@ -669,5 +604,5 @@ def _over(used: int, limit: int) -> str:
 
 def _free_port() -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind((_HOST, 0))
+        probe.bind((LOCALHOST, 0))
         return int(probe.getsockname()[1])

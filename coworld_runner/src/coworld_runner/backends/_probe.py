@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import anyio
 
@@ -22,7 +22,12 @@ _SLOW_SECONDS = 0.25
 
 
 async def wait_until_ready(
-    unit: Unit, probe: HttpProbe, *, since: float, stranger: Callable[[], str] | None = None
+    unit: Unit,
+    probe: HttpProbe,
+    *,
+    since: float,
+    stranger: Callable[[], str] | None = None,
+    elsewhere: Callable[[Callable[[str], None]], Awaitable[None]] | None = None,
 ) -> float:
     """Ask a unit until it answers 200, ends, or time is up.
 
@@ -31,6 +36,8 @@ async def wait_until_ready(
         probe: How.
         since: When it was started, on the event loop's clock.
         stranger: Says who answered when it was not the unit; empty when it was. Asked once per answer.
+        elsewhere: Asks in our place, from nearer to the unit: returns once it is ready, and tells what is seen until
+            then.
 
     Returns:
         Seconds from ``since`` to the answer.
@@ -84,8 +91,14 @@ async def wait_until_ready(
                 exit = await unit.wait()
                 tasks.cancel_scope.cancel()
 
+            def see(seen: str) -> None:
+                nonlocal last
+                last = seen
+
             tasks.start_soon(watch)
-            while not await ask():  # noqa: ASYNC110 - a server tells nobody that it came up
+            if elsewhere is not None:
+                await elsewhere(see)
+            while elsewhere is None and not await ask():  # noqa: ASYNC110 - a server tells nobody that it came up
                 await anyio.sleep(probe.interval)
             seconds = anyio.current_time() - since
     if seconds is not None:

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal, Self
 
 import anyio
 import anyio.to_thread
 
-from coworld_core.errors import BackendError, BackendUnavailable, CoworldError, UsageError
+from coworld_core.errors import BackendUnavailable, UsageError
 from coworld_core.events import LeakFound
 from coworld_core.issues import Issue
 
@@ -35,6 +35,7 @@ from ._docker_images import Images
 from ._docker_labels import find_labelled, object_name, reap_labelled, run_labels
 from ._docker_networks import SharedNetwork
 from ._docker_units import DockerUnit, Place, Run
+from ._unit import for_all
 
 __all__ = ["DockerBackend"]
 
@@ -50,13 +51,22 @@ class DockerBackend(Backend):
         host: Where the engine listens, e.g. ``unix:///run/user/1000/docker.sock``. By default what the ``docker``
             command would use: ``DOCKER_HOST``, the current context, ``/var/run/docker.sock``.
         pull: Whether an image that is not here is fetched (``missing``) or refused (``never``).
+        logins: User and password by registry (host and port) for fetching, in the place of what ``docker login`` has
+            kept for it.
     """
 
     name = "docker"
 
-    def __init__(self, *, host: str | None = None, pull: Literal["missing", "never"] = "missing") -> None:
+    def __init__(
+        self,
+        *,
+        host: str | None = None,
+        pull: Literal["missing", "never"] = "missing",
+        logins: Mapping[str, tuple[str, str]] | None = None,
+    ) -> None:
         self._host = host
         self._pull: Literal["missing", "never"] = pull
+        self._logins = dict(logins or {})
         self._engine: Engine | None = None
         self._images: Images | None = None
         self._runs: dict[str, Run] = {}
@@ -87,7 +97,7 @@ class DockerBackend(Backend):
                 code="docker_wrong_system",
                 hint="Switch Docker Desktop to Linux containers.",
             )
-        self._images = Images(self._engine, pull=self._pull)
+        self._images = Images(self._engine, pull=self._pull, logins=self._logins)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -191,7 +201,7 @@ class DockerBackend(Backend):
                     await unit.start()
 
             try:
-                await _all(units, prepare)
+                await for_all(units, prepare)
                 yield units
             finally:
                 await _close(units, grace, publish)
@@ -231,24 +241,6 @@ class DockerBackend(Backend):
         reaped = await reap_labelled(self._entered(), found, force=force)
         directories = await anyio.to_thread.run_sync(lambda: reap_scratch(found, force=force))
         return (*reaped, *directories)
-
-
-async def _all(units: Sequence[DockerUnit], act: Callable[[DockerUnit], Awaitable[None]]) -> None:
-    """Do it for all at once; of several that fail, the first in their own order is raised."""
-    errors: dict[str, CoworldError] = {}
-
-    async def one(unit: DockerUnit) -> None:
-        try:
-            await act(unit)
-        except BackendError as error:
-            errors[unit.name] = error
-
-    async with anyio.create_task_group() as tasks:
-        for unit in units:
-            tasks.start_soon(one, unit)
-    for unit in units:
-        if unit.name in errors:
-            raise errors[unit.name]
 
 
 async def _close(units: Sequence[DockerUnit], grace: float, publish: Publish) -> None:

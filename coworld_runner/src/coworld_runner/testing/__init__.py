@@ -10,6 +10,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from coworld_core.lazy import lazy_names
+
 if TYPE_CHECKING:
     from .conformance import Arena, BackendConformance
     from .fake import FakeBackend, FakeContext
@@ -18,26 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["Arena", "BackendConformance", "FakeBackend", "FakeContext", "leak_check", "private_scratch"]
 
 _HOMES = {
-    "Arena": "conformance",
-    "BackendConformance": "conformance",
-    "FakeBackend": "fake",
-    "FakeContext": "fake",
-    "leak_check": "leaks",
-    "private_scratch": "leaks",
+    "conformance": ("Arena", "BackendConformance"),
+    "fake": ("FakeBackend", "FakeContext"),
+    "leaks": ("leak_check", "private_scratch"),
 }
 
 if "pytest" in sys.modules:
     # so that a failed assertion of a check shows its values, as those of a test file do
-    sys.modules["pytest"].register_assert_rewrite(f"{__name__}.conformance", f"{__name__}.leaks")
+    _parts = ("kit", "making", "output", "sharing", "stopping")
+    sys.modules["pytest"].register_assert_rewrite(
+        f"{__name__}.leaks", *(f"{__name__}._conformance_{part}" for part in _parts)
+    )
 
-
-def __getattr__(name: str) -> object:
-    from importlib import import_module
-
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -14,7 +14,7 @@ import os
 import signal
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal, Never, Self
 
@@ -22,35 +22,21 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 from anyio.abc import TaskGroup
-from anyio.streams.memory import MemoryObjectReceiveStream
 
-from coworld_core.errors import ImageError, StartError, TransferError
-from coworld_core.events import ImageReady, LogTruncated, UnitCreated, UnitExited, UnitReady, UnitStarted
+from coworld_core.errors import ImageError, StartError
+from coworld_core.events import ImageReady, UnitCreated, UnitStarted
 from coworld_core.issues import Issue
 from coworld_core.outcome import Exit
 
 from .._concurrency import nursery
-from .._files import CappedLog, fetch_file, log_tail, tree_size, watch_directory
-from ..backend import (
-    Backend,
-    Capabilities,
-    Endpoint,
-    Found,
-    HttpProbe,
-    ImageInfo,
-    Placement,
-    Publish,
-    Reaped,
-    Unit,
-    UnitSpec,
-)
-from ..backends._ports import Reservation, choose_port, stranger_on, take_port
-from ..backends._probe import wait_until_ready
+from .._files import CappedLog, tree_size
+from ..backend import Backend, Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
+from ..backends._ports import stranger_on
+from ..backends._unit import LocalUnit
 from ..scratch import find_scratch, reap_scratch
 
 __all__ = ["FakeBackend", "FakeContext", "Program", "subject"]
 
-_HOST = "127.0.0.1"
 _DISK_TICK = 0.02
 
 
@@ -111,56 +97,33 @@ _numbers = itertools.count(1)
 _living: dict[str, _FakeUnit] = {}
 
 
-class _FakeUnit(Unit):
+class _FakeUnit(LocalUnit):
     def __init__(
         self, spec: UnitSpec, *, backend: FakeBackend, program: Program, publish: Publish, tasks: TaskGroup
     ) -> None:
-        super().__init__(spec)
+        super().__init__(spec, publish)
         self._backend = backend
         self._id = f"fake-{next(_numbers)}"
         self._program = program
-        self._publish = publish
         self._tasks = tasks
-        self._reservations: list[Reservation] = []
-        self._endpoints: dict[str, Endpoint] = {}
         self._env: dict[str, str] = {}
         self._logs: list[CappedLog] = []
         self._state: Literal["made", "started", "ended"] = "made"
-        self._started_at = 0.0
         self._life = anyio.CancelScope(shield=True)
         self._tree: TaskGroup | None = None
         self._how: Exit | None = None
-        self._exit: Exit | None = None
-        self._ended = anyio.Event()
-        self._truncated = False
         self.stopping = anyio.Event()
         self.handles_term = False
 
     def prepare(self) -> None:
         """Ports, the environment, the label."""
-        spec = self.spec
-        listen: dict[str, int] = {}
-        for port in spec.ports:
-            wanted = port.number if port.fixed else port.host_port
-            reservation = take_port(wanted, spec.name, port.name) if wanted else choose_port()
-            self._reservations.append(reservation)
-            listen[port.name] = reservation.number
-            address = f"{_HOST}:{reservation.number}"
-            self._endpoints[port.name] = Endpoint(here=address, there=address)
-        placement = Placement(
-            directory=str(spec.directory.absolute()) if spec.directory is not None else "",
-            listen_host=_HOST,
-            listen=listen,
-            endpoints=dict(self._endpoints),
-        )
-        self._env = {**spec.environment(placement), **spec.secret_env}
+        self._env = {**self.spec.environment(self._take_ports()), **self.spec.secret_env}
         _living[self._id] = self
-        self._publish(UnitCreated(unit=self.name, slot=spec.slot))
+        self._tell(UnitCreated)
 
     def close(self) -> None:
         """Give everything back."""
-        for reservation in self._reservations:
-            reservation.close()
+        self._give_ports_back()
         self._env.clear()
         _living.pop(self._id, None)
 
@@ -193,7 +156,7 @@ class _FakeUnit(Unit):
         spec = self.spec
         for path in (spec.stdout, spec.stderr):
             if path is not None:
-                self._logs.append(CappedLog(path, spec.limits.log_bytes, self._log_full))
+                self._logs.append(self._open_log(path))
         context = FakeContext(self, dict(self._env))
         # shielded: what is cancelled is the body; the unit is stopped, which then cancels this
         with self._life:
@@ -206,8 +169,9 @@ class _FakeUnit(Unit):
         if exit.reason in {"exited", "signal"} and self._over_disk():
             exit = Exit(reason="disk", code=exit.code, signal=exit.signal)
         for log in self._logs:
-            log.close()
+            self._close_log(log)
         self._finish(exit)
+        self._state = "ended"
 
     async def _result(self, context: FakeContext) -> int | Exit:
         try:
@@ -227,34 +191,11 @@ class _FakeUnit(Unit):
         limit, directory = self.spec.limits.disk_bytes, self.spec.directory
         return limit is not None and directory is not None and tree_size(directory) > limit
 
-    def _log_full(self) -> None:
-        if not self._truncated:
-            self._truncated = True
-            self._publish(LogTruncated(unit=self.name, slot=self.spec.slot, limit_bytes=self.spec.limits.log_bytes))
-
-    def _finish(self, exit: Exit) -> None:
-        self._exit = exit
-        if self._state == "started":
-            self._publish(UnitExited(unit=self.name, slot=self.spec.slot, exit=exit))
-        self._state = "ended"
-        self._ended.set()
-
     # -- the unit
 
     @property
     def id(self) -> str:
         return self._id
-
-    @property
-    def exit(self) -> Exit | None:
-        return self._exit
-
-    @property
-    def log_truncated(self) -> bool:
-        return self._truncated
-
-    def endpoint(self, port: str = "http") -> Endpoint:
-        return self._endpoints[port]
 
     async def start(self) -> None:
         await anyio.lowlevel.checkpoint()
@@ -262,28 +203,17 @@ class _FakeUnit(Unit):
             self._state = "started"
             self._started_at = anyio.current_time()
             self._tasks.start_soon(self._run, name=f"unit {self.name}")
-            self._publish(UnitStarted(unit=self.name, slot=self.spec.slot))
+            self._tell(UnitStarted)
         elif not self._started_at:
             raise StartError(f"{self.name} was ended before it was started.", context={"unit": self.name})
 
-    async def wait(self) -> Exit:
-        await self._ended.wait()
-        assert self._exit is not None
-        return self._exit
-
-    async def wait_ready(self, probe: HttpProbe) -> float:
-        number = int(self.endpoint(probe.port).here.rpartition(":")[2])
-        since = self._started_at or anyio.current_time()
-        seconds = await wait_until_ready(self, probe, since=since, stranger=lambda: stranger_on(number, [os.getpid()]))
-        self._publish(UnitReady(unit=self.name, slot=self.spec.slot, seconds=seconds))
-        return seconds
-
-    async def log_tail(self, limit: int = 4000) -> str:
-        return log_tail([path for path in (self.spec.stdout, self.spec.stderr) if path is not None], limit)
+    def _stranger(self, port: str) -> str:
+        return stranger_on(self._number(port), [os.getpid()])
 
     async def stop(self, grace: float = 5.0) -> Exit:
         if self._state == "made":
-            self._finish(Exit(reason="stopped", detail="it was never started"))
+            self._state = "ended"
+            self._finish(Exit(reason="stopped", detail="it was never started"), tell=False)
         if self._exit is None:
             self.stopping.set()
             if self.handles_term and grace > 0:
@@ -292,16 +222,6 @@ class _FakeUnit(Unit):
             number = signal.SIGKILL if self.handles_term else signal.SIGTERM
             self.end_as(Exit(reason="stopped", signal=int(number)))
         return await self.wait()
-
-    def written(self) -> AbstractAsyncContextManager[MemoryObjectReceiveStream[str]]:
-        if self.spec.directory is None:
-            raise TransferError(f"{self.name} has no directory of its own to watch.", context={"unit": self.name})
-        return watch_directory(self.spec.directory, until=self.wait)
-
-    async def fetch(self, name: str, target: Path, *, limit: int | None = None) -> int:
-        if self.spec.directory is None:
-            raise FileNotFoundError(f"{self.name} has no directory of its own.")
-        return await fetch_file(self.spec.directory, name, target, limit=limit)
 
 
 class FakeBackend(Backend):

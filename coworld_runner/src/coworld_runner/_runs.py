@@ -1,0 +1,79 @@
+"""What every run begins and ends with: a fresh workspace, a log of events, and the word that it began."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from coworld_core.artifacts import EpisodeLayout
+from coworld_core.errors import EnvironmentFault
+from coworld_core.events import RunStarted
+from coworld_core.ids import new_run_id
+
+from .backend import Backend
+from .events import EventBus, EventLog, Listener
+from .plan import EpisodePlan
+from .workspace import Reserve, point_latest, prepare_workspace
+
+__all__ = ["OpenRun", "open_run", "started"]
+
+
+@dataclass(frozen=True)
+class OpenRun:
+    """Where a run leaves its evidence."""
+
+    layout: EpisodeLayout
+    bus: EventBus
+    reserve: Reserve
+    """For what must be written however the run went."""
+
+
+@contextmanager
+def open_run(
+    workspace: Path, *, run_id: str | None, listeners: tuple[Listener, ...], overwrite: bool, latest: bool
+) -> Generator[OpenRun]:
+    """A workspace and the events of one run, written there as they happen.
+
+    Args:
+        workspace: The directory for the evidence; it must be new or empty.
+        run_id: The run's label; None: a new one.
+        listeners: Readers of its events.
+        overwrite: Whether a workspace of an earlier run may be emptied first.
+        latest: Whether ``latest`` beside the workspace should point at it.
+
+    Raises:
+        WorkspaceError: The workspace is not fresh or not writable.
+        EnvironmentFault: There is no room.
+    """
+    layout = prepare_workspace(workspace, overwrite=overwrite)
+    try:
+        reserve = Reserve(layout.workspace)
+    except EnvironmentFault:
+        with contextlib.suppress(OSError):
+            layout.logs.rmdir()
+        raise
+    if latest:
+        point_latest(layout.workspace.parent, layout.workspace)
+    with reserve, EventLog(layout.events) as log:
+        bus = EventBus(run_id or new_run_id(), log, *listeners)
+        try:
+            yield OpenRun(layout, bus, reserve)
+        finally:
+            bus.close()
+
+
+def started(what: Literal["episode", "batch"], plan: EpisodePlan, backend: Backend, workspace: Path) -> RunStarted:
+    """The first event of a run that plays a plan."""
+    return RunStarted(
+        what=what,
+        coworld=plan.manifest.game.name,
+        version=plan.manifest.game.version,
+        backend=backend.name,
+        variant=plan.variant,
+        players=tuple(seat.name for seat in plan.seats),
+        workspace=str(workspace),
+    )

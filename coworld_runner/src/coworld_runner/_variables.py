@@ -1,0 +1,186 @@
+"""Variables in compose files, Dockerfiles and ``.env`` files."""
+
+from __future__ import annotations
+
+import abc
+import re
+from collections.abc import Mapping
+
+__all__ = ["WatchedVariables", "interpolate", "read_env_file", "shown"]
+
+
+class WatchedVariables(Mapping[str, str]):
+    """Variables that want to know of each that is asked for and not set."""
+
+    @abc.abstractmethod
+    def unset(self, name: str) -> None:
+        """A variable is not set, and counts as empty."""
+
+
+def shown(text: str) -> str:
+    """A piece of a text, for a message."""
+    # an address may carry a password
+    return re.sub(r"//[^/@]*@", "//", text)[:80]
+
+
+_VARIABLE = re.compile(r"\$(?:(?P<dollar>\$)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)|(?P<brace>\{)|)")
+_BRACED = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<operator>:?[-?+])?")
+_MAX_NESTING = 16
+
+
+def interpolate(text: str, variables: Mapping[str, str]) -> str:
+    """Fill in variables as compose files write them.
+
+    ``$VAR`` and ``${VAR}``; ``${VAR:-word}`` and ``${VAR-word}`` (a default for empty or unset, or for unset only);
+    ``${VAR:+word}`` and ``${VAR+word}`` (instead of a value); ``${VAR:?word}`` and ``${VAR?word}`` (an error when
+    there is none); ``$$`` is a dollar sign. A word may hold variables itself. What is not set counts as empty.
+
+    Args:
+        text: The text.
+        variables: What variables stand for.
+
+    Raises:
+        ValueError: The text is not written like that, or a required variable is missing; the message says which.
+    """
+    return _interpolate(text, variables, 0)
+
+
+def _interpolate(text: str, variables: Mapping[str, str], depth: int) -> str:
+    if depth > _MAX_NESTING:
+        raise ValueError(f"Variables are nested more than {_MAX_NESTING} levels deep.")
+    out: list[str] = []
+    position = 0
+    while (start := text.find("$", position)) >= 0:
+        out.append(text[position:start])
+        match = _VARIABLE.match(text, start)
+        if match is None or match.end() == start + 1:
+            raise ValueError(
+                f"After the dollar sign in {shown(text)!r} comes neither a variable nor a second dollar sign. "
+                "Write $$ for a dollar sign."
+            )
+        if match["dollar"]:
+            out.append("$")
+            position = match.end()
+        elif match["name"]:
+            out.append(_value(match["name"], variables))
+            position = match.end()
+        else:
+            end = _closing(text, match.end())
+            out.append(_braced(text[match.end() : end], variables, depth))
+            position = end + 1
+    out.append(text[position:])
+    return "".join(out)
+
+
+def _closing(text: str, start: int) -> int:
+    """Where the brace that was opened before ``start`` is closed."""
+    open_braces = 1
+    for index in range(start, len(text)):
+        if text.startswith("${", index):
+            open_braces += 1
+        elif text[index] == "}":
+            open_braces -= 1
+            if not open_braces:
+                return index
+    raise ValueError(f"A ${{ in {shown(text)!r} is never closed.")
+
+
+def _braced(inside: str, variables: Mapping[str, str], depth: int) -> str:
+    match = _BRACED.match(inside)
+    if match is None or (match["operator"] is None and match.end() != len(inside)):
+        raise ValueError(f"${{{inside[:60]}}} is not a variable.")
+    name, operator, word = match["name"], match["operator"] or "", inside[match.end() :]
+    if not operator:
+        return _value(name, variables)
+    value = variables.get(name)
+    given = bool(value) if operator.startswith(":") else value is not None
+    if operator.endswith("+"):
+        return _interpolate(word, variables, depth + 1) if given else ""
+    if given:
+        return value or ""
+    if operator.endswith("?"):
+        reason = _interpolate(word, variables, depth + 1).strip().rstrip(".")
+        raise ValueError(f"The variable {name} is required but not set{f': {reason}' if reason else ''}.")
+    return _interpolate(word, variables, depth + 1)
+
+
+def _value(name: str, variables: Mapping[str, str]) -> str:
+    value = variables.get(name)
+    if value is None and isinstance(variables, WatchedVariables):
+        variables.unset(name)
+    return value or ""
+
+
+_ENV_LINE = re.compile(r"(?:export[ \t]+)?(?P<key>[A-Za-z_][A-Za-z0-9_.-]*)[ \t]*(?:(?P<equals>=)[ \t]*|$)")
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+def read_env_file(text: str, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    r"""Read a ``.env`` file.
+
+    One ``KEY=VALUE`` a line, optionally after ``export``; empty lines and lines from ``#`` do not count. A value in
+    single quotes is taken as it is; in double quotes ``\n``, ``\t``, ``\"``, ``\\`` and ``\$`` are translated;
+    quoted values may span lines. Otherwise the value ends before `` #`` and is stripped. Variables are filled in except
+    in single quotes, from ``environment`` and the lines above.
+
+    Args:
+        text: The file's text.
+        environment: What variables stand for, before the file's own.
+
+    Raises:
+        ValueError: A line is none of these; the message says which line.
+    """
+    values: dict[str, str] = {}
+    known = dict(environment or {})
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    number = 0
+    while number < len(lines):
+        first = number + 1
+        line = lines[number].strip()
+        number += 1
+        if not line or line.startswith("#"):
+            continue
+        match = _ENV_LINE.match(line)
+        if match is None:
+            raise ValueError(f"Line {first}: This is not KEY=VALUE.")
+        if not match["equals"]:
+            # a bare name asks for the environment's own value, which is there already
+            continue
+        rest = line[match.end() :]
+        quote = rest[:1]
+        try:
+            if quote and quote in "'\"":
+                while (end := _closing_quote(rest, quote)) < 0:
+                    if number >= len(lines):
+                        raise ValueError("A quote is never closed.")
+                    rest += "\n" + lines[number]
+                    number += 1
+                value = rest[1:end]
+                if quote == '"':
+                    # an escaped dollar sign must survive the filling-in
+                    value = re.sub(r"\\(.)", lambda found: _unescaped(found[1]), value, flags=re.DOTALL)
+                    value = interpolate(value, {**values, **known})
+            else:
+                value = interpolate(re.split(r"(?:^|\s)#", rest, maxsplit=1)[0].strip(), {**values, **known})
+        except ValueError as error:
+            raise ValueError(f"Line {first}: {error}") from None
+        values[match["key"]] = value
+    return values
+
+
+def _unescaped(character: str) -> str:
+    if character == "$":
+        return "$$"
+    return _ESCAPES.get(character, character if character in '"\\' else "\\" + character)
+
+
+def _closing_quote(text: str, quote: str) -> int:
+    index = 1
+    while index < len(text):
+        if text[index] == "\\" and quote == '"':
+            index += 2
+            continue
+        if text[index] == quote:
+            return index
+        index += 1
+    return -1

@@ -1,0 +1,196 @@
+"""Images on a cluster: nodes say which they have; what none has is pulled once, to see that it can be."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+
+from coworld_core.errors import ImageError
+from coworld_core.events import ImageReady
+
+from ..backend import ImageInfo, Publish
+from . import _kube_state as state
+from ._kube_api import Cluster, ClusterRefused
+from ._kube_pod import MAIN, MANAGED, RUN, PodOptions, object_name, owner_body, owner_reference
+from ._kube_watch import follow
+
+__all__ = ["Images"]
+
+_UNPUBLISHED = re.compile(r"img_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_PULL_SECONDS = 900
+
+
+class Images:
+    """The images of a cluster.
+
+    Args:
+        cluster: Which.
+        options: How pods are made, pull secrets included.
+    """
+
+    def __init__(self, cluster: Cluster, options: PodOptions) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._known: dict[tuple[str, str | None], ImageInfo] = {}
+        self._asking: dict[str, anyio.Lock] = {}
+
+    async def ensure(self, image: str, *, platform: str | None, publish: Publish | None) -> ImageInfo:
+        """Have an image that the cluster can run.
+
+        Raises:
+            ImageError: It is not to be had, in the cluster's own words.
+        """
+        if _UNPUBLISHED.fullmatch(image):
+            raise ImageError(
+                f"{image} is the id of an image that the platform has not published yet.",
+                code="image_unpublished",
+                hint="Download the package again once it is published, or build its image and name that instead.",
+                context={"image": image},
+            )
+        async with self._asking.setdefault(image, anyio.Lock()):
+            if (image, platform) not in self._known:
+                info = await self._on_nodes(image, platform) or await self._try(image, platform)
+                self._known[image, platform] = info
+        info = self._known[image, platform]
+        if publish is not None:
+            publish(ImageReady(image=image, digest=info.digest, platform=info.platform))
+        return info
+
+    async def has(self, image: str) -> bool:
+        """Whether a node says that it has an image; nothing is pulled."""
+        return await self._on_nodes(image, None) is not None
+
+    async def _on_nodes(self, image: str, platform: str | None) -> ImageInfo | None:
+        """What a node says about an image; None when no node has it, or nodes may not be looked at."""
+        try:
+            listing = await self._cluster.call("GET", "/api/v1/nodes", query={"limit": 500}, patience=10)
+        except ClusterRefused:
+            return None
+        wanted = _spellings(image)
+        for node in listing.get("items") or ():
+            status: Mapping[str, Any] = node["status"]
+            info: Mapping[str, str] = status.get("nodeInfo") or {}
+            its = f"{info.get('operatingSystem')}/{info.get('architecture')}"
+            if platform is not None and its != "/".join(platform.split("/")[:2]):
+                continue
+            for entry in status.get("images") or ():
+                names: list[str] = entry.get("names") or []
+                if wanted & set(names):
+                    digests = [name.partition("@")[2] for name in names if "@" in name]
+                    return ImageInfo(image=image, digest=digests[0] if digests else "", platform=its)
+        return None
+
+    async def _try(self, image: str, platform: str | None) -> ImageInfo:
+        """Have a pod pull it, whose program does not exist: it is pulled, and nothing of it runs."""
+        check = f"image-{secrets.token_hex(6)}"
+        name = object_name(check)
+        job = await self._cluster.create("jobs", owner_body(check, lease=_PULL_SECONDS, image=image))
+        selector: dict[str, str] = dict(self._options.node_selector)
+        if platform is not None:
+            system, _, machine = platform.partition("/")
+            selector |= {"kubernetes.io/os": system, "kubernetes.io/arch": machine.partition("/")[0]}
+        body: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "labels": {**MANAGED, RUN: check, "coworld.image-check": name},
+                "ownerReferences": [owner_reference(job)],
+            },
+            "spec": {
+                "restartPolicy": "Never",
+                "activeDeadlineSeconds": _PULL_SECONDS,
+                "terminationGracePeriodSeconds": 0,
+                "automountServiceAccountToken": False,
+                "enableServiceLinks": False,
+                "nodeSelector": selector,
+                "tolerations": [dict(entry) for entry in self._options.tolerations],
+                "imagePullSecrets": [{"name": entry} for entry in self._options.image_pull_secrets],
+                "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+                "containers": [
+                    {
+                        "name": MAIN,
+                        "image": image,
+                        "imagePullPolicy": self._options.pull_policy,
+                        "command": ["/coworld-image-check"],
+                        "resources": {
+                            "requests": {"cpu": "1m", "memory": "8Mi"},
+                            "limits": {"cpu": "100m", "memory": "32Mi"},
+                        },
+                        "securityContext": {
+                            "allowPrivilegeEscalation": False,
+                            "capabilities": {"drop": ["ALL"]},
+                            "runAsNonRoot": True,
+                            "runAsUser": self._options.run_as_user or 65534,
+                        },
+                    }
+                ],
+            },
+        }
+        try:
+            await self._cluster.create("pods", body)
+            pod = await self._pulled(name)
+        except ClusterRefused as error:
+            raise self._refusal(image, error.words) from error
+        finally:
+            with anyio.move_on_after(30, shield=True):
+                await self._cluster.delete("pods", name, grace=0)
+                await self._cluster.delete("jobs", name)
+        trouble = state.start_trouble(pod)
+        if trouble is not None and trouble.code == "image_unreachable":
+            raise self._refusal(image, trouble.words)
+        words = state.unschedulable(pod)
+        if words:
+            raise self._refusal(image, f"no node can try it: {words}")
+        digest = str(state.container_status(pod).get("imageID") or "")
+        found = re.search(r"sha256:[0-9a-f]{64}", digest)
+        return ImageInfo(image=image, digest=found[0] if found else "", platform=platform or "")
+
+    async def _pulled(self, name: str) -> Mapping[str, Any]:
+        seen: list[Mapping[str, Any]] = []
+        done = anyio.Event()
+
+        def look(pod: Mapping[str, Any]) -> None:
+            seen.append(pod)
+            if state.start_trouble(pod) or state.has_started(pod) or state.is_over(pod) or state.unschedulable(pod):
+                done.set()
+
+        def gone(_name: str, last: Mapping[str, Any] | None) -> None:
+            if last is not None:
+                seen.append(last)
+            done.set()
+
+        async with anyio.create_task_group() as tasks:
+
+            async def watch() -> None:
+                await follow(self._cluster, "pods", f"coworld.image-check={name}", on_object=look, on_gone=gone)
+
+            tasks.start_soon(watch)
+            with anyio.move_on_after(_PULL_SECONDS):
+                await done.wait()
+            tasks.cancel_scope.cancel()
+        return seen[-1] if seen else {}
+
+    def _refusal(self, image: str, words: str) -> ImageError:
+        return ImageError(
+            f"The cluster cannot get the image {image!r}: {words}.",
+            code="image_unreachable",
+            hint="Push it to a registry that the cluster reaches, and see that it may pull (imagePullSecrets).",
+            context={"image": image},
+        )
+
+
+def _spellings(image: str) -> set[str]:
+    """The names under which a node may list an image."""
+    tagged = image if re.search(r"(:[^/@]+|@sha256:[0-9a-f]+)$", image) else f"{image}:latest"
+    names = {image, tagged}
+    first = tagged.partition("/")[0]
+    if "/" not in tagged:
+        names |= {f"docker.io/library/{tagged}", f"library/{tagged}"}
+    elif "." not in first and ":" not in first and first != "localhost":
+        names.add(f"docker.io/{tagged}")
+    return names

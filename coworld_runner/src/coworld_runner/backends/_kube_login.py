@@ -1,0 +1,178 @@
+"""Signing in to a cluster the way ``kubectl`` does; ``kubernetes_asyncio`` knows how, and is imported only then."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+
+from coworld_core.errors import BackendUnavailable
+
+__all__ = ["Login", "sign_in"]
+
+_INSTALL = "Install it with: pip install 'coworld-runner[kubernetes]'"
+_IN_CLUSTER_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Login:
+    """A cluster, and how we are known there."""
+
+    server: str
+    context: str
+    namespace: str
+    configuration: Any
+    """``kubernetes_asyncio``'s own, which renews tokens."""
+    tls: ssl.SSLContext
+
+
+async def sign_in(context: str | None, namespace: str | None, kubeconfig: Path | None) -> Login:
+    """Find the cluster and the credentials for it; nothing is asked of it yet.
+
+    Raises:
+        BackendUnavailable: The package is not installed, or there is no kubeconfig, context or credential to use.
+    """
+    await anyio.to_thread.run_sync(_import)
+    from kubernetes_asyncio.client import Configuration
+
+    configuration: Any = Configuration()
+    paths = await anyio.to_thread.run_sync(_kubeconfigs, kubeconfig)
+    if paths:
+        name, own = await _load(configuration, paths, context)
+    else:
+        _load_in_cluster(configuration)
+        name, own = "in-cluster", await anyio.to_thread.run_sync(_read_namespace)
+    try:
+        tls = await anyio.to_thread.run_sync(_tls, configuration)
+    except (OSError, ValueError) as error:
+        raise BackendUnavailable(
+            f"The certificates of the kubeconfig cannot be used: {error}.",
+            code="kubeconfig_invalid",
+            hint="See whether kubectl can: kubectl version.",
+        ) from error
+    return Login(
+        server=str(configuration.host),
+        context=name,
+        namespace=namespace or own or "default",
+        configuration=configuration,
+        tls=tls,
+    )
+
+
+def _import() -> None:
+    try:
+        import kubernetes_asyncio.config  # noqa: F401 # pyright: ignore[reportUnusedImport]
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"The kubernetes backend needs kubernetes_asyncio, which is not installed ({error}).",
+            code="kubernetes_not_installed",
+            hint=_INSTALL,
+        ) from error
+
+
+def _tls(configuration: Any) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    # clusters' own authorities are often not as strict as Python 3.13 wants them
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+def _kubeconfigs(given: Path | None) -> str:
+    """The kubeconfigs to read, as one path or a list of them; empty inside a cluster that has none."""
+    if given is not None:
+        if not given.is_file():
+            raise BackendUnavailable(
+                f"There is no kubeconfig {given}.",
+                code="kubeconfig_missing",
+                hint="Name the file that your cluster gave you with --kubeconfig.",
+                context={"path": str(given)},
+            )
+        return str(given)
+    named = os.environ.get("KUBECONFIG")
+    if named:
+        present = [path for path in named.split(os.pathsep) if path and Path(path).is_file()]
+        if not present:
+            raise BackendUnavailable(
+                f"KUBECONFIG names {named}, and there is no such file.",
+                code="kubeconfig_missing",
+                hint="Correct the variable, or name the file with --kubeconfig.",
+            )
+        return os.pathsep.join(present)
+    usual = Path.home() / ".kube" / "config"
+    if usual.is_file():
+        return str(usual)
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return ""
+    raise BackendUnavailable(
+        f"There is no kubeconfig: KUBECONFIG is not set, and there is no {usual}.",
+        code="kubeconfig_missing",
+        hint="Name the file that your cluster gave you with --kubeconfig, or set KUBECONFIG. "
+        "Or use --backend docker or process, which need no cluster.",
+    )
+
+
+async def _load(configuration: Any, paths: str, context: str | None) -> tuple[str, str]:
+    """Read kubeconfigs into a configuration; returns the context's name and namespace."""
+    from kubernetes_asyncio.config import ConfigException, kube_config
+
+    try:
+        contexts, active = await anyio.to_thread.run_sync(kube_config.list_kube_config_contexts, paths)
+        names = [str(entry["name"]) for entry in contexts]
+        if context is not None and context not in names:
+            raise BackendUnavailable(
+                f"There is no context {context!r} in {paths}.",
+                code="context_missing",
+                hint=f"There is: {', '.join(names) or 'none'}.",
+                context={"context": context},
+            )
+        chosen: Mapping[str, Any] = next((entry for entry in contexts if entry["name"] == context), active) or {}
+        load: Any = kube_config.load_kube_config  # pyright: ignore[reportUnknownVariableType]
+        await load(config_file=paths, context=context, client_configuration=configuration, persist_config=False)
+    except BackendUnavailable:
+        raise
+    except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BackendUnavailable(
+            f"The kubeconfig {paths} cannot be used: {error}.",
+            code="kubeconfig_invalid",
+            hint="See whether kubectl can: kubectl config view.",
+        ) from error
+    except Exception as error:
+        # a YAML error, or what a sign-in program said
+        raise BackendUnavailable(
+            f"Signing in as {paths} says did not work: {error}.",
+            code="kubeconfig_invalid",
+            hint="See whether kubectl can: kubectl version.",
+        ) from error
+    inner: Mapping[str, Any] = chosen.get("context") or {}
+    return str(chosen.get("name") or ""), str(inner.get("namespace") or "")
+
+
+def _load_in_cluster(configuration: Any) -> None:
+    from kubernetes_asyncio.config import ConfigException, incluster_config
+
+    try:
+        load: Any = incluster_config.load_incluster_config  # pyright: ignore[reportUnknownVariableType]
+        load(client_configuration=configuration)
+    except (ConfigException, OSError) as error:
+        raise BackendUnavailable(
+            f"This pod's service account cannot be used: {error}.",
+            code="kubeconfig_missing",
+            hint="Mount its token (automountServiceAccountToken), or name a kubeconfig with --kubeconfig.",
+        ) from error
+
+
+def _read_namespace() -> str:
+    try:
+        return _IN_CLUSTER_NAMESPACE.read_text("ascii").strip()
+    except OSError:
+        return ""

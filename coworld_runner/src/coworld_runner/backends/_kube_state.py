@@ -1,0 +1,218 @@
+"""What a cluster says about a pod, read as plain values: what holds it up, whether it runs, how it ended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from coworld_core.outcome import Exit, ExitReason
+
+from ._kube_pod import COLLECTOR, MAIN
+
+__all__ = [
+    "Trouble",
+    "exit_of",
+    "has_started",
+    "is_over",
+    "is_running",
+    "pod_address",
+    "start_trouble",
+    "unschedulable",
+]
+
+_IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"})
+_WAITING = frozenset(
+    {
+        *_IMAGE,
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+        "PreCreateHookError",
+        "PreStartHookError",
+        "PostStartHookError",
+        "CrashLoopBackOff",
+        "RegistryUnavailable",
+    }
+)
+"""Reasons for waiting that waiting does not mend."""
+_NOT_RUN = frozenset({"ContainerCannotRun", "StartError", "CreateContainerError"})
+"""Ends of a container whose program never ran."""
+
+_EVICTED = frozenset({"Evicted", "Preempting", "Preempted", "PreemptionByScheduler", "EvictionByEvictionAPI"})
+_LOST = frozenset(
+    {
+        "NodeLost",
+        "NodeShutdown",
+        "Shutdown",
+        "Terminated",
+        "DeletionByTaintManager",
+        "DeletionByPodGC",
+        "TerminationByKubelet",
+        "NodeAffinity",
+        "UnexpectedAdmissionError",
+        "OutOfcpu",
+        "OutOfmemory",
+        "OutOfpods",
+        "OutOfephemeral-storage",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why a pod does not start, and will not."""
+
+    code: str
+    """For the error: image_unreachable, command_failed, unschedulable, start_failed."""
+    words: str
+    """The platform's own."""
+    container: str = MAIN
+
+
+def _status(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    return pod.get("status") or {}
+
+
+def container_status(pod: Mapping[str, Any], name: str = MAIN) -> Mapping[str, Any]:
+    """What is said about one container."""
+    entries: Sequence[Mapping[str, Any]] = _status(pod).get("containerStatuses") or ()
+    nothing: Mapping[str, Any] = {}
+    return next((entry for entry in entries if entry.get("name") == name), nothing)
+
+
+def _state(pod: Mapping[str, Any], name: str, kind: str) -> Mapping[str, Any] | None:
+    state: Mapping[str, Any] = container_status(pod, name).get("state") or {}
+    return state.get(kind)
+
+
+def pod_address(pod: Mapping[str, Any]) -> str:
+    """The pod's address, as it stands in ``host:port``; empty while it has none."""
+    address = str(_status(pod).get("podIP") or "")
+    return f"[{address}]" if ":" in address else address
+
+
+def is_running(pod: Mapping[str, Any], name: str = MAIN) -> bool:
+    """Whether a container runs."""
+    return _state(pod, name, "running") is not None
+
+
+def has_started(pod: Mapping[str, Any]) -> bool:
+    """Whether the unit's own program runs, or has run."""
+    if is_running(pod):
+        return True
+    ended = _state(pod, MAIN, "terminated")
+    return ended is not None and ended.get("reason") not in _NOT_RUN
+
+
+def is_over(pod: Mapping[str, Any]) -> bool:
+    """Whether nothing of the pod runs any more, or ever will."""
+    return _status(pod).get("phase") in ("Succeeded", "Failed")
+
+
+def unschedulable(pod: Mapping[str, Any]) -> str:
+    """Why no node takes the pod, in the scheduler's words; empty when one does, or nobody has looked yet."""
+    for condition in _status(pod).get("conditions") or ():
+        if (
+            condition.get("type") == "PodScheduled"
+            and condition.get("status") == "False"
+            and condition.get("reason") == "Unschedulable"
+        ):
+            return str(condition.get("message") or "no node takes it")
+    return ""
+
+
+def lacks_room(words: str) -> bool:
+    """Whether a pod is unschedulable only because others have the room, so that it may get it when they end."""
+    reasons = re.sub(r"^\d+/\d+ nodes are available: ", "", words)
+    short = re.findall(r"Insufficient [\w./-]+|Too many pods", reasons)
+    return bool(short) and "preemption is not helpful" not in reasons.lower().replace("no preemption victims", "")
+
+
+def start_trouble(pod: Mapping[str, Any]) -> Trouble | None:
+    """Why the unit does not start and will not, if so. Being unschedulable is looked at apart."""
+    for name in (COLLECTOR, MAIN):
+        waiting = _state(pod, name, "waiting")
+        if waiting is not None and waiting.get("reason") in _WAITING:
+            reason, message = str(waiting["reason"]), str(waiting.get("message") or "")
+            if reason in _IMAGE:
+                return Trouble("image_unreachable", _words(reason, message), name)
+            own = name == MAIN and re.search(r"exec:|executable file|no command specified|unable to find user", message)
+            return Trouble("command_failed" if own else "start_failed", _words(reason, message), name)
+        ended = _state(pod, name, "terminated")
+        if ended is not None and ended.get("reason") in _NOT_RUN:
+            words = _words(str(ended["reason"]), str(ended.get("message") or ""))
+            return Trouble("command_failed" if name == MAIN else "start_failed", words, name)
+        if ended is not None and name == COLLECTOR and not has_started(pod):
+            words = _words(str(ended.get("reason")), f"status {ended.get('exitCode')}")
+            return Trouble("start_failed", words, name)
+    if _status(pod).get("phase") == "Failed" and not has_started(pod):
+        return Trouble("start_failed", _pod_words(pod))
+    return None
+
+
+def _words(reason: str, message: str) -> str:
+    text = re.sub(r"\s+", " ", message).strip()
+    return f"{reason}: {text}" if text else reason
+
+
+def _pod_words(pod: Mapping[str, Any]) -> str:
+    status = _status(pod)
+    return _words(str(status.get("reason") or status.get("phase") or ""), str(status.get("message") or ""))
+
+
+def _disruption(pod: Mapping[str, Any]) -> tuple[str, str]:
+    """Reason and words of what took the pod away, where newer clusters say it."""
+    for condition in _status(pod).get("conditions") or ():
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            return str(condition.get("reason") or ""), str(condition.get("message") or "")
+    return "", ""
+
+
+def exit_of(pod: Mapping[str, Any], *, ours: ExitReason | None = None, why: str = "") -> Exit | None:
+    """How a unit ended, or None while it has not.
+
+    Args:
+        pod: The pod.
+        ours: Why we ended it, if we did.
+        why: Further words about that.
+    """
+    ended = _state(pod, MAIN, "terminated")
+    over = is_over(pod)
+    if ended is None and not over:
+        return None
+    code = int((ended or {}).get("exitCode") or 0)
+    number = (ended or {}).get("signal") or (code - 128 if 128 < code <= 128 + 64 else None)
+    fields: dict[str, Any] = {"code": None if number or ended is None else code, "signal": number}
+    if ours is not None:
+        return Exit(reason=ours, detail=why, **fields)
+    taken = _taken_away(pod)
+    # what had ended by itself before anybody took the pod away keeps its own end
+    if taken is not None and (ended is None or code != 0):
+        return Exit(reason=taken[0], detail=taken[1], **fields)
+    if ended is None or ended.get("reason") == "ContainerStatusUnknown":
+        return Exit(reason="lost", detail=_pod_words(pod) or "its node does not know how it ended")
+    if ended.get("reason") == "OOMKilled":
+        return Exit(reason="oom", detail=str(ended.get("message") or ""), **fields)
+    return Exit(reason="exited" if number is None else "signal", detail="", **fields)
+
+
+def _taken_away(pod: Mapping[str, Any]) -> tuple[ExitReason, str] | None:
+    """Why the platform ended the pod, if it did."""
+    status = _status(pod)
+    reason, words = str(status.get("reason") or ""), _pod_words(pod)
+    if reason == "DeadlineExceeded":
+        return "deadline", words
+    if reason == "Evicted" and re.search(r"ephemeral|emptydir|exceeds the limit", words, re.IGNORECASE):
+        return ("disk", words) if "node was low" not in words.lower() else ("evicted", words)
+    disrupted, message = _disruption(pod)
+    for found, said in ((reason, words), (disrupted, _words(disrupted, message))):
+        if found in _EVICTED:
+            return "evicted", said
+        if found in _LOST:
+            return "lost", said
+    metadata: Mapping[str, Any] = pod.get("metadata") or {}
+    if metadata.get("deletionTimestamp"):
+        return "lost", f"pod {metadata.get('name')} was deleted by somebody else"
+    return None

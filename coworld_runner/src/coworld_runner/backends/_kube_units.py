@@ -1,0 +1,610 @@
+"""One pod as a unit: made, started, followed to its end, and taken away."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from coworld_core.errors import BackendError, StartError, TransferError
+from coworld_core.events import LeakFound, Notice, UnitCreated, UnitReady, UnitStarted
+from coworld_core.outcome import Exit, ExitReason
+
+from .._concurrency import nursery
+from ..backend import Endpoint, HttpProbe, Placement, Publish, UnitSpec
+from ..errors import unwrapped
+from . import _kube_state as state
+from ._kube_api import Cluster, ClusterGone, ClusterRefused
+from ._kube_collector import Collector, CollectorGone, Names, program
+from ._kube_forward import carry
+from ._kube_logs import follow_log
+from ._kube_pod import (
+    MAIN,
+    Inputs,
+    PodOptions,
+    collector_port,
+    object_name,
+    pod_body,
+    policy_body,
+    secret_body,
+    service_body,
+)
+from ._kube_room import Room
+from ._kube_runs import Run
+from ._ports import owner_of
+from ._probe import wait_until_ready
+from ._unit import LOCALHOST, BaseUnit
+
+__all__ = ["KubernetesUnit", "Place"]
+
+_CREATE_SECONDS = 60.0
+"""A creation under way is waited for even when cancelled, so that what came of it is known and removed."""
+_KILL_SECONDS = 20.0
+"""How long after SIGKILL a container may take to end before the cluster counts as having lost it."""
+_LOG_SECONDS = 30.0
+"""How long the rest of a log may take once its unit has ended."""
+_DRAIN_SECONDS = 10.0
+"""How long the collector may take to tell the last files once its unit has ended."""
+_SIGKILL = 9
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a unit lives: the cluster, its run, the call that made it, and who supervises it."""
+
+    cluster: Cluster
+    run: Run
+    call: str
+    tasks: TaskGroup
+    options: PodOptions
+    room: Room
+    patience: Callable[[float], AbstractContextManager[object]]
+    """Waits inside for so many seconds, or until there is a hurry."""
+    outage: float
+    """Seconds without an answer of the API server after which a unit counts as lost."""
+
+
+class KubernetesUnit(BaseUnit):
+    """A pod. Made by ``KubernetesBackend.units``, which also calls ``create`` and ``close``."""
+
+    def __init__(self, spec: UnitSpec, place: Place, publish: Publish) -> None:
+        super().__init__(spec, publish)
+        self._place = place
+        self._cluster = place.cluster
+        self.pod = object_name(spec.run_id, spec.name)
+        """The pod's name, known before it exists."""
+        self._uid = ""
+        self._token = secrets.token_urlsafe(24)
+        self._collector = Collector(place.cluster, self.pod, collector_port(spec), self._token)
+        self._body: Mapping[str, Any] = {}
+        self._environment: dict[str, str] = {}
+        self._inputs = Inputs({}, {})
+        self._listeners: dict[str, SocketListener] = {}
+        self._state: Mapping[str, Any] = {}
+        """The pod as it was seen last; empty before it was."""
+        self._gone = False
+        self._lost = ""
+        self._changed = anyio.Event()
+        self._starting = anyio.Lock()
+        self._asked_for = False
+        """Whether a pod may exist."""
+        self._started = False
+        self._closed = False
+        self._running = anyio.Event()
+        self._container_ended = anyio.Event()
+        self._scope: anyio.CancelScope | None = None
+        self._signalling = anyio.Lock()
+        self._termed = False
+        self._ended_by: ExitReason | None = None
+        self._names = Names()
+        self._following = False
+        self._drained = anyio.Event()
+        self.removed = False
+        """Whether its pod is gone from the cluster, or never was there."""
+
+    # --- what it is
+
+    @property
+    def id(self) -> str:
+        """The pod's name with its namespace."""
+        return f"{self._cluster.namespace}/{self.pod}"
+
+    def endpoint(self, port: str = "http") -> Endpoint:
+        """How to reach a port: forwarded from loopback, by the pod's own address from its clients."""
+        number = {item.name: item.number for item in self.spec.ports}[port]
+        listener = self._listeners.get(port)
+        here = int(listener.extra(SocketAttribute.local_port)) if listener is not None else 0  # noqa: S610
+        address = state.pod_address(self._state) or f"{self.pod}.{self._cluster.namespace}"
+        return Endpoint(here=f"{LOCALHOST}:{here}", there=f"{address}:{number}")
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it has neither ended nor been seen for want of an answer of the API server."""
+        return self._asked_for and self._exit is None
+
+    # --- what is seen of it
+
+    def observe(self, pod: Mapping[str, Any]) -> None:
+        """Take note of the pod as it is now."""
+        uid = str(pod["metadata"]["uid"])
+        if self._uid and uid != self._uid:
+            return
+        self._state = pod
+        self._wake()
+
+    def vanish(self, last: Mapping[str, Any] | None) -> None:
+        """Take note that the pod was deleted."""
+        if last is not None:
+            self._state = last
+        self._gone = True
+        self._wake()
+
+    def give_up(self, why: str) -> None:
+        """Take it for lost: nothing is heard of it any more."""
+        self._lost = why
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    # --- made
+
+    async def create(self) -> None:
+        """Create what belongs to it apart from the pod, which would run at once.
+
+        Raises:
+            StartError: It could not be created; ``close`` removes what came of it.
+        """
+        spec, call = self.spec, self._place.call
+        self._inputs = await anyio.to_thread.run_sync(Inputs.of, spec.directory)
+        await self._listen()
+        placement = Placement(
+            directory=spec.mount.rstrip("/") if spec.directory is not None else "",
+            listen_host="0.0.0.0",  # noqa: S104 - inside the pod
+            listen={port.name: port.number for port in spec.ports},
+            endpoints={port.name: self.endpoint(port.name) for port in spec.ports},
+        )
+        self._environment = {**spec.environment(placement), **spec.secret_env}
+        try:
+            owner = await self._uncancelled(lambda: self._place.run.owner(self._publish))
+            secret = secret_body(
+                spec,
+                call,
+                owner,
+                environment=self._environment,
+                inputs=self._inputs,
+                token=self._token,
+                program=program(),
+            )
+            with unwrapped():
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._make, "secrets", secret)
+                    if spec.ports and spec.clients:
+                        tasks.start_soon(self._make, "services", service_body(spec, call, owner))
+                    if spec.network != "open":
+                        tasks.start_soon(self._make, "networkpolicies", policy_body(spec, call, owner))
+            self._body = pod_body(
+                spec, call, owner, options=self._place.options, environment=self._environment, inputs=self._inputs
+            )
+        except (ClusterRefused, ClusterGone) as error:
+            raise self._failed("created", error) from error
+        self._tell(UnitCreated)
+
+    async def _make(self, kind: Any, body: Mapping[str, Any]) -> None:
+        await self._uncancelled(lambda: self._cluster.create(kind, body))
+
+    async def _listen(self) -> None:
+        for port in self.spec.ports:
+            try:
+                multi = await anyio.create_tcp_listener(local_host=LOCALHOST, local_port=port.host_port)
+            except OSError as error:
+                owner = await anyio.to_thread.run_sync(owner_of, port.host_port)
+                raise StartError(
+                    f"Port {port.host_port} on {LOCALHOST}, which {self.name} is to publish for {port.name!r}, is in "
+                    "use" + (f" by {owner}." if owner else "."),
+                    code="port_taken",
+                    hint="Stop that program, or let a free port be chosen.",
+                    context={"unit": self.name, "port": port.host_port},
+                ) from error
+            listener = multi.listeners[0]
+            assert isinstance(listener, SocketListener)
+            self._listeners[port.name] = listener
+            self._place.tasks.start_soon(self._serve, listener, port.number, name=f"port {port.name} of {self.name}")
+
+    async def _serve(self, listener: SocketListener, number: int) -> None:
+        async def take(near: SocketStream) -> None:
+            async with near:
+                try:
+                    far = await self._cluster.forward(self.pod, number)
+                except (ClusterRefused, ClusterGone):
+                    return
+                async with far:
+                    await carry(near, far)
+
+        async with listener:
+            await listener.serve(take)
+
+    async def _uncancelled(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        try:
+            with anyio.fail_after(_CREATE_SECONDS, shield=True):
+                return await call()
+        except TimeoutError as error:
+            raise ClusterGone("create", self._cluster.server, f"no answer within {_CREATE_SECONDS:g} s") from error
+
+    def _failed(self, what: str, error: ClusterRefused | ClusterGone) -> BackendError:
+        context: dict[str, object] = {"unit": self.name, "pod": self.id, "image": self.spec.image}
+        code, hint = None, None
+        if isinstance(error, ClusterGone):
+            code, hint = error.code, error.hint
+        elif error.over_quota:
+            code = "quota_exceeded"
+            hint = f"Raise the quota of namespace {self._cluster.namespace!r}, or run fewer episodes at a time."
+        elif error.status == 403:
+            code = "cluster_forbidden"
+            hint = "`coworld doctor --backend kubernetes` says what is not permitted."
+        elif error.status == 422 and "env" in error.words:
+            hint = "A variable's name is one that a cluster does not take."
+        return StartError(f"{self.name} could not be {what}: {error.words}", code=code, hint=hint, context=context)
+
+    # --- started
+
+    async def start(self) -> None:
+        """Start it; does nothing when it was started before.
+
+        Raises:
+            StartError: It could not be started.
+        """
+        async with self._starting:
+            if self._started:
+                return
+            if self._closed:
+                raise StartError(f"{self.name} was stopped before it was started.", context={"unit": self.name})
+            # not with the task group's own start(): cancelled, it would wait for a task that is shielded from it
+            self._scope = anyio.CancelScope(shield=True)
+            self._asked_for = True
+            try:
+                await self._place.room.take(self._make_pod, self._note_waiting)
+                self._place.tasks.start_soon(self._supervise, self._scope, name=f"unit {self.name}")
+                if self._inputs.large:
+                    await self._bring_inputs()
+                await self._until_started()
+            except (ClusterRefused, ClusterGone) as error:
+                self._scope.cancel()
+                raise self._failed("started", error) from error
+            except BaseException:
+                self._scope.cancel()
+                raise
+            self._started = True
+            self._started_at = anyio.current_time()
+        self._tell(UnitStarted)
+        self._running.set()
+
+    def _note_waiting(self, words: str) -> None:
+        self._publish(Notice(message=f"{self.name} waits for room on the cluster: {words}"))
+
+    async def _make_pod(self) -> None:
+        async def create() -> None:
+            made = await self._cluster.create("pods", self._body)
+            self._uid = str(made["metadata"]["uid"])
+            if not self._state:
+                self._state = made
+
+        await self._uncancelled(create)
+
+    async def _bring_inputs(self) -> None:
+        """Bring the files that no Secret can hold; the unit is held back until they are there."""
+        await self._until(lambda: bool(state.pod_address(self._state)) or self._has_node())
+        until = anyio.current_time() + self._place.room.patience
+        try:
+            while not await self._collector_answers():
+                self._raise_trouble()
+                if anyio.current_time() >= until:
+                    raise self._trouble("start_failed", "its collector does not answer", "See the pod's events.")
+            for name, path in self._inputs.large.items():
+                await self._collector.put(name, path)
+            await self._collector.call("POST", "/go")
+        except CollectorGone as error:
+            self._raise_trouble()
+            raise StartError(
+                f"{self.name} could not be given its files: {error.message}",
+                code="transfer_lost",
+                hint=error.hint,
+                context={"unit": self.name, "pod": self.id},
+            ) from error
+
+    async def _collector_answers(self) -> bool:
+        try:
+            await self._collector.call("GET", "/hello", patience=2)
+        except CollectorGone:
+            return False
+        return True
+
+    def _has_node(self) -> bool:
+        return bool(self._state.get("spec", {}).get("nodeName"))
+
+    async def _until_started(self) -> None:
+        await self._until(lambda: state.has_started(self._state))
+
+    async def _until(self, reached: Callable[[], bool]) -> None:
+        """Wait until the pod has come so far.
+
+        Raises:
+            StartError: It will not; the message has the cluster's own words.
+        """
+        waiting_since: float | None = None
+        while not reached():
+            changed = self._changed
+            self._raise_trouble()
+            words = state.unschedulable(self._state)
+            if not words:
+                waiting_since = None
+                await changed.wait()
+                continue
+            if waiting_since is None:
+                waiting_since = anyio.current_time()
+                if state.lacks_room(words):
+                    self._note_waiting(words)
+            left = waiting_since + self._place.room.patience - anyio.current_time()
+            if not state.lacks_room(words) or left <= 0:
+                raise self._trouble("unschedulable", words, "Ask for less, or for a node that takes it.")
+            with anyio.move_on_after(left):
+                await changed.wait()
+
+    def _raise_trouble(self) -> None:
+        if self._lost:
+            raise self._trouble("cluster_lost", self._lost, "See whether the API server can be reached.")
+        if self._gone:
+            raise self._trouble("pod_deleted", "the pod was deleted by somebody else", "Let nobody else delete it.")
+        found = state.start_trouble(self._state)
+        if found is None:
+            return
+        image = self.spec.image if found.container == MAIN else self._place.options.collector_image
+        hint = {
+            "image_unreachable": f"See that the cluster can pull {image!r}, and has the right to (imagePullSecrets)."
+            if found.container == MAIN
+            else f"The pods' own helper runs in {image!r}: name another image with Python with --collector-image.",
+            "command_failed": "Correct the runnable's `run`, or put the program into the image.",
+        }.get(found.code, f"kubectl describe pod -n {self._cluster.namespace} {self.pod} says more.")
+        raise self._trouble(found.code, found.words, hint)
+
+    def _trouble(self, code: str, words: str, hint: str) -> StartError:
+        return StartError(
+            f"{self.name} cannot be started: {words} (pod {self.id}).",
+            code=code,
+            hint=hint,
+            context={"unit": self.name, "pod": self.id, "image": self.spec.image},
+        )
+
+    # --- followed
+
+    async def _supervise(self, scope: anyio.CancelScope) -> None:
+        # shielded: what is cancelled is the body; units are stopped, and this then ends by itself
+        with scope:
+            await self._running.wait()
+            async with nursery() as beside:
+                logged = anyio.Event()
+                beside.start_soon(self._keep_log, logged)
+                ended = await self._conclude()
+                self._container_ended.set()
+                if not self._gone and not self._lost:
+                    with anyio.move_on_after(_LOG_SECONDS):
+                        await logged.wait()
+            if ended.signal == _SIGKILL and ended.reason == "signal" and self.spec.limits.disk_bytes is not None:
+                ended = await self._over_disk(ended)
+            await self._drain()
+            self._end(ended)
+
+    async def _conclude(self) -> Exit:
+        """Wait for its end and find out how it came."""
+        while True:
+            changed = self._changed
+            async with self._signalling:
+                ended = state.exit_of(self._state, ours=self._ended_by)
+            if ended is not None:
+                return ended
+            if self._gone:
+                why = f"pod {self.id} was deleted by somebody else"
+                return Exit(reason=self._ended_by or "lost", detail="" if self._ended_by else why)
+            if self._lost:
+                return Exit(reason="lost", detail=self._lost)
+            await changed.wait()
+
+    async def _over_disk(self, ended: Exit) -> Exit:
+        try:
+            used = int((await self._collector.call("GET", "/used", patience=5))["over"])
+        except BackendError:
+            return ended
+        if not used:
+            return ended
+        why = f"{used} bytes written, {self.spec.limits.disk_bytes} allowed"
+        return ended.model_copy(update={"reason": "disk", "detail": why})
+
+    async def _keep_log(self, logged: anyio.Event) -> None:
+        """Write what it says to its file: the cluster does not tell the two streams apart."""
+        path = self.spec.stdout or self.spec.stderr
+        if path is None:
+            logged.set()
+            return
+        log = self._open_log(path)
+        try:
+            whole = await follow_log(
+                self._cluster,
+                self.pod,
+                MAIN,
+                log.write,
+                enough=lambda: log.truncated,
+                ended=self._container_ended,
+            )
+            if not whole and not self._gone:
+                self._publish(Notice(level="warning", message=f"{path} may not be complete: its stream broke."))
+        finally:
+            self._close_log(log)
+            logged.set()
+
+    async def _drain(self) -> None:
+        """Have the collector tell the last of the files."""
+        if self._following and not self._gone and not self._lost and not state.is_over(self._state):
+            with anyio.move_on_after(_DRAIN_SECONDS):
+                try:
+                    await self._collector.call("POST", "/ended", patience=5)
+                    await self._drained.wait()
+                except BackendError:
+                    pass
+        self._names.end()
+
+    def _end(self, ended: Exit) -> None:
+        self._closed = True
+        self._container_ended.set()
+        self._names.end()
+        self._finish(ended, tell=self._running.is_set())
+
+    # --- used
+
+    async def wait_ready(self, probe: HttpProbe) -> float:
+        """Wait until it answers to the collector beside it, which nobody else can be taken for."""
+        number = {item.name: item.number for item in self.spec.ports}[probe.port]
+
+        async def ask(note: Callable[[str], None]) -> None:
+            await self._collector.until_ready(number, probe.path, probe.interval, note)
+
+        seconds = await wait_until_ready(self, probe, since=self._started_at or anyio.current_time(), elsewhere=ask)
+        self._tell(UnitReady, seconds=seconds)
+        return seconds
+
+    def written(self) -> AbstractAsyncContextManager[MemoryObjectReceiveStream[str]]:
+        """Names of files in its directory as they are completed."""
+        return self._written()
+
+    @asynccontextmanager
+    async def _written(self) -> AsyncGenerator[MemoryObjectReceiveStream[str], None]:
+        if self.spec.directory is None:
+            raise TransferError(f"{self.name} has no directory of its own to watch.", context={"unit": self.name})
+        if not self._following and self._exit is None:
+            self._following = True
+            self._place.tasks.start_soon(self._follow_written, name=f"files of {self.name}")
+        send, receive = anyio.create_memory_object_stream[str](64)
+        async with nursery() as tasks, receive:
+            tasks.start_soon(self._names.send_all, send)
+            yield receive
+
+    async def _follow_written(self) -> None:
+        try:
+            async with nursery() as tasks:
+                tasks.start_soon(_cancel_after, self._ended, tasks.cancel_scope)
+                await self._running.wait()
+                await self._collector.follow_written(self._names.note)
+        except CollectorGone as error:
+            if self._exit is None and not self._container_ended.is_set():
+                self._publish(Notice(level="warning", message=f"{self.name}: {error.message}"))
+        finally:
+            self._drained.set()
+
+    async def fetch(self, name: str, target: Path, *, limit: int | None = None) -> int:
+        """Copy a file out of its directory, as the collector's digest says."""
+        if self.spec.directory is None or not self._started:
+            raise FileNotFoundError(f"{self.name} has no directory that could be looked into.")
+        if self._gone or self._lost or state.is_over(self._state):
+            raise FileNotFoundError(f"The pod {self.id} is gone, and its directory with it.")
+        try:
+            return await self._collector.fetch(name, target, limit=limit)
+        except CollectorGone as error:
+            raise TransferError(error.message, code=error.code, hint=error.hint, context=error.context) from error
+
+    async def size(self, name: str) -> int | None:
+        """Bytes of a file in its directory so far; None when there is none, or it cannot be seen."""
+        return await self._collector.size(name) if self._started and not self._gone else None
+
+    # --- ended
+
+    async def stop(self, grace: float = 5.0) -> Exit:
+        """TERM, then KILL after ``grace`` seconds."""
+        if self._exit is not None:
+            return self._exit
+        async with self._starting:
+            if not self._started:
+                self._end(Exit(reason="stopped", detail="it was never started"))
+                return await self.wait()
+        if grace > 0:
+            if not self._termed:
+                self._termed = True
+                await self._signal("TERM")
+            with self._place.patience(grace):
+                return await self.wait()
+        await self._signal("KILL")
+        with anyio.move_on_after(_KILL_SECONDS):
+            return await self.wait()
+        self._end(Exit(reason="lost", detail=f"it was still there {_KILL_SECONDS:g} s after it was killed"))
+        return await self.wait()
+
+    async def _signal(self, name: str) -> None:
+        """Send a signal, and remember it if it arrived: what had ended already did so by itself."""
+        # shielded: whether it arrived must be known, or its end would look like the unit's own
+        with anyio.move_on_after(_KILL_SECONDS, shield=True):
+            async with self._signalling:
+                if self._exit is not None:
+                    return
+                try:
+                    if not await self._collector.signal(name):
+                        return
+                except BackendError:
+                    # without a collector there is still the node, which ends the whole pod
+                    if self._lost or not await self._delete(1):
+                        return
+                if self._ended_by is None:
+                    self._ended_by = "stopped"
+
+    async def _delete(self, grace: int) -> bool:
+        try:
+            return await self._cluster.delete("pods", self.pod, grace=grace, uid=self._uid or None, patience=10)
+        except BackendError:
+            return False
+
+    async def close(self, grace: float) -> None:
+        """Stop it and remove its pod; a pod that could not be removed is published."""
+        await self.stop(grace)
+        if self._asked_for and not self._gone:
+            await self._remove_pod()
+        self.removed = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def _remove_pod(self) -> None:
+        try:
+            if state.exit_of(self._state) is None and self._has_node():
+                # something of it may still run: it is killed, and seen to end
+                await self._cluster.delete("pods", self.pod, grace=1, uid=self._uid or None)
+                with anyio.move_on_after(_KILL_SECONDS):
+                    while not (self._gone or self._lost or state.is_over(self._state)):
+                        await self._changed.wait()
+            # what is left in it is the collector, which has nothing to do any more: nobody waits for its node
+            if not self._gone:
+                await self._cluster.delete("pods", self.pod, grace=0, uid=self._uid or None)
+        except BackendError as error:
+            self._publish(LeakFound(what=f"pod {self.id}", reason=_reason(error)))
+
+    def abandon(self) -> None:
+        """Give up on it: the cluster does not do what it is told."""
+        self._end(Exit(reason="lost", detail="the cluster did not remove it"))
+        if self._scope is not None:
+            self._scope.cancel()
+
+
+async def _cancel_after(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
+def _reason(error: BackendError) -> str:
+    return re.sub(r"\s+", " ", error.message)

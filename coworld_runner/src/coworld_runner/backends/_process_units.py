@@ -1,0 +1,400 @@
+"""One local process as a unit, under the shim that looks after it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from coworld_core.errors import CoworldError, StartError
+from coworld_core.events import LeakFound, UnitCreated, UnitStarted
+from coworld_core.outcome import Exit, ExitReason
+
+from .._files import CappedLog
+from ..backend import Backend, Publish, UnitSpec
+from ..scratch import remove_tree, scratch_root
+from . import _shim
+from ._ports import stranger_on
+from ._process_found import KILL_SECONDS, RUN, SCRATCH, UNIT, kill_labelled
+from ._unit import LocalUnit
+
+__all__ = ["ProcessUnit", "close_all"]
+
+
+_DRAIN_SECONDS = 2.0
+"""How long logs may still flow once the tree is gone; only a descriptor passed to a stranger can keep one open."""
+
+_BOOT = "import os, sys; sys.path.append(sys.argv[1]); import _shim; _shim.main(sys.argv[2:]); os._exit(0)"
+"""Imported rather than run as a script, so that its bytecode is cached; ended without tidying up an interpreter."""
+
+
+# --- units ------------------------------------------------------------------------------------------------------
+
+
+class ProcessUnit(LocalUnit):
+    def __init__(self, spec: UnitSpec, *, backend: Backend, context: Path, publish: Publish, tasks: TaskGroup) -> None:
+        super().__init__(spec, publish)
+        self._backend = backend
+        self._context = context
+        self._tasks = tasks
+        self._environment: dict[str, str] = {}
+        self._private: Path | None = None
+        self._state: Literal["made", "started", "closed"] = "made"
+        self._starting = anyio.Lock()
+        self._spawned = anyio.Event()
+        self._start_error: CoworldError | None = None
+        self._shim: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._pid = 0
+        self._scope: anyio.CancelScope | None = None
+        self._never = False
+
+    # -- made
+
+    def prepare(self) -> None:
+        """Everything short of running the command: ports, private directories, the shim.
+
+        Raises:
+            StartError: The machine has no room for it, or a port is taken.
+        """
+        spec = self.spec
+        placement = self._take_ports()
+        try:
+            self._private = Path(tempfile.mkdtemp(prefix=f".{spec.name}-", dir=scratch_root() / spec.run_id))
+            for name in ("home", "tmp"):
+                (self._private / name).mkdir(mode=0o700)
+        except OSError as error:
+            raise StartError(
+                f"{spec.name} cannot be given a directory for its temporary files: {error}.",
+                hint="Free some room, or set TMPDIR to a directory you can write to.",
+                context={"unit": spec.name},
+            ) from error
+        self._environment = {
+            **_base_environment(self._private),
+            **spec.environment(placement),
+            **spec.secret_env,
+            RUN: spec.run_id,
+            UNIT: spec.name,
+            # where its runner's lock is, for whoever finds the process under another TMPDIR
+            SCRATCH: str(scratch_root() / spec.run_id),
+        }
+        try:
+            logs = self._spawn()
+        except (OSError, ValueError) as error:
+            raise StartError(
+                f"{self.name} cannot be started: {getattr(error, 'strerror', None) or error}.",
+                hint="The machine is out of processes, open files or memory, or an argument has a null byte.",
+                context={"unit": self.name},
+            ) from error
+        self._tasks.start_soon(self._supervise, logs, name=f"unit {self.name}")
+        self._tell(UnitCreated)
+
+    @property
+    def id(self) -> str:
+        return str(self._pid) if self._pid else ""
+
+    # -- started
+
+    async def start(self) -> None:
+        async with self._starting:
+            if self._state == "made":
+                self._state = "started"
+                self._order(b"G")
+            await self._spawned.wait()
+            if self._start_error is not None:
+                raise self._start_error
+
+    def _spawn(self) -> list[tuple[int, CappedLog]]:
+        """Start the shim; returns the descriptors to read logs from, with where they go."""
+        spec, limits = self.spec, self.spec.limits
+        assert self._private is not None
+        directories = [str(path.absolute()) for path in (spec.directory, self._private) if path is not None]
+        argv = list(spec.argv)
+        if argv[0] in {"python", "python3"}:
+            argv[0] = sys.executable
+        with contextlib.ExitStack() as opened:
+            logs: list[tuple[int, CappedLog]] = []
+
+            def sink(path: Path | None) -> int:
+                if path is None:
+                    return subprocess.DEVNULL
+                read, write = os.pipe()
+                opened.callback(os.close, write)
+                os.set_blocking(read, False)
+                logs.append((read, self._open_log(path)))
+                return write
+
+            stdout = sink(spec.stdout)
+            # one pipe for both, so that their lines stay in order
+            stderr = sink(spec.stderr) if spec.stderr is not None else stdout
+            try:
+                control, other = socket.socketpair()
+                opened.callback(other.close)
+                control.setblocking(False)
+                self._control = control
+                self._shim = subprocess.Popen(
+                    [
+                        sys.executable,
+                        "-I",
+                        "-S",
+                        "-c",
+                        _BOOT,
+                        str(Path(__file__).parent),
+                        str(other.fileno()),
+                        str(limits.memory_bytes or 0),
+                        str(limits.pids or 0),
+                        str(limits.disk_bytes or 0),
+                        str(self._context.absolute()),
+                        str(len(directories)),
+                        *directories,
+                        *argv,
+                    ],
+                    env=self._environment,
+                    cwd="/",
+                    stdin=subprocess.DEVNULL,
+                    stdout=stdout,
+                    stderr=stderr,
+                    pass_fds=(other.fileno(),),
+                    start_new_session=True,
+                )
+            except BaseException:
+                for read, log in logs:
+                    os.close(read)
+                    log.close()
+                raise
+            return logs
+
+    async def _supervise(self, logs: list[tuple[int, CappedLog]]) -> None:
+        # shielded: what is cancelled is the body; units are stopped, and this then ends by itself
+        with anyio.CancelScope(shield=True) as self._scope:
+            said: Exit | None = None
+            try:
+                async with anyio.create_task_group() as tasks:
+                    for read, log in logs:
+                        tasks.start_soon(self._pump, read, log)
+                    said = await self._listen()
+                    await self._bury(said)
+                    tasks.cancel_scope.deadline = anyio.current_time() + _DRAIN_SECONDS
+            finally:
+                if said is None and self._never:
+                    said = Exit(reason="stopped", detail="it was never started")
+                self._end(said or Exit(reason="lost", detail="its supervising process was killed"))
+
+    async def _listen(self) -> Exit | None:
+        """Take what the shim says until it ends; returns how the command ended, if it said so."""
+        assert self._control is not None
+        said: Exit | None = None
+        rest = b""
+        while True:
+            try:
+                data = self._control.recv(4096)
+            except BlockingIOError:
+                await anyio.wait_readable(self._control)
+                continue
+            except OSError:
+                data = b""
+            if not data:
+                return said
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                said = self._take(line.decode("utf-8", "replace")) or said
+
+    def _take(self, line: str) -> Exit | None:
+        word, _, rest = line.partition(" ")
+        if word == "S":
+            self._pid = int(rest)
+            self._started_at = anyio.current_time()
+            self._tell(UnitStarted)
+            self._spawned.set()
+        elif word == "F":
+            number, _, what = rest.partition(" ")
+            self._start_error = self._cannot(os.strerror(int(number)), what)
+            return Exit(reason="lost", detail="it could not be started")
+        elif word == "E":
+            status, reason, detail = rest.split(" ", 2)
+            return _exit(int(status), reason, detail)
+        return None
+
+    def _cannot(self, reason: str, what: str) -> StartError:
+        context = {"unit": self.name}
+        if what == "directory":
+            return StartError(
+                f"{self.name} cannot be started in {self._context}: {reason}.",
+                hint="The package's compose.yaml names this directory as the image's build context.",
+                context=context,
+            )
+        program = self.spec.argv[0]
+        return StartError(
+            f"{self.name} cannot be started: {program!r} cannot be run: {reason}.",
+            code="program_missing" if reason == os.strerror(2) else None,
+            hint=f"Install {program!r} on this machine, or use the docker backend, which brings its own.",
+            context={**context, "program": program},
+        )
+
+    async def _bury(self, said: Exit | None) -> None:
+        """Wait until the shim is gone; when it was killed, kill what it looked after."""
+        shim = self._shim
+        assert shim is not None
+        await _reap_child(shim)
+        if said is None:
+            await kill_labelled(self.spec.run_id, self.name)
+
+    async def _pump(self, read: int, log: CappedLog) -> None:
+        try:
+            while True:
+                try:
+                    data = os.read(read, 65536)
+                except BlockingIOError:
+                    await anyio.wait_readable(read)
+                    continue
+                if not data:
+                    return
+                log.write(data)
+                # a flood must not keep the others waiting
+                await anyio.lowlevel.checkpoint()
+        finally:
+            os.close(read)
+            self._close_log(log)
+
+    def _end(self, exit: Exit) -> None:
+        self._state = "closed"
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if not self._pid and self._start_error is None:
+            self._start_error = StartError(
+                f"{self.name} was ended before it was started.",
+                hint="It was stopped meanwhile, or its supervising process was killed.",
+                context={"unit": self.name},
+            )
+        self._spawned.set()
+        self._finish(exit, tell=bool(self._pid))
+
+    # -- used
+
+    def _stranger(self, port: str) -> str:
+        return stranger_on(self._number(port), _below(self._shim.pid)) if self._shim is not None else ""
+
+    async def stop(self, grace: float = 5.0) -> Exit:
+        if self._state == "made":
+            self._state = "closed"
+            self._never = True
+            if self._shim is None:
+                self._end(Exit(reason="stopped", detail="it was never started"))
+        if self._exit is None:
+            if grace > 0 and not self._never:
+                self._order(b"T")
+                with self._backend.patience(grace):
+                    return await self.wait()
+            self._order(b"K")
+        return await self.wait()
+
+    def _order(self, order: bytes) -> None:
+        if self._control is not None:
+            # a full or closed socket means that the shim is on its way out already
+            with contextlib.suppress(OSError):
+                self._control.send(order)
+
+    # -- done
+
+    async def close(self) -> None:
+        """Give back what the unit had besides its process. What still runs is published as a leak."""
+        if self._scope is not None and not self._ended.is_set():
+            self._publish(
+                LeakFound(
+                    what=f"process {self._pid} ({self.name})",
+                    reason=f"it was still there {KILL_SECONDS:g} s after it was killed",
+                )
+            )
+            if self._shim is not None:
+                # it goes on killing, and ends by itself; nobody waits for it any more
+                self._shim.returncode = 0
+        if self._scope is not None:
+            self._scope.cancel()
+        self._give_ports_back()
+        self._environment.clear()
+        if self._private is not None:
+            reason = await anyio.to_thread.run_sync(remove_tree, self._private)
+            if reason:
+                self._publish(LeakFound(what=f"directory {self._private}", reason=reason))
+
+
+def _base_environment(private: Path) -> dict[str, str]:
+    """What every local unit gets; nothing else of the caller's environment, where secrets live."""
+    programs = str(Path(sys.executable).parent)
+    environment = {
+        "PATH": os.pathsep.join((programs, os.environ.get("PATH") or os.defpath)),
+        "HOME": str(private / "home"),
+        "TMPDIR": str(private / "tmp"),
+        "LANG": os.environ.get("LANG") or "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if sys.prefix != sys.base_prefix:
+        environment["VIRTUAL_ENV"] = sys.prefix
+    return environment
+
+
+def _exit(status: int, reason: str, detail: str) -> Exit:
+    code = os.waitstatus_to_exitcode(status)
+    number = -code if code < 0 else None
+    ended: dict[str, ExitReason] = {"oom": "oom", "pids": "pids", "disk": "disk", "stopped": "stopped"}
+    named = ended.get(reason)
+    if named is None:
+        named = "signal" if number is not None else "exited"
+        if number is not None and number == getattr(signal, "SIGXFSZ", None):
+            named = "disk"
+    return Exit(reason=named, code=code if code >= 0 else None, signal=number, detail=detail)
+
+
+def _below(root: int) -> list[int]:
+    """Every process below one."""
+    if sys.platform == "linux":
+        return list(_shim.descendants(root))
+    import psutil
+
+    try:
+        return [child.pid for child in psutil.Process(root).children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
+async def _reap_child(child: subprocess.Popen[bytes]) -> None:
+    """Wait for a child without a thread."""
+    if hasattr(os, "pidfd_open"):
+        try:
+            descriptor = os.pidfd_open(child.pid)
+        except OSError:
+            pass
+        else:
+            try:
+                await anyio.wait_readable(descriptor)
+            finally:
+                os.close(descriptor)
+    pause = 0.001
+    while child.poll() is None:
+        await anyio.sleep(pause)
+        pause = min(0.05, pause * 2)
+
+
+async def close_all(units: Sequence[ProcessUnit], grace: float) -> None:
+    """Stop and remove all at once, whatever is cancelled, within a deadline."""
+    with anyio.CancelScope(shield=True, deadline=anyio.current_time() + grace + KILL_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            for unit in units:
+                tasks.start_soon(unit.stop, grace)
+    with anyio.CancelScope(shield=True):
+        async with anyio.create_task_group() as tasks:
+            for unit in units:
+                tasks.start_soon(unit.close)

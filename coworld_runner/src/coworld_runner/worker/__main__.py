@@ -1,0 +1,83 @@
+"""``coworld-worker`` and ``python -m coworld_runner.worker``: the hosted worker as a program."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+import anyio
+
+from coworld_core.errors import CoworldError
+
+__all__ = ["main"]
+
+_log = logging.getLogger("coworld.worker")
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the worker and return its exit status: 0 when all went well, 1 when not, 2 for a wrong command line.
+
+    Args:
+        args: The arguments without the program's name; None: this process's.
+    """
+    parser = argparse.ArgumentParser(
+        prog="coworld-worker",
+        description="One episode on Kubernetes, run inside the Job that a platform made for it.",
+        epilog="What it is to do stands in its environment; docs/worker.md lists the variables.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("init-config", help="write the game's config before the game starts")
+    commands.add_parser("run", help="play the episode beside the game, and hand over what came of it")
+    try:
+        chosen = parser.parse_args(args)
+    except SystemExit as leave:
+        return int(leave.code or 0)
+    _configure_log()
+    return anyio.run(_init_config if chosen.command == "init-config" else _run)
+
+
+def _configure_log() -> None:
+    name = (os.environ.get("LOG_LEVEL") or os.environ.get("COWORLD_LOG_LEVEL") or "INFO").upper()
+    level = logging.getLevelNamesMapping().get(name, logging.INFO)
+    logging.basicConfig(
+        level=max(level, logging.WARNING) if level > logging.DEBUG else level,
+        format="%(asctime)s %(levelname)s %(message)s",
+        stream=sys.stderr,
+    )
+    _log.setLevel(level)
+
+
+async def _run() -> int:
+    from .running import run_worker
+
+    return 0 if await run_worker(os.environ) is None else 1
+
+
+async def _init_config() -> int:
+    from .evidence import failure_of_error
+    from .inputs import read_outputs
+    from .preparing import init_config
+    from .transfer import Transfers
+
+    try:
+        await init_config(os.environ)
+    except CoworldError as error:
+        _log.error("%s: %s %s", error.code, error.message, error.hint or "")
+        uri = read_outputs(os.environ).error_info
+        if uri is not None:
+            try:
+                async with Transfers() as transfers:
+                    await transfers.put(
+                        uri, failure_of_error(error).to_json(), content_type="application/json", what="error info"
+                    )
+            except CoworldError as second:
+                _log.error("%s", second.message)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

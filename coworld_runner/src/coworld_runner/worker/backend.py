@@ -1,0 +1,307 @@
+"""The worker's backend: the game is a container of this pod that runs already, the players are pods of their own."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+import secrets
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+import anyio
+
+from coworld_core.errors import BackendError, StartError, UsageError
+from coworld_core.events import LeakFound, Notice
+from coworld_core.issues import Issue
+
+from .._concurrency import nursery
+from ..backend import Backend, Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
+from ..backends._kube_api import Cluster, ClusterRefused
+from ..backends._kube_watch import follow
+from ..backends._unit import for_all
+from .inputs import Settings
+from .pods import ATTEMPT, JOB, service_body
+from .units import Followers, GameUnit, Place, PlayerUnit
+
+__all__ = ["JobBackend"]
+
+_log = logging.getLogger("coworld.worker")
+
+_REMOVE_SECONDS = 30.0
+"""How long removing may take beyond the grace before what is left is reported."""
+_CALL_PATIENCE = 20.0
+_POLL_SECONDS = 1.0
+"""Between two looks at the pods where watching them is not permitted."""
+_REPLACE_SECONDS = 60.0
+_REPLACE_PAUSE = 0.5
+
+
+class JobBackend(Backend):
+    """Runs the players of one job as pods beside the game.
+
+    Args:
+        settings: What the worker is told.
+    """
+
+    name = "kubernetes-job"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.until = math.inf
+        """The event loop's clock at which the cluster may end the players' pods by itself."""
+        self._cluster: Cluster | None = None
+        self._attempt = secrets.token_hex(4)
+        self._service_uid = ""
+        self._game: GameUnit | None = None
+        self._players: dict[str, PlayerUnit] = {}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What a pod's own limits hold. Networks are kept apart by the policies that the operator applies."""
+        return Capabilities(
+            images=True,
+            network_isolation=False,
+            file_isolation=True,
+            memory_limit=True,
+            cpu_limit=True,
+            pids_limit=False,
+            disk_limit=True,
+            remote=True,
+            separate_streams=False,
+        )
+
+    @property
+    def cluster(self) -> Cluster:
+        """The connection to the API server."""
+        if self._cluster is None:
+            raise UsageError("The job backend is used outside its `async with`.", code="backend_not_entered")
+        return self._cluster
+
+    async def __aenter__(self) -> Self:
+        self._cluster = await Cluster.connect(namespace=self._settings.namespace)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._cluster is not None:
+            cluster, self._cluster = self._cluster, None
+            with anyio.CancelScope(shield=True):
+                await cluster.close()
+
+    def engine_version(self) -> str:
+        """The cluster's version."""
+        return f"Kubernetes {self._cluster.version}" if self._cluster is not None else ""
+
+    async def check(self) -> tuple[Issue, ...]:
+        """Nothing to look at beforehand: the Job would not have come this far."""
+        return ()
+
+    async def ensure_image(
+        self, image: str, *, platform: str | None = None, publish: Publish | None = None
+    ) -> ImageInfo:
+        """Taken as it is: the nodes fetch it."""
+        return ImageInfo(image=image)
+
+    # --- units
+
+    @asynccontextmanager
+    async def units(
+        self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
+    ) -> AsyncGenerator[tuple[Unit, ...], None]:
+        """The game, which runs already, or the players' pods; the latter are gone on leaving."""
+        self.refuse_unenforceable(specs)
+        async with nursery() as tasks:
+            followers = Followers(tasks)
+            place = Place(
+                cluster=self.cluster,
+                settings=self._settings,
+                attempt=self._attempt,
+                followers=followers,
+                patience=self.patience,
+                until=self.until,
+            )
+            units = tuple(self._unit(spec, place, publish) for spec in specs)
+            game = any(isinstance(unit, GameUnit) for unit in units)
+
+            async def prepare(unit: GameUnit | PlayerUnit) -> None:
+                await unit.create()
+                if start:
+                    await unit.start()
+
+            try:
+                if game:
+                    followers.start(lambda: self._follow("job-id", self._see_own, _nothing, publish), "own pod")
+                    followers.start(
+                        lambda: self._follow(JOB, self._see_player, self._lost_player, publish), "players' pods"
+                    )
+                    await self._make_service()
+                await for_all(units, prepare)
+                yield units
+            finally:
+                await self._close(units, grace, publish, service=game)
+                followers.release()
+
+    def _unit(self, spec: UnitSpec, place: Place, publish: Publish) -> GameUnit | PlayerUnit:
+        if spec.component == "game":
+            # what the game and this worker share is where its files are, and its two streams come as one
+            spec = dataclasses.replace(spec, directory=self._settings.workdir, stderr=None)
+            self._game = GameUnit(spec, place, publish)
+            return self._game
+        player = PlayerUnit(spec, place, publish)
+        self._players[player.pod] = player
+        return player
+
+    async def _close(
+        self, units: Sequence[GameUnit | PlayerUnit], grace: float, publish: Publish, *, service: bool
+    ) -> None:
+        """Remove what was made, all at once, whatever is cancelled, within a deadline; what is left is named."""
+        with anyio.move_on_after(grace + _REMOVE_SECONDS, shield=True):
+            async with anyio.create_task_group() as tasks:
+                for unit in units:
+                    tasks.start_soon(unit.close, grace)
+                if service:
+                    tasks.start_soon(self._drop_service, publish)
+        for unit in units:
+            if isinstance(unit, PlayerUnit):
+                self._players.pop(unit.pod, None)
+                if not unit.removed:
+                    unit.abandon()
+                    publish(LeakFound(what=f"pod {unit.pod}", reason="the cluster did not remove it in time"))
+
+    # --- the name of the game
+
+    async def _make_service(self) -> None:
+        """Make the Service, in place of one that an earlier life of this job's worker may have left."""
+        body = service_body(self._settings, self._attempt)
+        name = self._settings.service
+        with anyio.move_on_after(_REPLACE_SECONDS):
+            while True:
+                found = await self.cluster.create("services", body)
+                labels: Mapping[str, str] = found["metadata"].get("labels") or {}
+                if labels.get(ATTEMPT) == self._attempt:
+                    self._service_uid = str(found["metadata"]["uid"])
+                    return
+                if labels.get(JOB) != self._settings.job_id:
+                    raise StartError(
+                        f"The service {name} is there already, and it is not this job's.",
+                        code="service_taken",
+                        hint="Give COWORLD_SERVICE_NAME a name of this job's own.",
+                        context={"service": name},
+                    )
+                _log.info("replacing the service %s of an earlier attempt", name)
+                await self.cluster.delete("services", name, uid=found["metadata"]["uid"])
+                await anyio.sleep(_REPLACE_PAUSE)
+        raise StartError(
+            f"The service {name} of an earlier attempt could not be replaced within {_REPLACE_SECONDS:g} s.",
+            context={"service": name},
+        )
+
+    async def _drop_service(self, publish: Publish) -> None:
+        if not self._service_uid:
+            return
+        try:
+            await self.cluster.delete(
+                "services", self._settings.service, uid=self._service_uid, patience=_CALL_PATIENCE
+            )
+        except BackendError as error:
+            publish(LeakFound(what=f"service {self._settings.service}", reason=error.message))
+
+    # --- what the cluster says
+
+    async def _follow(self, label: str, on_object: Any, on_gone: Any, publish: Publish) -> None:
+        """Follow pods by watch; by looking again and again where only that is permitted."""
+        forbidden = anyio.Event()
+        selector = f"{label}={self._settings.job_id}"
+        async with nursery() as tasks:
+            tasks.start_soon(_set_on, forbidden, tasks.cancel_scope)
+
+            def refused(error: ClusterRefused) -> None:
+                if error.status == 403:
+                    forbidden.set()
+
+            await follow(self.cluster, "pods", selector, on_object=on_object, on_gone=on_gone, on_error=refused)
+        publish(
+            Notice(
+                level="warning",
+                message="The worker's service account may not watch pods, so they are looked at every second.",
+            )
+        )
+        known: set[str] = set()
+        while True:
+            listing = await self.cluster.list("pods", selector)
+            present = {str(item["metadata"]["name"]) for item in listing["items"]}
+            for item in listing["items"]:
+                on_object(item)
+            for name in known - present:
+                on_gone(name, None)
+            known = present
+            await anyio.sleep(_POLL_SECONDS)
+
+    def _see_own(self, pod: Mapping[str, Any]) -> None:
+        if self._game is not None and pod["metadata"]["uid"] == self._settings.pod_uid:
+            self._game.see(pod)
+
+    def _see_player(self, pod: Mapping[str, Any]) -> None:
+        player = self._players.get(pod["metadata"]["name"])
+        if player is not None:
+            player.see(pod)
+
+    def _lost_player(self, name: str, pod: Mapping[str, Any] | None) -> None:
+        player = self._players.get(name)
+        if player is not None:
+            player.gone(pod)
+
+    # --- what was left
+
+    async def find(self, run_id: str | None = None) -> tuple[Found, ...]:
+        """Pods and the Service of this job, whichever life of its worker made them."""
+        found: list[Found] = []
+        listing = await self.cluster.list("pods", f"{JOB}={self._settings.job_id}")
+        for item in listing["items"]:
+            found.append(self._found("pod", item))
+        service = await self.cluster.get("services", self._settings.service)
+        if service is not None and (service["metadata"].get("labels") or {}).get(JOB) == self._settings.job_id:
+            found.append(self._found("service", service))
+        return tuple(found)
+
+    def _found(self, kind: Any, item: Mapping[str, Any]) -> Found:
+        labels: Mapping[str, str] = item["metadata"].get("labels") or {}
+        return Found(
+            kind=kind,
+            id=str(item["metadata"]["uid"]),
+            name=str(item["metadata"]["name"]),
+            run_id=self._settings.job_id,
+            alive=labels.get(ATTEMPT) == self._attempt,
+        )
+
+    async def reap(self, found: Sequence[Found], *, force: bool = False) -> tuple[Reaped, ...]:
+        """Remove what was found, at once."""
+        reaped: dict[str, Reaped] = {}
+
+        async def remove(item: Found) -> None:
+            if item.alive and not force:
+                reaped[item.id] = Reaped(found=item, removed=False, reason="its worker still runs")
+                return
+            try:
+                await self.cluster.delete(
+                    "pods" if item.kind == "pod" else "services", item.name, uid=item.id, patience=_CALL_PATIENCE
+                )
+            except BackendError as error:
+                reaped[item.id] = Reaped(found=item, removed=False, reason=error.message)
+            else:
+                reaped[item.id] = Reaped(found=item, removed=True)
+
+        async with anyio.create_task_group() as tasks:
+            for item in found:
+                tasks.start_soon(remove, item)
+        return tuple(reaped[item.id] for item in found)
+
+
+def _nothing(_name: str, _pod: Mapping[str, Any] | None) -> None:
+    """The worker's own pod is not gone while the worker looks."""
+
+
+async def _set_on(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()

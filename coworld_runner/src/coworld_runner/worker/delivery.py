@@ -1,0 +1,166 @@
+"""Handing over what an episode left, in an order in which nothing half-done looks finished.
+
+==========  ====================================================================================================
+episode     what is put where
+==========  ====================================================================================================
+counts      replay, debug archive, player logs and record, all at once; when every one of them is there, the
+            results; last the timings. Results that are there mean that everything else is, too.
+failed      error info, debug archive, player logs and record, all at once; each goes its own way whatever becomes
+            of the others. No results, no replay.
+==========  ====================================================================================================
+
+When an episode counts but something of it cannot be put where it is to go, it has failed after all: the results are
+withheld, and the error info says what could not be uploaded. Timings are for statistics; losing them is only logged.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.artifacts import EpisodeLayout
+from coworld_core.errors import CoworldError
+
+from .evidence import Failure, Stopwatch, pack_debug, pack_replay
+from .inputs import Outputs
+from .transfer import Transfers
+
+__all__ = ["Delivery"]
+
+_log = logging.getLogger("coworld.worker")
+
+_Part = Callable[[float], Coroutine[Any, Any, None]]
+"""Puts something somewhere; told how many seconds to leave to others."""
+
+_RESERVE_SECONDS, _RESERVE_SHARE = 15.0, 0.25
+"""Kept of the time for uploads, so that an error can still be told when they fail."""
+
+
+class Delivery:
+    """Hands over what one episode left.
+
+    Args:
+        outputs: Where things go.
+        layout: What the episode left.
+        packing: A directory for what is packed beforehand.
+        transfers: Puts it there.
+        until: Gives the event loop's clock at which everything must be over; may come nearer meanwhile.
+    """
+
+    def __init__(
+        self,
+        outputs: Outputs,
+        layout: EpisodeLayout,
+        packing: Path,
+        transfers: Transfers,
+        *,
+        until: Callable[[], float],
+    ) -> None:
+        self._outputs = outputs
+        self._layout = layout
+        self._packing = packing
+        self._transfers = transfers
+        self._until = until
+        self._lost: list[str] = []
+
+    async def hand_over(self, failure: Failure | None, stopwatch: Stopwatch) -> Failure | None:
+        """Put everything where it is to go.
+
+        Args:
+            failure: Why the episode counts for nothing, if so.
+            stopwatch: What the episode's phases took.
+
+        Returns:
+            Why it counts for nothing after all, if so.
+        """
+        began = anyio.current_time()
+        if failure is None:
+            left = max(0.0, self._until() - began)
+            reserve = min(_RESERVE_SECONDS, left * _RESERVE_SHARE)
+            await self._all_at_once(self._replay, *self._evidence(), reserve=reserve)
+            if not self._lost:
+                await self._results(reserve)
+            if self._lost:
+                failure = Failure(
+                    error_type="crash", message=f"artifact_transport_error: {' '.join(self._lost)} No results are kept."
+                )
+                await self._error_info(failure)
+                return failure
+            timings = stopwatch.timings(anyio.current_time() - began)
+            await self._put(self._outputs.timings, json.dumps(timings).encode(), "application/json", "timings")
+            return None
+        await self._all_at_once(lambda _: self._error_info(failure), *self._evidence(), reserve=0.0)
+        return failure
+
+    async def _all_at_once(self, *parts: _Part, reserve: float) -> None:
+        async with anyio.create_task_group() as tasks:
+            for part in parts:
+                tasks.start_soon(part, reserve)
+
+    def _evidence(self) -> list[_Part]:
+        return [self._debug, self._player_logs, self._record]
+
+    async def _replay(self, reserve: float) -> None:
+        if self._outputs.replay is None or not self._layout.replay.is_file():
+            return
+        packed = self._packing / "replay.z"
+        if await self._packed(lambda: pack_replay(self._layout, packed), "replay"):
+            await self._put(self._outputs.replay, packed, "application/x-compress", "replay", reserve)
+        packed.unlink(missing_ok=True)
+
+    async def _debug(self, reserve: float) -> None:
+        packed = self._packing / "debug.zip"
+        made: list[bool] = []
+        if self._outputs.debug is None:
+            return
+        if await self._packed(lambda: made.append(pack_debug(self._layout, packed)), "debug archive") and any(made):
+            await self._put(self._outputs.debug, packed, "application/zip", "debug archive", reserve)
+
+    async def _packed(self, pack: Callable[[], object], what: str) -> bool:
+        try:
+            await anyio.to_thread.run_sync(pack)
+        except OSError as error:
+            self._lose(f"The {what} could not be packed: {error.strerror}.")
+            return False
+        return True
+
+    async def _player_logs(self, reserve: float) -> None:
+        async with anyio.create_task_group() as tasks:
+            for slot, uri in self._outputs.policy_logs.items():
+                path = self._layout.player_log(slot)
+                if path.is_file():
+                    tasks.start_soon(self._put, uri, path, "text/plain", f"log of player {slot}", reserve)
+
+    async def _record(self, reserve: float) -> None:
+        if self._layout.record.is_file():
+            await self._put(self._outputs.record, self._layout.record, "application/json", "episode record", reserve)
+
+    async def _results(self, reserve: float) -> None:
+        await self._put(self._outputs.results, self._layout.results, "application/json", "results", reserve)
+
+    async def _error_info(self, failure: Failure) -> None:
+        await self._put(self._outputs.error_info, failure.to_json(), "application/json", "error info")
+
+    async def _put(
+        self, uri: str | None, content: Path | bytes, content_type: str, what: str, reserve: float = 0.0
+    ) -> None:
+        if uri is None:
+            return
+        try:
+            await self._transfers.put(uri, content, content_type=content_type, what=what, until=self._until() - reserve)
+        except CoworldError as error:
+            self._lose(error.message)
+        except OSError as error:
+            self._lose(f"The {what} could not be read: {error.strerror}.")
+        else:
+            _log.info("%s handed over", what)
+
+    def _lose(self, message: str) -> None:
+        _log.error("%s", message)
+        self._lost.append(message)

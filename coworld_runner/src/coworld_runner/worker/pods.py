@@ -1,0 +1,212 @@
+"""What a worker has the cluster make: a name for its game, and a pod and a Secret for each player. Plain values."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from coworld_core.quantities import parse_quantity
+
+from .inputs import PlayerPods, Settings
+
+__all__ = [
+    "ATTEMPT",
+    "JOB",
+    "PLAYER",
+    "literal",
+    "owner_of",
+    "player_environment",
+    "player_pod",
+    "player_secret",
+    "pod_name",
+    "service_body",
+]
+
+JOB, ATTEMPT = "coworld-job-id", "coworld-attempt"
+"""Labels: the platform's id of the job, and one life of its worker."""
+PLAYER = "player"
+"""Name of the container in a player's pod."""
+BEDROCK_ACCOUNT = "episode-runner"
+"""The service account whose pods may call Bedrock."""
+
+_LEAST_MEMORY = "2Gi"
+_CONCEALED = ("COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL", "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL")
+"""Variables of the runner's with a token or a signature in them."""
+
+
+def literal(text: str) -> str:
+    """A text in a place where the cluster would replace ``$(NAME)``, and ``$$`` by ``$``."""
+    return text.replace("$", "$$")
+
+
+def pod_name(settings: Settings, slot: int) -> str:
+    """The name of a player's pod."""
+    return f"{settings.service}-player-{slot}"
+
+
+def owner_of(settings: Settings) -> dict[str, Any]:
+    """What ties an object to the worker's pod: it goes when that does."""
+    return {"apiVersion": "v1", "kind": "Pod", "name": settings.pod_name, "uid": settings.pod_uid}
+
+
+def _metadata(settings: Settings, name: str, attempt: str, **labels: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "labels": {JOB: settings.job_id, ATTEMPT: attempt, **labels},
+        "ownerReferences": [owner_of(settings)],
+    }
+
+
+def service_body(settings: Settings, attempt: str) -> dict[str, Any]:
+    """The name under which players find the game."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(settings, settings.service, attempt),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": {"job-id": settings.job_id, "coworld-component": "game"},
+            "ports": [{"name": "http", "port": 8080, "targetPort": settings.game_port, "protocol": "TCP"}],
+        },
+    }
+
+
+def player_environment(
+    settings: Settings, slot: int, *, given: Mapping[str, str], secrets: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """A player's variables: those that anybody may see, and those that nobody may.
+
+    Later ones win: the region for Bedrock, the manifest's own, the policy's secrets, the runner's.
+
+    Args:
+        settings: The worker's settings.
+        slot: The player's slot.
+        given: What the episode gives it: the manifest's variables and the runner's.
+        secrets: Its policy's secrets.
+    """
+    pods = settings.players
+    plain: dict[str, str] = {}
+    if pods.bedrock_region and uses_bedrock(secrets):
+        plain |= {"AWS_REGION": pods.bedrock_region, "AWS_DEFAULT_REGION": pods.bedrock_region}
+    plain |= {name: value for name, value in given.items() if name not in _CONCEALED}
+    concealed = {**secrets}
+    concealed |= {name: given[name] for name in _CONCEALED[:2] if name in given}
+    if slot in settings.artifact_urls:
+        concealed[_CONCEALED[2]] = settings.artifact_urls[slot]
+    for name in concealed:
+        plain.pop(name, None)
+    if pods.bedrock_metadata is not None:
+        plain["BEDROCK_REQUEST_METADATA"] = json.dumps({**pods.bedrock_metadata, "slot": str(slot)})
+        concealed.pop("BEDROCK_REQUEST_METADATA", None)
+    return plain, concealed
+
+
+def uses_bedrock(secrets: Mapping[str, str]) -> bool:
+    """Whether a policy calls models on Bedrock."""
+    return secrets.get("USE_BEDROCK") == "true"
+
+
+def player_secret(settings: Settings, slot: int, attempt: str, concealed: Mapping[str, str]) -> dict[str, Any]:
+    """The Secret with what nobody may see. Its name is new each time, so that nothing of anybody's is replaced."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "Opaque",
+        "metadata": _metadata(
+            settings, f"{pod_name(settings, slot)}-{attempt}", attempt, **{"coworld-component": "player"}
+        ),
+        "data": {f"env.{index}": _encoded(value) for index, value in enumerate(concealed.values())},
+    }
+
+
+def _encoded(value: str) -> str:
+    return base64.b64encode(value.encode()).decode()
+
+
+def player_pod(
+    settings: Settings,
+    slot: int,
+    attempt: str,
+    *,
+    image: str,
+    argv: tuple[str, ...],
+    plain: Mapping[str, str],
+    concealed: Mapping[str, str],
+    bedrock: bool,
+    seconds: float,
+) -> dict[str, Any]:
+    """A player's pod.
+
+    Args:
+        settings: The worker's settings.
+        slot: The player's slot.
+        attempt: The worker's life that makes it.
+        image: What runs.
+        argv: Program and arguments; empty: the image's own.
+        plain: Variables that anybody may see.
+        concealed: Variables that come from its Secret.
+        bedrock: Whether it runs as the account that may call Bedrock.
+        seconds: After which the cluster ends it by itself.
+    """
+    pods = settings.players
+    secret = f"{pod_name(settings, slot)}-{attempt}"
+    environment: list[dict[str, Any]] = [{"name": name, "value": literal(value)} for name, value in plain.items()]
+    if pods.plain_environment:
+        environment += [{"name": name, "value": literal(value)} for name, value in concealed.items()]
+    else:
+        environment += [
+            {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": f"env.{index}"}}}
+            for index, name in enumerate(concealed)
+        ]
+    container: dict[str, Any] = {
+        "name": PLAYER,
+        "image": image,
+        "imagePullPolicy": pods.pull_policy or ("IfNotPresent" if "@sha256:" in image else "Always"),
+        "env": environment,
+        "resources": _resources(pods),
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    if argv:
+        words = [literal(word) for word in argv]
+        container["command"], container["args"] = words[:1], words[1:]
+    spec: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": max(1, int(seconds)),
+        "terminationGracePeriodSeconds": 5,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        # an init process, so that TERM ends programs that do not handle it
+        "shareProcessNamespace": True,
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container],
+    }
+    if bedrock:
+        spec["serviceAccountName"] = BEDROCK_ACCOUNT
+    if pods.workload_type:
+        spec["nodeSelector"] = {"workload-type": pods.workload_type}
+        if pods.capacity_type:
+            spec["nodeSelector"]["karpenter.sh/capacity-type"] = pods.capacity_type
+        spec["tolerations"] = [
+            {"key": "workload-type", "operator": "Equal", "value": pods.workload_type, "effect": "NoSchedule"}
+        ]
+    metadata = _metadata(
+        settings,
+        pod_name(settings, slot),
+        attempt,
+        **{"coworld-component": "player", "coworld-player-slot": str(slot)},
+    )
+    metadata["annotations"] = {
+        "karpenter.sh/do-not-disrupt": "true",
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _resources(pods: PlayerPods) -> dict[str, Any]:
+    memory = pods.memory_limit or max(_LEAST_MEMORY, pods.memory_request, key=parse_quantity)
+    limits = {"memory": memory, "ephemeral-storage": pods.disk_limit}
+    if pods.cpu_limit:
+        limits["cpu"] = pods.cpu_limit
+    return {"requests": {"cpu": pods.cpu_request, "memory": pods.memory_request}, "limits": limits}

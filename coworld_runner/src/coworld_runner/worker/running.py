@@ -1,0 +1,294 @@
+"""``run``: plays one episode beside its game, and hands over what came of it, whatever came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime as dt
+import logging
+import math
+import signal
+import tempfile
+from collections.abc import Mapping, MutableMapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from coworld_core.artifacts import EpisodeLayout
+from coworld_core.episode import EpisodeRecord
+from coworld_core.errors import CoworldError, ManifestError, UsageError
+from coworld_core.events import BaseEvent, FaultSeen, LeakFound, Notice, PhaseStarted, ProbeFinished, UnitExited
+
+from .._concurrency import nursery
+from ..backend import Limits
+from ..backends._kube_api import Cluster, ClusterRefused
+from ..episode import EpisodeOptions, run_episode
+from ..plan import EpisodePlan
+from .backend import JobBackend
+from .delivery import Delivery
+from .evidence import Failure, Stopwatch, failure_of, failure_of_error
+from .health import health_port
+from .inputs import Settings, read_outputs, read_secrets, read_settings
+from .pods import uses_bedrock
+from .preparing import STATE, read_plan, read_tokens
+from .transfer import Transfers, read_document
+
+__all__ = ["run_worker"]
+
+_log = logging.getLogger("coworld.worker")
+
+_UPLOAD_SECONDS = 300.0
+"""For uploads where no deadline of the Job is known."""
+_MARGIN_SHARE, _LEAST_MARGIN, _MOST_MARGIN = 0.15, 15.0, 120.0
+"""What is kept of the Job's time for collecting and uploading."""
+_LAST_SECONDS = 2.0
+"""Before the Job's deadline, or the end of the grace after TERM, by which everything is over."""
+_STOPPING_SHARE = 0.25
+"""Of the grace after TERM: what players have of it for their own end."""
+_READY_SHARE, _LEAST_READY = 0.5, 180.0
+_STOP_GRACE = 5.0
+_SECRETS_LIMIT = 4 << 20
+
+
+async def run_worker(environ: MutableMapping[str, str]) -> Failure | None:
+    """Play the episode that the environment describes, and put what came of it where it is to go.
+
+    TERM ends the episode; what there is by then is handed over within the pod's grace.
+
+    Args:
+        environ: The environment (docs/worker.md). ``POLICY_SECRETS_URI`` is taken out of it.
+
+    Returns:
+        None when the episode counts and everything of it was handed over; else why not, which is also what went to
+        ``ERROR_INFO_URI``.
+    """
+    return await _Worker(environ).run()
+
+
+class _Worker:
+    def __init__(self, environ: MutableMapping[str, str]) -> None:
+        self._environ = environ
+        self._outputs = read_outputs(environ)
+        self._stopwatch = Stopwatch(dt.datetime.now(dt.UTC))
+        self._begun = anyio.current_time()
+        self._play_scope = anyio.CancelScope()
+        self._backend: JobBackend | None = None
+        self._told_to_stop = False
+        self._grace = 30.0
+        """Seconds between TERM and KILL."""
+        self._over_at = math.inf
+        """When the platform ends us, on the event loop's clock."""
+        self._delivery_until = math.inf
+
+    async def run(self) -> Failure | None:
+        with tempfile.TemporaryDirectory(prefix="coworld-worker-", ignore_cleanup_errors=True) as directory:
+            layout = EpisodeLayout(Path(directory) / "episode")
+            async with nursery() as tasks, AsyncExitStack() as stack, Transfers() as transfers:
+                tasks.start_soon(self._watch_signals, tasks)
+                failure = await self._played(stack, layout)
+                if failure is not None:
+                    _log.error("the episode counts for nothing: %s: %s", failure.error_type, failure.message)
+                self._delivery_until = min(self._over_at, anyio.current_time() + _UPLOAD_SECONDS)
+                delivery = Delivery(
+                    self._outputs, layout, Path(directory), transfers, until=lambda: self._delivery_until
+                )
+                failure = await delivery.hand_over(failure, self._stopwatch)
+        return failure
+
+    async def _watch_signals(self, tasks: TaskGroup) -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for _ in signals:
+                if self._told_to_stop:
+                    if self._backend is not None:
+                        self._backend.hurry()
+                    continue
+                _log.warning("told to stop: collecting what there is")
+                self._told_to_stop = True
+                self._over_at = min(self._over_at, anyio.current_time() + self._grace - _LAST_SECONDS)
+                self._delivery_until = min(self._delivery_until, self._over_at)
+                self._play_scope.cancel()
+                tasks.start_soon(self._hurry_later)
+
+    async def _hurry_later(self) -> None:
+        """Players may end in their own time, but not in that which uploads need."""
+        await anyio.sleep(self._grace * _STOPPING_SHARE)
+        if self._backend is not None:
+            self._backend.hurry()
+
+    # --- the episode
+
+    async def _played(self, stack: AsyncExitStack, layout: EpisodeLayout) -> Failure | None:
+        """Play it; whatever goes wrong becomes a value."""
+        settings: Settings | None = None
+        plan: EpisodePlan | None = None
+        trouble: BaseException | None = None
+        try:
+            settings = read_settings(self._environ)
+            await stack.enter_async_context(health_port(settings.health_port))
+            with self._play_scope:
+                plan = await self._plan(settings)
+                await self._play(settings, plan, layout)
+        except Exception as error:  # noqa: BLE001 - told to the platform, whatever it is
+            _log.debug("the episode ended with an error", exc_info=True)
+            trouble = error
+        record = _read_record(layout)
+        if record is not None and (record.faults or trouble is None):
+            if plan is not None and await anyio.to_thread.run_sync(_was_over, record, plan, layout):
+                others = tuple(fault for fault in record.faults if fault.error_type != "interrupted")
+                record = record.model_copy(update={"status": "completed", "faults": others})
+            failure = failure_of(
+                record,
+                replay_present=layout.replay.is_file(),
+                replay_wanted=self._outputs.replay is not None,
+                players_stop_it=settings is None or settings.on_player_failure == "stop",
+            )
+        elif trouble is not None:
+            failure = failure_of_error(trouble)
+        else:
+            failure = Failure(error_type="crash", message="interrupted: The worker was told to stop.")
+        if failure is None and trouble is not None:
+            failure = failure_of_error(trouble)
+        return failure
+
+    async def _plan(self, settings: Settings) -> EpisodePlan:
+        try:
+            plan = await read_plan(settings.spec_uri)
+        except ManifestError as error:
+            raise UsageError(
+                f"The job spec has errors: {error.message}", code="spec_invalid", hint=error.hint
+            ) from error
+        tokens = await anyio.to_thread.run_sync(read_tokens, settings.state_dir / STATE, len(plan.seats))
+        plan = dataclasses.replace(plan, tokens=tokens)
+        if settings.secrets_uri is None:
+            return plan
+        data = await read_document(settings.secrets_uri, what="policy secrets", limit=_SECRETS_LIMIT)
+        secrets = read_secrets(data, len(plan.seats))
+        if settings.players.bedrock_region is None and any(uses_bedrock(values) for values in secrets.values()):
+            raise UsageError(
+                "A policy's secrets ask for Bedrock, and COWORLD_BEDROCK_REGION is not set.",
+                code="environment_incomplete",
+                context={"missing": ["COWORLD_BEDROCK_REGION"]},
+            )
+        seats = tuple(
+            dataclasses.replace(seat, secret_env=secrets.get(slot, {})) for slot, seat in enumerate(plan.seats)
+        )
+        return dataclasses.replace(plan, seats=seats)
+
+    async def _play(self, settings: Settings, plan: EpisodePlan, layout: EpisodeLayout) -> None:
+        async with JobBackend(settings) as backend:
+            self._backend = backend
+            try:
+                seconds = await self._time_to_play(backend.cluster, settings)
+                backend.until = anyio.current_time() + seconds + settings.artifact_window + _STOP_GRACE
+                await run_episode(
+                    plan,
+                    backend=backend,
+                    workspace=layout.workspace,
+                    options=self._options(settings, seconds),
+                    listeners=(self._stopwatch, _narrate),
+                )
+            finally:
+                self._backend = None
+
+    def _options(self, settings: Settings, seconds: float) -> EpisodeOptions:
+        return EpisodeOptions(
+            timeout=seconds,
+            ready_timeout=max(_LEAST_READY, seconds * _READY_SHARE),
+            player_exit_timeout=settings.artifact_window,
+            linger=settings.linger,
+            replay_timeout=60.0 if self._outputs.replay is not None else settings.linger,
+            on_player_failure=settings.on_player_failure,
+            stop_grace=_STOP_GRACE,
+            # the platform has set the game's, and the players' are in their pods
+            game_limits=Limits(),
+            player_limits=Limits(),
+            player_network="open",
+        )
+
+    async def _time_to_play(self, cluster: Cluster, settings: Settings) -> float:
+        """Seconds for the episode: what we are told, or what the Job's deadline leaves, less a margin for uploads."""
+        pod = await cluster.get("pods", settings.pod_name)
+        if pod is None or pod["metadata"]["uid"] != settings.pod_uid:
+            raise UsageError(
+                f"There is no pod {settings.pod_name} with the uid {settings.pod_uid} in {settings.namespace}.",
+                code="environment_invalid",
+                hint="Take POD_NAME, POD_UID and JOB_NAMESPACE from the downward API.",
+            )
+        labels: Mapping[str, str] = pod["metadata"].get("labels") or {}
+        if labels.get("job-id") != settings.job_id or labels.get("coworld-component") != "game":
+            raise UsageError(
+                f"The pod {settings.pod_name} does not carry the labels job-id={settings.job_id} and "
+                "coworld-component=game, by which players find the game.",
+                code="environment_invalid",
+                hint="Put them into the Job's pod template.",
+            )
+        self._grace = float(pod["spec"].get("terminationGracePeriodSeconds") or self._grace)
+        ends = [_end(pod)]
+        if job := settings.job_name or _job_of(pod):
+            try:
+                found = await cluster.get("jobs", job)
+            except ClusterRefused as error:
+                _log.info("the Job's deadline is not known: %s", error.words)
+            else:
+                ends.append(_end(found or {}))
+        now, clock = dt.datetime.now(dt.UTC), anyio.current_time()
+        left = min((end - now).total_seconds() for end in ends if end is not None) if any(ends) else math.inf
+        self._over_at = min(self._over_at, clock + left - _LAST_SECONDS)
+        margin = min(_MOST_MARGIN, max(_LEAST_MARGIN, left * _MARGIN_SHARE)) if left < math.inf else 0.0
+        seconds = min(settings.timeout - (clock - self._begun), left - margin)
+        if seconds < settings.timeout - (clock - self._begun):
+            _log.info("%.0f s to play: the Job ends in %.0f s", seconds, left)
+        return max(seconds, 0.1)
+
+
+def _end(thing: Mapping[str, Any]) -> dt.datetime | None:
+    """When the platform ends a pod or a Job, if it has a deadline and has begun."""
+    spec: Mapping[str, Any] = thing.get("spec") or {}
+    status: Mapping[str, Any] = thing.get("status") or {}
+    if not spec.get("activeDeadlineSeconds") or not status.get("startTime"):
+        return None
+    return dt.datetime.fromisoformat(status["startTime"]) + dt.timedelta(seconds=spec["activeDeadlineSeconds"])
+
+
+def _job_of(pod: Mapping[str, Any]) -> str | None:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((str(owner["name"]) for owner in owners if owner.get("kind") == "Job"), None)
+
+
+def _read_record(layout: EpisodeLayout) -> EpisodeRecord | None:
+    with contextlib.suppress(OSError, ValueError):
+        return EpisodeRecord.model_validate_json(layout.record.read_bytes())
+    return None
+
+
+def _was_over(record: EpisodeRecord, plan: EpisodePlan, layout: EpisodeLayout) -> bool:
+    """Whether an interruption came when the game's part was over with valid results, so that nothing is lost by it."""
+    if record.status != "interrupted" or record.over_seconds is None:
+        return False
+    try:
+        plan.read_results(layout.results)
+    except CoworldError:
+        return False
+    return True
+
+
+def _narrate(event: BaseEvent) -> None:
+    match event:
+        case PhaseStarted(phase=phase):
+            _log.info("phase %s", phase)
+        case UnitExited(unit=unit, exit=ended):
+            _log.info("%s %s", unit, ended)
+        case ProbeFinished(ok=False, probe=probe, detail=detail):
+            _log.warning("check %s failed: %s", probe, detail)
+        case FaultSeen(fault=fault):
+            _log.error("%s", fault)
+        case LeakFound(what=what, reason=reason):
+            _log.error("%s is still there: %s", what, reason)
+        case Notice(level="warning", message=message):
+            _log.warning("%s", message)
+        case _:
+            pass

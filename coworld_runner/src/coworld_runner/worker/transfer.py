@@ -1,0 +1,299 @@
+"""What a worker reads and where it puts things: http(s) and file addresses, bare paths, and ``data:`` for reading.
+
+Everything is streamed, and everything that may pass is tried again until time is up: no connection, a broken one, no
+answer in time, a name that cannot be resolved yet, and the statuses by which a server says "later". A pod that has
+just started often sees all of these for a while.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import secrets
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import unquote_to_bytes
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.errors import RemoteError, TransferError, UsageError
+
+from .._sources import fetch, read_source, shown_url
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient, Response
+
+__all__ = ["Transfers", "read_document"]
+
+_log = logging.getLogger("coworld.worker")
+
+_CHUNK = 1 << 18
+_READ_SECONDS = 30.0
+"""For the next bytes of what is read."""
+_PUT_SECONDS = 60.0
+"""For the next bytes of what is put, and for the answer."""
+_PATIENCE = 60.0
+"""How long a document that cannot be read is tried again."""
+_BASE_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
+_LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
+_THERE = frozenset({409, 412})
+"""Said of an object that must not be replaced: an earlier life of this worker has put it there."""
+_PASSING = frozenset({"remote_unreachable", "remote_timeout", "remote_broken"})
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+async def read_document(uri: str, *, what: str, limit: int, patience: float = _PATIENCE) -> bytes:
+    """Read a small document whole.
+
+    Args:
+        uri: An http(s), file or data address, or a path.
+        what: What it is, for messages.
+        limit: How many bytes it may have.
+        patience: Seconds in which what may pass is tried again.
+
+    Raises:
+        UsageError: There is no such file, or the address is none.
+        RemoteError: The server refused, or could not be reached in that time.
+    """
+    if uri[:5].lower() == "data:":
+        return _data(uri, what, limit)
+    source = read_source(uri, what=what)
+    if source.kind == "path":
+        assert source.path is not None
+        return await anyio.to_thread.run_sync(_read_file, source.path, what, limit)
+    if source.kind != "http":
+        raise UsageError(f"The {what} cannot be read from {shown_url(uri)}.", code="bad_scheme")
+    until = anyio.current_time() + patience
+    attempt = 0
+    while True:
+        try:
+            return await _fetched(uri, what, limit)
+        except RemoteError as error:
+            status = error.context.get("status")
+            if anyio.current_time() >= until or not (error.code in _PASSING or status in _LATER):
+                raise
+            _log.warning("%s; trying again", error.message.rstrip("."))
+        await anyio.sleep(_pause(attempt))
+        attempt += 1
+
+
+async def _fetched(uri: str, what: str, limit: int) -> bytes:
+    import io
+
+    target = io.BytesIO()
+    await fetch(uri, target, what=what, limit=limit, timeout=_READ_SECONDS)
+    return target.getvalue()
+
+
+def _data(uri: str, what: str, limit: int) -> bytes:
+    import base64
+    import binascii
+
+    head, comma, body = uri[5:].partition(",")
+    data = unquote_to_bytes(body)
+    if comma and head.lower().endswith(";base64"):
+        try:
+            data = base64.b64decode(data, validate=True)
+        except binascii.Error:
+            comma = ""
+    if not comma:
+        raise UsageError(f"The data: address of the {what} cannot be decoded.", code="bad_url")
+    if len(data) > limit:
+        raise UsageError(f"The {what} has more than the {limit} bytes it may have.", code="document_too_large")
+    return data
+
+
+def _read_file(path: Path, what: str, limit: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise UsageError(f"The {what} cannot be read from {path}: {error.strerror}.", code="path_unreadable") from error
+    if len(data) > limit:
+        raise UsageError(f"The {what} has more than the {limit} bytes it may have.", code="document_too_large")
+    return data
+
+
+# --- putting ----------------------------------------------------------------------------------------------------
+
+
+class Transfers:
+    """Puts things where they are to go. Use as an async context manager."""
+
+    def __init__(self) -> None:
+        self._client: AsyncClient | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._client is not None:
+            client, self._client = self._client, None
+            await client.aclose()
+
+    async def put(
+        self, uri: str, content: Path | bytes, *, content_type: str, what: str, until: float | None = None
+    ) -> None:
+        """Put a file or bytes somewhere, again and again while that may help.
+
+        To a file it goes atomically, with the directories above made. An http(s) server gets a PUT with the length
+        announced; 409 and 412 count as "already there".
+
+        Args:
+            uri: An http(s) or file address, or a path.
+            content: What: a file, streamed from the disk, or bytes.
+            content_type: Its media type.
+            what: What it is, for messages.
+            until: The event loop's clock at which no more is tried; None: a minute from now.
+
+        Raises:
+            TransferError: ``upload_refused`` when the server does not want it, ``upload_failed`` when time was up.
+            UsageError: The address is none.
+        """
+        until = anyio.current_time() + _PATIENCE if until is None else until
+        source = read_source(uri, what=what)
+        if source.kind == "path":
+            assert source.path is not None
+            await anyio.to_thread.run_sync(_write_file, source.path, content, what)
+            return
+        if source.kind != "http":
+            raise UsageError(f"The {what} cannot be put to {shown_url(uri)}.", code="bad_scheme")
+        attempt = 0
+        said = "there was no time left for it"
+        while anyio.current_time() < until:
+            asked: float | None = None
+            try:
+                with anyio.fail_at(until):
+                    status, asked = await self._put_once(uri, content, content_type)
+            except _Passing as error:
+                said = str(error)
+            except TimeoutError:
+                said = f"time was up ({said})" if attempt else "it took too long"
+                break
+            else:
+                if 200 <= status < 300:
+                    return
+                if status in _THERE:
+                    _log.info("%s is there already (%d)", what, status)
+                    return
+                said = f"{shown_url(uri)} answered {status}"
+                if status not in _LATER:
+                    raise _failed(what, uri, said, "upload_refused", status=status)
+            pause = _pause(attempt, asked)
+            attempt += 1
+            if anyio.current_time() + pause >= until:
+                break
+            _log.warning("%s not uploaded yet: %s; trying again in %.1f s", what, said, pause)
+            await anyio.sleep(pause)
+        raise _failed(what, uri, said, "upload_failed")
+
+    async def _put_once(self, uri: str, content: Path | bytes, content_type: str) -> tuple[int, float | None]:
+        import httpx2
+
+        if self._client is None:
+            from importlib.metadata import version
+
+            self._client = httpx2.AsyncClient(
+                headers={"User-Agent": f"coworld-worker/{version('coworld-runner')}"},
+                timeout=httpx2.Timeout(_PUT_SECONDS, pool=None),
+            )
+        size = len(content) if isinstance(content, bytes) else (await anyio.Path(content).stat()).st_size
+        # announced: object stores take no body whose length they do not know beforehand
+        headers = {"Content-Type": content_type, "Content-Length": str(size)}
+        try:
+            response = await self._client.put(
+                uri, content=content if isinstance(content, bytes) else _pieces(content, size), headers=headers
+            )
+        except httpx2.InvalidURL as error:
+            raise UsageError(f"{shown_url(uri)} is not an address: {error}.", code="bad_url") from None
+        except httpx2.RequestError as error:
+            # its words may have the whole address in them
+            reason = type(error).__name__ if "?" in str(error) or not str(error) else str(error)
+            raise _Passing(f"{shown_url(uri)}: {reason}") from error
+        return response.status_code, _retry_after(response)
+
+
+class _Passing(Exception):
+    """A failure that may pass."""
+
+
+async def _pieces(path: Path, size: int) -> AsyncGenerator[bytes]:
+    """A file's first ``size`` bytes, piece by piece: as many as were announced, even when it grows meanwhile."""
+    async with await anyio.open_file(path, "rb") as file:
+        left = size
+        while left and (piece := await file.read(min(_CHUNK, left))):
+            left -= len(piece)
+            yield piece
+
+
+def _write_file(path: Path, content: Path | bytes, what: str) -> None:
+    import shutil
+
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with part.open("xb") as target:
+                if isinstance(content, bytes):
+                    target.write(content)
+                else:
+                    with content.open("rb") as source:
+                        shutil.copyfileobj(source, target, _CHUNK)
+                target.flush()
+                os.fsync(target.fileno())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise TransferError(
+            f"The {what} could not be written to {path}: {error.strerror}.",
+            code="upload_failed",
+            hint="Mount a volume with room, that the worker's user may write to.",
+            context={"what": what, "path": str(path)},
+        ) from error
+
+
+def _failed(what: str, uri: str, said: str, code: str, **context: Any) -> TransferError:
+    hint = (
+        "See whether the address is signed for PUT, for this content type, and still valid."
+        if code == "upload_refused"
+        else "See whether the address can be reached from the cluster."
+    )
+    return TransferError(
+        f"The {what} could not be uploaded: {said}.",
+        code=code,
+        hint=hint,
+        context={"what": what, "url": shown_url(uri), **context},
+    )
+
+
+def _pause(attempt: int, asked: float | None = None) -> float:
+    """Seconds to wait: what the server asked for, or a growing time; never the same for many at once."""
+    bound = min(_LONGEST_PAUSE, _BASE_PAUSE * 2.0 ** min(attempt, 10))
+    if asked is not None:
+        return asked + random.uniform(0, min(bound, 0.25))
+    return random.uniform(bound / 2, bound)
+
+
+def _retry_after(response: Response) -> float | None:
+    text = response.headers.get("retry-after", "").strip()
+    if not text:
+        return None
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        when = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+    return max(0.0, (when - datetime.now(UTC)).total_seconds())

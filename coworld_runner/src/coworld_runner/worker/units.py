@@ -1,0 +1,430 @@
+"""The units of a job: the game's container in this pod, and a pod for each player."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from coworld_core.errors import BackendError, StartError
+from coworld_core.events import LeakFound, Notice, UnitCreated, UnitStarted
+from coworld_core.outcome import Exit, ExitReason
+
+from ..backend import Endpoint, Placement, Publish, UnitSpec
+from ..backends._kube_api import Cluster, ClusterRefused
+from ..backends._kube_logs import follow_log
+from ..backends._kube_pod import MAIN
+from ..backends._kube_state import Trouble, exit_of, has_started, start_trouble
+from ..backends._unit import LOCALHOST, BaseUnit
+from .inputs import Settings
+from .pods import ATTEMPT, JOB, PLAYER, player_environment, player_pod, player_secret, pod_name, uses_bedrock
+
+__all__ = ["Followers", "GameUnit", "Place", "PlayerUnit"]
+
+GAME = "game"
+"""Name of the game's container in the Job's pod."""
+
+_LOG_SECONDS = 10.0
+"""How long after a unit's end the rest of its log is waited for."""
+_GONE_SECONDS = 20.0
+"""How long after it was killed a pod may take to vanish before the cluster counts as having lost it."""
+_CALL_PATIENCE = 20.0
+_REPLACE_PAUSE = 0.5
+_LONGEST_LIFE = 24 * 3600.0
+
+
+class Followers:
+    """Tasks that go on when what they serve is cancelled, until ``release`` is called: an end is seen all the same."""
+
+    def __init__(self, tasks: TaskGroup) -> None:
+        self._tasks = tasks
+        self._scopes: set[anyio.CancelScope] = set()
+        self._released = False
+
+    def start(self, work: Callable[[], Awaitable[object]], name: str) -> None:
+        """Start one."""
+        self._tasks.start_soon(self._run, work, name=name)
+
+    async def _run(self, work: Callable[[], Awaitable[object]]) -> None:
+        with anyio.CancelScope(shield=True) as scope:
+            if self._released:
+                return
+            self._scopes.add(scope)
+            try:
+                await work()
+            finally:
+                self._scopes.discard(scope)
+
+    def release(self) -> None:
+        """End them all."""
+        self._released = True
+        for scope in tuple(self._scopes):
+            scope.cancel()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the units live."""
+
+    cluster: Cluster
+    settings: Settings
+    attempt: str
+    followers: Followers
+    patience: Callable[[float], AbstractContextManager[object]]
+    """Waits inside for so many seconds, or until there is a hurry."""
+    until: float
+    """The event loop's clock at which the cluster may end players by itself."""
+
+
+def _as_unit(pod: Mapping[str, Any], container: str) -> Mapping[str, Any]:
+    """The pod as if that container were the only one."""
+    seen = copy.copy(dict(pod))
+    status = dict(pod.get("status") or {})
+    status["containerStatuses"] = [
+        {**entry, "name": MAIN} for entry in status.get("containerStatuses") or () if entry.get("name") == container
+    ]
+    seen["status"] = status
+    return seen
+
+
+class _WatchedUnit(BaseUnit):
+    """What both have in common: a start and an end that the watch tells of, and a log that is followed."""
+
+    def __init__(self, spec: UnitSpec, place: Place, publish: Publish, *, pod: str, container: str) -> None:
+        super().__init__(spec, publish)
+        self.pod = pod
+        """The pod's name."""
+        self._place = place
+        self._container = container
+        self._pod: Mapping[str, Any] | None = None
+        """The pod as last seen, with this container alone."""
+        self._begun = anyio.Event()
+        """Set when it runs, has run, or never will."""
+        self._trouble: Trouble | None = None
+        self._over = anyio.Event()
+        """Set when it is known to have ended."""
+        self._ended_by: ExitReason | None = None
+        self._log_done = anyio.Event()
+
+    @property
+    def id(self) -> str:
+        """The pod's name."""
+        return self.pod
+
+    def _look(self) -> None:
+        """Draw the conclusions from the pod as last seen."""
+        if self._pod is None or self._over.is_set():
+            return
+        if not self._started_at and has_started(self._pod):
+            self._started_at = anyio.current_time()
+            self._tell(UnitStarted)
+            self._place.followers.start(self._follow_log, f"log of {self.name}")
+            self._begun.set()
+        ended = exit_of(self._pod, ours=self._ended_by)
+        if not self._started_at:
+            self._trouble = self._trouble or start_trouble(self._pod)
+            if self._trouble is not None or ended is not None:
+                self._begun.set()
+        if ended is not None:
+            self._conclude(ended)
+
+    def _conclude(self, ended: Exit) -> None:
+        """It has ended: finish when its log is there."""
+        if not self._over.is_set():
+            self._over.set()
+            self._begun.set()
+            self._place.followers.start(lambda: self._finish_with_log(ended), f"end of {self.name}")
+
+    async def _finish_with_log(self, ended: Exit) -> None:
+        if self._started_at:
+            with anyio.move_on_after(_LOG_SECONDS):
+                await self._log_done.wait()
+        self._finish(ended, tell=bool(self._started_at))
+
+    async def _follow_log(self) -> None:
+        if self.spec.stdout is None:
+            self._log_done.set()
+            return
+        log = self._open_log(self.spec.stdout)
+        try:
+            whole = await follow_log(
+                self._place.cluster,
+                self.pod,
+                self._container,
+                log.write,
+                enough=lambda: log.truncated,
+                ended=self._over,
+            )
+            if not whole:
+                self._publish(Notice(level="warning", message=f"The log of {self.name} is not complete."))
+        finally:
+            self._close_log(log)
+            self._log_done.set()
+
+
+class GameUnit(_WatchedUnit):
+    """The game: a container that the platform made and that ends with this pod, so it cannot be stopped from here."""
+
+    def __init__(self, spec: UnitSpec, place: Place, publish: Publish) -> None:
+        super().__init__(spec, place, publish, pod=place.settings.pod_name, container=GAME)
+
+    def endpoint(self, port: str = "http") -> Endpoint:
+        """Within the pod from here, by the Service's name from the players."""
+        if port != "http":
+            raise KeyError(port)
+        settings = self._place.settings
+        return Endpoint(here=f"{LOCALHOST}:{settings.game_port}", there=f"{settings.service}:8080")
+
+    def see(self, pod: Mapping[str, Any]) -> None:
+        """Take in what the cluster says about the pod."""
+        self._pod = _as_unit(pod, self._container)
+        self._look()
+
+    async def create(self) -> None:
+        """Nothing to make."""
+        self._tell(UnitCreated)
+
+    async def start(self) -> None:
+        """Wait until its container runs, which it may do already.
+
+        Raises:
+            StartError: It never will.
+        """
+        await self._begun.wait()
+        if self._trouble is not None:
+            raise StartError(
+                f"The game cannot be started: {self._trouble.words}.",
+                code="command_failed",
+                hint="Correct the game's image and command in the manifest.",
+                context={"unit": self.name, "image": self.spec.image},
+            )
+
+    async def stop(self, grace: float = 5.0) -> Exit:
+        """Let it end by itself for that long; then it is left to the pod's own end."""
+        if self._exit is None:
+            with self._place.patience(grace):
+                return await self.wait()
+            self._over.set()
+            self._finish(Exit(reason="stopped", detail="it ends with its pod"), tell=bool(self._started_at))
+        return await self.wait()
+
+    async def close(self, grace: float) -> None:
+        """The same."""
+        await self.stop(grace)
+
+
+class PlayerUnit(_WatchedUnit):
+    """A player: a pod of its own, with a Secret for what nobody else may see."""
+
+    def __init__(self, spec: UnitSpec, place: Place, publish: Publish) -> None:
+        assert spec.slot is not None
+        self._slot = spec.slot
+        super().__init__(spec, place, publish, pod=pod_name(place.settings, self._slot), container=PLAYER)
+        self._plain, self._concealed = player_environment(
+            place.settings, self._slot, given=spec.environment(_PLACEMENT), secrets=spec.secret_env
+        )
+        self._starting = anyio.Lock()
+        self._secret = ""
+        self._uid = ""
+        self._asked = False
+        """Whether the cluster was asked to make the pod."""
+        self._early: list[tuple[Mapping[str, Any], bool]] = []
+        """What was seen before it was known which pod is ours: pod, and whether it is gone."""
+        self.removed = False
+        """Whether nothing of it is left."""
+
+    def endpoint(self, port: str = "http") -> Endpoint:
+        """It has no port."""
+        raise KeyError(port)
+
+    # --- made
+
+    async def create(self) -> None:
+        """Make its Secret; the pod comes when the game is ready, because many players do not try twice."""
+        settings = self._place.settings
+        if self._concealed and not settings.players.plain_environment:
+            body = player_secret(settings, self._slot, self._place.attempt, self._concealed)
+            self._secret = body["metadata"]["name"]
+            try:
+                # the answer is not needed, and reading Secrets is a right that the worker does without
+                await self._place.cluster.call("POST", self._place.cluster.path("secrets"), body=body)
+            except ClusterRefused as error:
+                # under a name that nobody else has: a call that was cut off has been carried out
+                if error.status != 409:
+                    raise self._refused("secret", error) from error
+        self._tell(UnitCreated)
+
+    async def start(self) -> None:
+        """Make its pod and wait until it runs.
+
+        Raises:
+            StartError: It cannot be made, or will never run: the cluster's own words say why.
+        """
+        async with self._starting:
+            if not self._asked and not self._over.is_set():
+                await self._make_pod()
+        await self._begun.wait()
+        if self._trouble is not None:
+            raise StartError(
+                f"{self.name} cannot be started: {self._trouble.words}.",
+                code="image_unusable" if self._trouble.code == "image_unreachable" else "command_failed",
+                hint="Correct the player's image and command.",
+                context={"unit": self.name, "image": self.spec.image, "pod": self.pod},
+            )
+
+    async def _make_pod(self) -> None:
+        place, spec = self._place, self.spec
+        body = player_pod(
+            place.settings,
+            self._slot,
+            place.attempt,
+            image=spec.image,
+            argv=spec.argv,
+            plain=self._plain,
+            concealed=self._concealed,
+            bedrock=uses_bedrock(spec.secret_env),
+            seconds=min(place.until - anyio.current_time(), _LONGEST_LIFE),
+        )
+        self._asked = True
+        while True:
+            try:
+                found = await place.cluster.create("pods", body)
+            except ClusterRefused as error:
+                if error.status != 404:
+                    raise self._refused("pod", error) from error
+                # the one that was there has just gone
+                await anyio.sleep(_REPLACE_PAUSE)
+                continue
+            metadata: Mapping[str, Any] = found["metadata"]
+            labels: Mapping[str, str] = metadata.get("labels") or {}
+            if labels.get(ATTEMPT) == place.attempt:
+                break
+            if labels.get(JOB) != place.settings.job_id:
+                raise StartError(
+                    f"There is a pod {self.pod} already, and it is not this job's.",
+                    code="pod_taken",
+                    hint="Give COWORLD_SERVICE_NAME a name of this job's own.",
+                    context={"unit": self.name, "pod": self.pod},
+                )
+            # an earlier life of this worker made it
+            await place.cluster.delete("pods", self.pod, grace=0, uid=metadata["uid"])
+            await anyio.sleep(_REPLACE_PAUSE)
+        self._uid = str(found["metadata"]["uid"])
+        early, self._early = self._early, []
+        for pod, gone in early:
+            (self.gone if gone else self.see)(pod)
+
+    def _refused(self, what: str, error: ClusterRefused) -> BackendError:
+        hint = (
+            "The namespace's quota is used up; give it more, or run fewer jobs at once."
+            if error.over_quota
+            else f"Give the worker's service account the right to create {what}s: docs/worker.md has the rules."
+            if error.status == 403
+            else None
+        )
+        return StartError(
+            f"The {what} of {self.name} could not be made: {error.words}.",
+            code="quota_exceeded" if error.over_quota else None,
+            hint=hint,
+            context={"unit": self.name, "pod": self.pod, "status": error.status},
+        )
+
+    # --- seen
+
+    def see(self, pod: Mapping[str, Any]) -> None:
+        """Take in what the cluster says about a pod of this name."""
+        if not self._uid:
+            if self._asked:
+                self._early.append((pod, False))
+            return
+        if pod["metadata"]["uid"] == self._uid:
+            self._pod = _as_unit(pod, self._container)
+            self._look()
+
+    def gone(self, pod: Mapping[str, Any] | None) -> None:
+        """The pod is no longer there; ``pod`` is its last state, where that is known."""
+        if pod is not None:
+            if not self._uid:
+                if self._asked:
+                    self._early.append((pod, True))
+                return
+            if pod["metadata"]["uid"] != self._uid:
+                return
+            self._pod = _as_unit(pod, self._container)
+            self._look()
+        if self._uid:
+            detail = "" if self._ended_by else f"pod {self.pod} was deleted by somebody else"
+            self._conclude(Exit(reason=self._ended_by or "lost", detail=detail))
+
+    # --- ended
+
+    async def stop(self, grace: float = 5.0) -> Exit:
+        """Delete its pod: TERM, then KILL after ``grace`` seconds."""
+        if self._exit is not None:
+            return self._exit
+        async with self._starting:
+            if not self._uid:
+                self._over.set()
+                self._begun.set()
+                self._finish(Exit(reason="stopped", detail="it was never started"), tell=False)
+        if not self._over.is_set():
+            self._ended_by = self._ended_by or "stopped"
+            if grace > 0:
+                await self._delete(int(grace) or 1)
+                with self._place.patience(grace + 1):
+                    return await self.wait()
+            await self._delete(0)
+        with anyio.move_on_after(_GONE_SECONDS):
+            return await self.wait()
+        self._over.set()
+        self._finish(Exit(reason="lost", detail="the cluster did not say that it has ended"))
+        return await self.wait()
+
+    async def _delete(self, grace: int) -> str:
+        """Delete the pod; returns why not, if so."""
+        try:
+            await self._place.cluster.delete("pods", self.pod, grace=grace, uid=self._uid, patience=_CALL_PATIENCE)
+        except BackendError as error:
+            return error.message
+        return ""
+
+    async def _remove(self) -> str:
+        """See that the pod is gone, though we may not know whether it was made; returns why not, if so."""
+        if not self._uid:
+            try:
+                found = await self._place.cluster.get("pods", self.pod, patience=_CALL_PATIENCE)
+            except BackendError as error:
+                return error.message
+            if found is None:
+                return ""
+            labels: Mapping[str, str] = found["metadata"].get("labels") or {}
+            if labels.get(ATTEMPT) != self._place.attempt:
+                return ""
+            self._uid = str(found["metadata"]["uid"])
+        return await self._delete(0)
+
+    async def close(self, grace: float) -> None:
+        """Stop it and remove everything of it; what could not be removed is published."""
+        await self.stop(grace)
+        if self._asked and (reason := await self._remove()):
+            self._publish(LeakFound(what=f"pod {self.pod}", reason=reason))
+        if self._secret:
+            try:
+                await self._place.cluster.delete("secrets", self._secret, patience=_CALL_PATIENCE)
+            except BackendError as error:
+                self._publish(LeakFound(what=f"secret {self._secret}", reason=error.message))
+        self.removed = True
+
+    def abandon(self) -> None:
+        """Give up on it: the cluster does not do what it is told."""
+        self._over.set()
+        self._finish(Exit(reason="lost", detail="the cluster did not remove it"))
+
+
+_PLACEMENT = Placement(directory="/coworld-artifact", listen_host="0.0.0.0", listen={}, endpoints={})  # noqa: S104
+"""A player listens on nothing, and where it puts its artifact the platform says."""
