@@ -1,0 +1,321 @@
+"""The client: one connection, and every noun of the API as an attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import httpx2
+
+from coworld_core.api import EpisodeView, Whoami
+
+from ._retry import Backoff
+from ._transport import Connection
+from .credentials import DEFAULT_SERVER, Token, resolve_login, resolve_server
+
+if TYPE_CHECKING:
+    from .resources.coworlds import Coworlds
+    from .resources.divisions import Divisions
+    from .resources.downloads import Downloads
+    from .resources.episodes import Episodes
+    from .resources.events import Events
+    from .resources.experience import Experience
+    from .resources.games import Games
+    from .resources.hosted import Hosted
+    from .resources.images import Images
+    from .resources.league_seeds import LeagueSeeds
+    from .resources.leagues import Leagues
+    from .resources.memberships import Memberships
+    from .resources.players import Players
+    from .resources.policies import Policies
+    from .resources.rounds import Rounds
+    from .resources.secrets import Secrets
+    from .resources.submissions import Submissions
+    from .watching import Changes
+
+__all__ = ["CoworldClient"]
+
+
+class CoworldClient:
+    """A client of one platform, to be used in ``async with``.
+
+    Args:
+        server: Address of the platform.
+        token: Whom to speak as; nobody when None.
+        timeout: Seconds for one attempt of an ordinary call. Every call takes a ``timeout=`` of its own.
+        max_retries: How often a call that may be repeated is: reading always, writing with an idempotency key, which
+            is minted once for each call. 409 is never tried again.
+        transport: What carries the requests; the network by default.
+        user_agent: Put before ours.
+        elevated: Ask for team rights with every call.
+        backoff: Pauses between attempts.
+
+    Raises:
+        UsageError: The server is no address, the token cannot be one, or a player's session asks for team rights.
+    """
+
+    def __init__(
+        self,
+        server: str = DEFAULT_SERVER,
+        *,
+        token: str | Token | None = None,
+        timeout: float = 30,
+        max_retries: int = 2,
+        transport: httpx2.AsyncBaseTransport | None = None,
+        user_agent: str | None = None,
+        elevated: bool = False,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.connection = Connection(
+            server,
+            token=Token(token) if isinstance(token, str) else token,
+            timeout=timeout,
+            max_retries=max_retries,
+            transport=transport,
+            user_agent=user_agent,
+            elevated=elevated,
+            backoff=backoff,
+        )
+        self.acting_as: str = "anonymous" if token is None else "token"
+        """``user``, ``environment``, ``anonymous``, ``token`` when one was given here, or the player's id."""
+
+    @classmethod
+    def from_login(cls, server: str | None = None, *, identity: str = "active", **options: Any) -> Self:
+        """A client for whoever is signed in on this machine.
+
+        Args:
+            server: The platform; ``COWORLD_SERVER``, else the default one, when None.
+            identity: ``active``: the player in use if there is one, else the user; ``user``: the user; or a player's
+                ``ply_`` id. ``COWORLD_TOKEN`` comes before all of them.
+            options: Those of the constructor.
+
+        Raises:
+            NotLoggedIn: There is no token; ``SessionExpired`` when the player's session has ended.
+            UsageError: The server is no address, or the identity is none.
+            EnvironmentFault: The credentials cannot be read.
+        """
+        login = resolve_login(server, identity=identity)
+        client = cls(login.server, token=login.token, **options)
+        client.acting_as = login.identity
+        return client
+
+    @classmethod
+    def anonymous(cls, server: str | None = None, **options: Any) -> Self:
+        """A client for nobody in particular: what is public can be read.
+
+        Args:
+            server: The platform; ``COWORLD_SERVER``, else the default one, when None.
+            options: Those of the constructor.
+        """
+        return cls(resolve_server(server), **options)
+
+    async def __aenter__(self) -> Self:
+        await self.connection.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.connection.__aexit__(kind, error, trace)
+
+    def __repr__(self) -> str:
+        return f"<CoworldClient {self.server} as {self.acting_as}>"
+
+    @property
+    def server(self) -> str:
+        """The platform's address, normalised."""
+        return self.connection.server
+
+    async def whoami(self, *, timeout: float | None = None) -> Whoami:
+        """Whom the token stands for. One that the server does not know is ``anonymous``, and no error.
+
+        Raises:
+            ApiError: The server refused.
+            ApiConnectionError: It cannot be reached.
+        """
+        from .resources._base import read
+
+        return read(Whoami, await self.connection.call("GET", "/whoami", timeout=timeout))
+
+    def watch(
+        self,
+        ids: str | Sequence[str],
+        *,
+        view: EpisodeView = "progress",
+        cursor: str | None = None,
+        until_done: bool = True,
+        wait_seconds: float = 20,
+        patience: float = 300,
+    ) -> AbstractAsyncContextManager[Changes]:
+        """Follow episodes, or the episodes of experience requests, as they change.
+
+        ::
+
+            async with api.watch("xreq_...") as changes:
+                async for change in changes:
+                    print(change.id, change.episode.status)
+
+        The first changes tell how everything stands. Where the server has no change feed, it is asked again and again
+        with growing pauses.
+
+        Args:
+            ids: 1 to 50 ids, all of experience requests or all of episode requests.
+            view: ``results`` to be told scores, participants and replay as well.
+            cursor: ``change.cursor`` of the last change seen, to go on from there.
+            until_done: Whether to end when everything has; otherwise it never does.
+            wait_seconds: How long the server may hold a call until something changes, up to 25.
+            patience: Seconds of a server's absence that are waited out.
+
+        Raises:
+            UsageError: No ids, too many, or of different kinds.
+        """
+        from .watching import watch
+
+        return watch(
+            self,
+            (ids,) if isinstance(ids, str) else tuple(ids),
+            view=view,
+            cursor=cursor,
+            until_done=until_done,
+            wait_seconds=wait_seconds,
+            patience=patience,
+        )
+
+    def web_url(self, path: str) -> str:
+        """The address of a web page of the platform.
+
+        Args:
+            path: The page, beginning with a slash.
+
+        Returns:
+            A whole address where the web pages' origin is known (the server's address ends with ``/api``), else the
+            path alone.
+        """
+        for ending in ("/api/observatory", "/api"):
+            if self.server.endswith(ending):
+                return self.server.removesuffix(ending) + path
+        return path
+
+    # Each noun is imported when it is first used.
+
+    @cached_property
+    def coworlds(self) -> Coworlds:
+        """Coworlds: what can be played."""
+        from .resources.coworlds import Coworlds
+
+        return Coworlds(self)
+
+    @cached_property
+    def divisions(self) -> Divisions:
+        """Divisions of leagues, and their standings."""
+        from .resources.divisions import Divisions
+
+        return Divisions(self)
+
+    @cached_property
+    def downloads(self) -> Downloads:
+        """What there is to download of many episodes at once."""
+        from .resources.downloads import Downloads
+
+        return Downloads(self)
+
+    @cached_property
+    def episodes(self) -> Episodes:
+        """Episodes: what was played, and what is left of it."""
+        from .resources.episodes import Episodes
+
+        return Episodes(self)
+
+    @cached_property
+    def events(self) -> Events:
+        """What happened in leagues."""
+        from .resources.events import Events
+
+        return Events(self)
+
+    @cached_property
+    def experience(self) -> Experience:
+        """Experience requests: episodes you ask for."""
+        from .resources.experience import Experience
+
+        return Experience(self)
+
+    @cached_property
+    def games(self) -> Games:
+        """Games that leagues are played in."""
+        from .resources.games import Games
+
+        return Games(self)
+
+    @cached_property
+    def hosted(self) -> Hosted:
+        """Games and replays that run on the platform."""
+        from .resources.hosted import Hosted
+
+        return Hosted(self)
+
+    @cached_property
+    def images(self) -> Images:
+        """Container images you have uploaded."""
+        from .resources.images import Images
+
+        return Images(self)
+
+    @cached_property
+    def league_seeds(self) -> LeagueSeeds:
+        """Orders to keep a league."""
+        from .resources.league_seeds import LeagueSeeds
+
+        return LeagueSeeds(self)
+
+    @cached_property
+    def leagues(self) -> Leagues:
+        """Leagues."""
+        from .resources.leagues import Leagues
+
+        return Leagues(self)
+
+    @cached_property
+    def memberships(self) -> Memberships:
+        """Policies in divisions."""
+        from .resources.memberships import Memberships
+
+        return Memberships(self)
+
+    @cached_property
+    def players(self) -> Players:
+        """Players you own."""
+        from .resources.players import Players
+
+        return Players(self)
+
+    @cached_property
+    def policies(self) -> Policies:
+        """Policies you have uploaded."""
+        from .resources.policies import Policies
+
+        return Policies(self)
+
+    @cached_property
+    def rounds(self) -> Rounds:
+        """Rounds of divisions."""
+        from .resources.rounds import Rounds
+
+        return Rounds(self)
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        """Secrets of Coworlds."""
+        from .resources.secrets import Secrets
+
+        return Secrets(self)
+
+    @cached_property
+    def submissions(self) -> Submissions:
+        """Requests to let a policy play in a league."""
+        from .resources.submissions import Submissions
+
+        return Submissions(self)

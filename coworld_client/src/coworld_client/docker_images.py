@@ -1,0 +1,399 @@
+"""An image out of the local Docker engine, as blobs on disk that a registry takes.
+
+The engine writes an image as one tar, in one of two layouts: ``<id>/layer.tar`` up to version 24, an OCI layout with
+``blobs/sha256/<digest>`` from 25 on. Either is taken apart as it arrives, each layer into a file of its own, hashed on
+the way; an image is never in memory, and never on disk twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, cast
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+
+from coworld_core.errors import EnvironmentFault, ImageError
+from coworld_core.images import HOSTED_PLATFORM, Platform
+from coworld_core.quantities import shown_size
+
+if TYPE_CHECKING:
+    from .docker_engine import DockerEngine
+
+__all__ = [
+    "Blob",
+    "BlobKind",
+    "ExportedImage",
+    "client_hash",
+    "export_image",
+    "read_export",
+]
+
+BlobKind = Literal["config", "layer"]
+
+OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
+OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"
+
+_CHUNK = 1 << 20
+_MAX_DOCUMENT = 8 << 20
+"""A config of an image with a thousand steps has a few hundred KiB."""
+_MAX_ENTRIES = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blob:
+    """A file whose name in a registry is its digest."""
+
+    path: Path
+    digest: str
+    """``sha256:<hex>`` of the file's bytes."""
+    size: int
+    media_type: str
+    kind: BlobKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportedImage:
+    """An image as the engine wrote it, taken apart."""
+
+    config: Blob
+    layers: tuple[Blob, ...]
+    """In order; a layer that the image has twice is here twice, and once on disk."""
+    platform: Platform
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(blob.size for blob in self.blobs)
+
+    @property
+    def blobs(self) -> tuple[Blob, ...]:
+        """Config and layers, each once."""
+        return tuple({blob.digest: blob for blob in (self.config, *self.layers)}.values())
+
+    @property
+    def client_hash(self) -> str:
+        """What the platform knows this image by (see ``client_hash``)."""
+        return client_hash(self.config.digest, [layer.digest for layer in self.layers])
+
+
+def client_hash(config: str, layers: list[str]) -> str:
+    """The key by which the platform recognises an image it already has.
+
+    Args:
+        config: Digest of the image's config.
+        layers: Digests of the layer files as the engine writes them, in order.
+
+    Returns:
+        ``sha256:`` and the digest of ``{"config": ..., "layers": [...]}`` as JSON with sorted keys and no spaces.
+    """
+    text = json.dumps({"config": config, "layers": layers}, sort_keys=True, separators=(",", ":"))
+    return digest_of(hashlib.sha256(text.encode()))
+
+
+class Hash(Protocol):
+    """What of a hash is used here."""
+
+    def update(self, data: bytes, /) -> None:
+        """Take more bytes."""
+        ...
+
+    def hexdigest(self) -> str:
+        """The digest so far."""
+        ...
+
+
+def digest_of(hashed: Hash) -> str:
+    """A digest as registries write it."""
+    return f"sha256:{hashed.hexdigest()}"
+
+
+# --- out of the engine --------------------------------------------------------------------------------------------
+
+
+async def export_image(
+    engine: DockerEngine,
+    reference: str,
+    directory: Path,
+    *,
+    on_progress: Callable[[int], object] | None = None,
+) -> ExportedImage:
+    """Have the engine write an image, and take it apart.
+
+    Args:
+        engine: Where the image is.
+        reference: Which: a reference or an id.
+        directory: An existing, empty directory that nobody else writes to.
+        on_progress: Told how many bytes the engine has written so far.
+
+    Raises:
+        ImageError: What came is no image, is damaged, is several images, or is not for linux/amd64.
+        BackendError: The engine refused or stopped answering.
+        EnvironmentFault: There is no room for it.
+    """
+    async with engine.save(reference) as stream:
+        return await read_export(stream, directory, name=reference, on_progress=on_progress)
+
+
+async def read_export(
+    stream: AsyncIterator[bytes],
+    directory: Path,
+    *,
+    name: str,
+    on_progress: Callable[[int], object] | None = None,
+) -> ExportedImage:
+    """Take the tar apart that ``docker image save`` writes.
+
+    Args:
+        stream: The tar.
+        directory: As for ``export_image``.
+        name: What to call the image in messages.
+        on_progress: Told how many bytes were read so far.
+
+    Raises:
+        ImageError: What came is no image, is damaged, is several images, or is not for linux/amd64.
+        EnvironmentFault: There is no room for it.
+    """
+    return await anyio.to_thread.run_sync(_read_export, _Reader(stream, on_progress), directory, name)
+
+
+class _Reader:
+    """A stream of the event loop as a file of a worker thread."""
+
+    def __init__(self, stream: AsyncIterator[bytes], on_progress: Callable[[int], object] | None) -> None:
+        self._stream = stream
+        self._waiting = bytearray()
+        self._ended = False
+        self._done = 0
+        self._on_progress = on_progress
+
+    def read(self, size: int) -> bytes:
+        while not self._ended and len(self._waiting) < size:
+            anyio.from_thread.check_cancelled()
+            piece = anyio.from_thread.run(self._next)
+            if piece is None:
+                self._ended = True
+            else:
+                self._waiting += piece
+        data = bytes(self._waiting[:size])
+        del self._waiting[:size]
+        return data
+
+    async def _next(self) -> bytes | None:
+        async for piece in self._stream:
+            self._done += len(piece)
+            if self._on_progress is not None:
+                self._on_progress(self._done)
+            return piece
+        return None
+
+
+@dataclass(frozen=True)
+class _Spooled:
+    path: Path
+    digest: str
+    size: int
+
+
+def _read_export(reader: _Reader, directory: Path, name: str) -> ExportedImage:
+    files: dict[str, _Spooled] = {}
+    links: dict[str, str] = {}
+    try:
+        with tarfile.open(fileobj=cast("IO[bytes]", reader), mode="r|", bufsize=_CHUNK) as archive:
+            for number, entry in enumerate(archive):
+                if number >= _MAX_ENTRIES:
+                    raise _bad(name, f"it has more than {_MAX_ENTRIES} files")
+                path = _inner(entry.name)
+                if path is None or not _wanted(path):
+                    continue
+                if entry.issym() or entry.islnk():
+                    base = PurePosixPath(path).parent if entry.issym() else PurePosixPath()
+                    links[path] = _joined(base, entry.linkname) or ""
+                elif entry.isreg():
+                    source = archive.extractfile(entry)
+                    if source is None or path in files:
+                        raise _bad(name, f"it holds {path[:80]!r} twice")
+                    # the name is ours: what the archive says of itself is only looked up
+                    files[path] = _spool(source, directory / f"file-{number}", entry.size)
+    except (tarfile.TarError, EOFError, zlib.error, UnicodeError, ValueError) as error:
+        raise _bad(name, f"its tar is damaged or cut short ({error})") from error
+    except OSError as error:
+        raise EnvironmentFault(
+            f"The image {name} could not be written to {directory}: {error.strerror or error}.",
+            code="disk_full",
+            hint="Free some room, or set TMPDIR to a directory with more.",
+        ) from error
+    return _assemble(files, links, name)
+
+
+def _inner(name: str) -> str | None:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        return None
+    return str(path)
+
+
+def _joined(base: PurePosixPath, target: str) -> str | None:
+    parts: list[str] = []
+    for part in (base / target).parts:
+        if part == "..":
+            if not parts:
+                return None
+            parts.pop()
+        elif part != ".":
+            parts.append(part)
+    return _inner("/".join(parts))
+
+
+def _wanted(path: str) -> bool:
+    parts = path.split("/")
+    return (
+        (len(parts) == 1 and path.endswith(".json"))
+        or (len(parts) == 2 and parts[1] == "layer.tar")
+        or (len(parts) == 3 and path.startswith("blobs/sha256/"))
+    )
+
+
+def _spool(source: IO[bytes], path: Path, size: int) -> _Spooled:
+    hashed = hashlib.sha256()
+    with path.open("xb") as target:
+        while piece := source.read(_CHUNK):
+            anyio.from_thread.check_cancelled()
+            hashed.update(piece)
+            target.write(piece)
+    written = path.stat().st_size
+    if written != size:
+        raise tarfile.ReadError("unexpected end of data")
+    return _Spooled(path, digest_of(hashed), size)
+
+
+# --- what it holds ------------------------------------------------------------------------------------------------
+
+
+def _assemble(files: Mapping[str, _Spooled], links: Mapping[str, str], name: str) -> ExportedImage:
+    entries = _document(files.get("manifest.json"), "manifest.json", name)
+    if not isinstance(entries, list):
+        raise _bad(name, "its manifest.json is no list")
+    images = cast("list[object]", entries)
+    if len(images) != 1 or not isinstance(images[0], dict):
+        raise _bad(name, f"it holds {len(images)} images instead of one")
+    entry = cast("dict[str, Any]", images[0])
+    config = _found(entry.get("Config"), files, links, name)
+    described: Any = _document(config, "its config", name)
+    names: Any = entry.get("Layers")
+    if not isinstance(described, dict) or not isinstance(names, list):
+        raise _bad(name, "its manifest.json names no layers, or its config is no object")
+    content = cast("dict[str, Any]", described)
+    layers = [_found(layer, files, links, name) for layer in cast("list[object]", names)]
+    blobs = tuple(_layer(layer) for layer in layers)
+    _check_layers(content, blobs, name)
+    used = {config.path, *(layer.path for layer in layers)}
+    for spooled in files.values():
+        if spooled.path not in used:
+            spooled.path.unlink()
+    return ExportedImage(
+        config=Blob(path=config.path, digest=config.digest, size=config.size, media_type=OCI_CONFIG, kind="config"),
+        layers=blobs,
+        platform=_platform(content, name),
+    )
+
+
+def _found(
+    named: object, files: Mapping[str, _Spooled], links: Mapping[str, str], name: str, depth: int = 0
+) -> _Spooled:
+    path = _inner(named) if isinstance(named, str) else None
+    if path is not None and path in links and depth < 8:
+        return _found(links[path], files, links, name, depth + 1)
+    if path is None or path not in files:
+        raise _bad(name, f"{str(named)[:120]!r}, which it names, is not in it")
+    spooled = files[path]
+    expected = PurePosixPath(path).name
+    if path.startswith("blobs/sha256/") and spooled.digest != f"sha256:{expected}":
+        raise _bad(name, f"the blob {expected[:80]!r} has the digest {spooled.digest}")
+    return spooled
+
+
+def _document(spooled: _Spooled | None, what: str, name: str) -> object:
+    if spooled is None:
+        raise _bad(name, f"there is no {what} in it")
+    if spooled.size > _MAX_DOCUMENT:
+        raise _bad(name, f"{what} has more than {shown_size(_MAX_DOCUMENT)}")
+    try:
+        return json.loads(spooled.path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise _bad(name, f"{what} is no JSON") from error
+
+
+def _layer(spooled: _Spooled) -> Blob:
+    with spooled.path.open("rb") as file:
+        head = file.read(4)
+    packed = "+gzip" if head[:2] == b"\x1f\x8b" else "+zstd" if head == b"\x28\xb5\x2f\xfd" else ""
+    return Blob(
+        path=spooled.path,
+        digest=spooled.digest,
+        size=spooled.size,
+        media_type=f"{OCI_LAYER}{packed}",
+        kind="layer",
+    )
+
+
+def _check_layers(config: Mapping[str, Any], layers: tuple[Blob, ...], name: str) -> None:
+    rootfs = config.get("rootfs")
+    declared = cast("dict[str, Any]", rootfs).get("diff_ids") if isinstance(rootfs, dict) else None
+    if not isinstance(declared, list):
+        raise _bad(name, "its config lists no layers")
+    expected = cast("list[object]", declared)
+    if len(expected) != len(layers):
+        raise _bad(name, f"its config lists {len(expected)} layers, and it has {len(layers)}")
+    for number, (digest, layer) in enumerate(zip(expected, layers, strict=True)):
+        # a packed layer was checked by its blob's name; what it unpacks to is not known here
+        if layer.media_type == OCI_LAYER and digest != layer.digest:
+            raise _bad(name, f"layer {number} has the digest {layer.digest} instead of {str(digest)[:80]}")
+
+
+def _platform(config: Mapping[str, Any], name: str) -> Platform:
+    try:
+        platform = Platform.parse(f"{config['os']}/{config['architecture']}")
+    except (KeyError, ValueError) as error:
+        raise _bad(name, "its config names no platform") from error
+    require_hosted(platform, name)
+    return platform
+
+
+def require_hosted(platform: Platform, name: str) -> None:
+    """Refuse an image that the platform could not run.
+
+    Raises:
+        ImageError: Code ``image_platform``.
+    """
+    if not platform.hosted:
+        raise ImageError(
+            f"The image {name} is for {platform}, and the platform runs {HOSTED_PLATFORM}.",
+            code="image_platform",
+            hint=f"Build it again with: docker build --platform {HOSTED_PLATFORM}.",
+            context={"image": name, "platform": str(platform)},
+        )
+
+
+def _bad(name: str, why: str) -> ImageError:
+    return ImageError(
+        f"What the engine wrote as the image {name} cannot be read: {why}.",
+        code="image_export",
+        hint="Try again; if it stays so, pull or build the image again.",
+        context={"image": name},
+    )
+
+
+@asynccontextmanager
+async def spool_directory(prefix: str = "coworld-image-") -> AsyncGenerator[Path]:
+    """A private directory for temporary files, removed with all it holds."""
+    async with anyio.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
+        yield Path(name)

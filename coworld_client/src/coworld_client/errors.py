@@ -1,0 +1,251 @@
+"""What can go wrong between this machine and a platform.
+
+::
+
+    RemoteError
+    └── ApiError
+        ├── ApiShapeError          the answer cannot be what was asked for
+        └── ApiStatusError         the server said no; one class per common status
+            ├── BadRequest              400
+            ├── NotAuthenticated        401
+            ├── Forbidden               403
+            ├── NotFound                404
+            ├── Conflict                409
+            ├── Gone                    410
+            ├── Unprocessable           422
+            ├── TooManyRequests         429
+            └── ServerError             5xx
+    EnvironmentFault
+    ├── ApiConnectionError         the server cannot be reached (name, TLS, refused, cut off)
+    │   └── ApiTimeoutError        ... in time (also a ``TimeoutError``)
+    └── NotLoggedIn                there is no token for it
+
+A message holds the server's own words. None holds a token, or the query of a presigned URL.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar, cast
+
+from coworld_core.errors import EnvironmentFault, RemoteError
+
+__all__ = [
+    "ApiConnectionError",
+    "ApiError",
+    "ApiShapeError",
+    "ApiStatusError",
+    "ApiTimeoutError",
+    "BadRequest",
+    "Conflict",
+    "Forbidden",
+    "Gone",
+    "NotAuthenticated",
+    "NotFound",
+    "NotLoggedIn",
+    "ServerError",
+    "TooManyRequests",
+    "Unprocessable",
+    "detail_text",
+    "error_for_status",
+]
+
+_MAX_DETAIL = 2000
+"""Characters of a server's words that go into a message; ``detail`` has them all."""
+
+
+class ApiError(RemoteError):
+    """A platform refused a request, or answered something that cannot be what was asked for."""
+
+    default_code = "api_error"
+
+
+class ApiShapeError(ApiError):
+    """The answer is not JSON, not of the promised kind, too large, or goes round in circles."""
+
+    default_code = "api_shape"
+
+
+class ApiConnectionError(EnvironmentFault):
+    """The server cannot be reached: no such host, TLS, refused, cut off.
+
+    Attributes:
+        sent: Whether the request may have reached the server; False when it certainly did not.
+    """
+
+    default_code = "api_unreachable"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        hint: str | None = None,
+        context: Mapping[str, object] | None = None,
+        sent: bool = True,
+    ) -> None:
+        super().__init__(message, code=code, hint=hint, context=context)
+        self.sent = sent
+
+
+class ApiTimeoutError(ApiConnectionError, TimeoutError):
+    """The server did not answer in time."""
+
+    default_code = "api_timeout"
+
+
+class NotLoggedIn(EnvironmentFault):
+    """There is no token for the server."""
+
+    default_code = "not_logged_in"
+
+
+class ApiStatusError(ApiError):
+    """The server answered with an error status.
+
+    Attributes:
+        status: The HTTP status.
+        detail: What the server said: text, an object, a list, or None when it said nothing.
+        request_id: The server's name for the request, or ours; worth quoting to whoever runs the server.
+        type: The server's name for the kind of error, if it gives one.
+        documentation_url: Where the server explains it, if it says so.
+        retry_after: Seconds the server asks to wait, if it does.
+        rejected: Whether the server says that it has not even begun.
+    """
+
+    default_code = "api_status"
+    default_hint: ClassVar[str | None] = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        detail: Any = None,
+        request_id: str | None = None,
+        type: str | None = None,
+        documentation_url: str | None = None,
+        retry_after: float | None = None,
+        rejected: bool = False,
+        hint: str | None = None,
+        context: Mapping[str, object] | None = None,
+    ) -> None:
+        more: dict[str, object] = {"status": status, "request_id": request_id, "type": type}
+        super().__init__(
+            message,
+            hint=hint or (f"See {documentation_url}." if documentation_url else self.default_hint),
+            context={**{key: value for key, value in more.items() if value is not None}, **(context or {})},
+        )
+        self.status = status
+        self.detail = detail
+        self.request_id = request_id
+        self.type = type
+        self.documentation_url = documentation_url
+        self.retry_after = retry_after
+        self.rejected = rejected
+
+
+class BadRequest(ApiStatusError):
+    """400: the request cannot be meant."""
+
+    default_code = "bad_request"
+
+
+class NotAuthenticated(ApiStatusError):
+    """401: the token is missing, unknown or expired."""
+
+    default_code = "not_authenticated"
+    default_hint = "Sign in again with `coworld login`, or set COWORLD_TOKEN."
+
+
+class Forbidden(ApiStatusError):
+    """403: not permitted; often a rule of the league rather than a matter of the token."""
+
+    default_code = "forbidden"
+
+
+class NotFound(ApiStatusError):
+    """404: absent, or hidden from you."""
+
+    default_code = "not_found"
+    default_hint = "Check the id and the server; what you may not see is answered in the same way."
+
+
+class Conflict(ApiStatusError):
+    """409: it contradicts what is there, often because it is there already."""
+
+    default_code = "conflict"
+
+
+class Gone(ApiStatusError):
+    """410: used up or expired."""
+
+    default_code = "gone"
+
+
+class Unprocessable(ApiStatusError):
+    """422: fields of the request are wrong; ``detail`` says which."""
+
+    default_code = "unprocessable"
+
+
+class TooManyRequests(ApiStatusError):
+    """429: too much at once, or a budget is used up."""
+
+    default_code = "too_many_requests"
+
+
+class ServerError(ApiStatusError):
+    """5xx: the server failed, or is not ready yet."""
+
+    default_code = "server_error"
+    default_hint = "Try again later; if it stays, tell whoever runs the server, with the request id."
+
+
+_BY_STATUS: dict[int, type[ApiStatusError]] = {
+    400: BadRequest,
+    401: NotAuthenticated,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    422: Unprocessable,
+    429: TooManyRequests,
+}
+
+
+def error_for_status(status: int) -> type[ApiStatusError]:
+    """The class for a status."""
+    return _BY_STATUS.get(status, ServerError if status >= 500 else ApiStatusError)
+
+
+def detail_text(detail: Any) -> str:
+    """A server's detail as one line: its text, its ``message``, or each wrong field with what is wrong.
+
+    Args:
+        detail: Text, an object, or the list that validation gives (``loc``, ``msg``).
+    """
+    text = " ".join(_words(detail).split())
+    return text if len(text) <= _MAX_DETAIL else f"{text[: _MAX_DETAIL - 1]}…"
+
+
+def _words(detail: Any) -> str:
+    match detail:
+        case None:
+            return ""
+        case str():
+            return detail
+        case {"msg": str() as said, **rest}:
+            place = ".".join(str(part) for part in _list(rest.get("loc")) if part not in ("body", "query", "path"))
+            return f"{place}: {said}" if place else said
+        case {"message": str() as said}:
+            return said
+        case list():
+            return "; ".join(filter(None, (_words(part) for part in cast("list[Any]", detail))))
+        case _:
+            return json.dumps(detail, ensure_ascii=False, default=str)
+
+
+def _list(value: Any) -> list[Any]:
+    return list(cast("list[Any]", value)) if isinstance(value, list | tuple) else []

@@ -1,0 +1,142 @@
+"""An exported image made ready for a registry: layers packed, and the manifest that names them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+
+from coworld_core.errors import EnvironmentFault
+
+from ._concurrency import single
+from .docker_images import OCI_LAYER, Blob, ExportedImage, digest_of
+
+__all__ = ["PackedImage", "pack_image"]
+
+OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+
+_CHUNK = 1 << 20
+_GZIP_LEVEL = 1
+"""What a network carries in the time that better packing takes is more than that would save."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedImage:
+    """An image ready for a registry."""
+
+    blobs: tuple[Blob, ...]
+    """Layers and config, each once."""
+    manifest: bytes
+    """The OCI image manifest."""
+    media_type: str = OCI_MANIFEST
+
+    @property
+    def size(self) -> int:
+        """Bytes of all blobs."""
+        return sum(blob.size for blob in self.blobs)
+
+    @property
+    def digest(self) -> str:
+        """Digest of the manifest: the image's own in a registry."""
+        return digest_of(hashlib.sha256(self.manifest))
+
+
+async def pack_image(
+    image: ExportedImage,
+    directory: Path,
+    *,
+    compress: bool = True,
+    concurrency: int = 2,
+    on_progress: Callable[[int], object] | None = None,
+) -> PackedImage:
+    """Pack an image's layers and write the manifest that names them.
+
+    A layer that is a plain tar is packed with gzip, always to the same bytes; its plain file is removed. What is
+    packed already stays as it is.
+
+    Args:
+        image: As exported.
+        directory: Where packed layers go: the directory it was exported to.
+        compress: Pack plain layers; else they go as they are.
+        concurrency: How many layers are packed at a time.
+        on_progress: Told how many bytes of layers are done.
+
+    Raises:
+        EnvironmentFault: There is no room for it.
+    """
+    packed: dict[str, Blob] = {}
+    done = 0
+    limiter = anyio.CapacityLimiter(concurrency)
+
+    def report(more: int) -> None:
+        nonlocal done
+        done += more
+        if on_progress is not None:
+            on_progress(done)
+
+    async def pack(number: int, layer: Blob) -> None:
+        if not compress or layer.media_type != OCI_LAYER:
+            packed[layer.digest] = layer
+            report(layer.size)
+            return
+        target = directory / f"layer-{number}"
+
+        def progress(more: int) -> None:
+            anyio.from_thread.run_sync(report, more)
+
+        packed[layer.digest] = await anyio.to_thread.run_sync(_gzip, layer, target, progress, limiter=limiter)
+
+    distinct = list({layer.digest: layer for layer in image.layers}.values())
+    try:
+        async with anyio.create_task_group() as group:
+            for number, layer in enumerate(distinct):
+                group.start_soon(pack, number, layer)
+    except BaseExceptionGroup as errors:
+        raise single(errors) from None
+    layers = [packed[layer.digest] for layer in image.layers]
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": OCI_MANIFEST,
+        "config": _descriptor(image.config),
+        "layers": [_descriptor(layer) for layer in layers],
+    }
+    blobs = {blob.digest: blob for blob in (*layers, image.config)}
+    return PackedImage(blobs=tuple(blobs.values()), manifest=json.dumps(manifest, separators=(",", ":")).encode())
+
+
+def _descriptor(blob: Blob) -> dict[str, object]:
+    return {"mediaType": blob.media_type, "size": blob.size, "digest": blob.digest}
+
+
+def _gzip(layer: Blob, target: Path, progress: Callable[[int], None]) -> Blob:
+    hashed = hashlib.sha256()
+    size = 0
+    # without a time and a name in its header: the same layer is the same blob wherever it is packed
+    packer = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, 31)
+    try:
+        with layer.path.open("rb") as source, target.open("xb") as sink:
+            while True:
+                anyio.from_thread.check_cancelled()
+                piece = source.read(_CHUNK)
+                data = packer.compress(piece) if piece else packer.flush()
+                hashed.update(data)
+                size += len(data)
+                sink.write(data)
+                if not piece:
+                    break
+                progress(len(piece))
+    except OSError as error:
+        raise EnvironmentFault(
+            f"A layer could not be packed in {target.parent}: {error.strerror or error}.",
+            code="disk_full",
+            hint="Free some room, or set TMPDIR to a directory with more.",
+        ) from error
+    layer.path.unlink()
+    return Blob(path=target, digest=digest_of(hashed), size=size, media_type=f"{OCI_LAYER}+gzip", kind="layer")

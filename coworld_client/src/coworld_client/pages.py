@@ -1,0 +1,265 @@
+"""Lists of any length behind one thing: await it for a page, iterate it for items.
+
+Servers page in several ways: an envelope with ``total_count`` or with ``next_cursor``, a bare list with the header
+``X-Next-Cursor``, a bare list that is cut by ``limit`` and ``offset``, and one that is simply whole. A caller need not
+know which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from coworld_core.api import Wire, read_rows
+from coworld_core.errors import UsageError
+from coworld_core.issues import Issue
+
+from ._replies import Reply
+from .errors import ApiShapeError
+
+__all__ = ["AsyncPager", "Page"]
+
+_T = TypeVar("_T", bound=Wire)
+
+_MAX_PAGES = 10_000
+_MAX_STALE = 3
+"""Pages by offset in a row that hold nothing new; a list that grows that fast is not one to be read by offset."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page(Generic[_T]):
+    """Some rows of a list."""
+
+    items: tuple[_T, ...]
+    """The rows."""
+    total: int | None = None
+    """How many rows the whole list has, where the server says so and nothing is filtered here."""
+    next_cursor: str | None = None
+    """Where the next page begins, where the server pages by cursor; None at the end."""
+    offset: int | None = None
+    """Index of the server's first row of this page in the whole list, where the server pages by offset."""
+    has_more: bool = False
+    """Whether the server had more rows when this page was made."""
+    odd: tuple[Issue, ...] = ()
+    """Rows that were left out because they are no objects, with a pointer into the server's page; ``list_cut`` when
+    there may be rows that the server gives no way to."""
+
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What else the server said beside the rows, as JSON."""
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+class Fetch(Protocol):
+    """Gets one page of a list from the server."""
+
+    def __call__(self, *, limit: int | None, offset: int | None, cursor: str | None) -> Awaitable[Reply]:
+        """Ask for a page; what is None is not sent."""
+        ...
+
+
+class AsyncPager(Generic[_T]):
+    """A list on a server.
+
+    ``await pager`` gives its first page, ``async for row in pager`` its rows, ``pager.pages()`` its pages. Nothing is
+    asked for before that, and each use begins anew.
+
+    Args:
+        fetch: Gets one page.
+        model: What the rows are.
+        limit: How many rows are wanted at most, after filters; all by default.
+        offset: How many rows of the server's list to skip.
+        cursor: Where to begin, as a page's ``next_cursor`` says.
+        page_size: Rows to ask for at once.
+        keep: Whether a row is wanted; prepared once, when the first page is.
+        whole: Whether the server gives the list in one piece and takes no limit.
+        max_pages: Pages to read before the list is held to be endless.
+
+    Raises:
+        UsageError: Code ``bad_limit``, for a limit, offset or page size that cannot be.
+    """
+
+    def __init__(
+        self,
+        fetch: Fetch,
+        model: type[_T],
+        *,
+        limit: int | None = None,
+        offset: int = 0,
+        cursor: str | None = None,
+        page_size: int = 100,
+        keep: Callable[[], Awaitable[Callable[[_T], bool]]] | None = None,
+        whole: bool = False,
+        max_pages: int = _MAX_PAGES,
+    ) -> None:
+        if (limit is not None and limit < 0) or offset < 0 or page_size < 1:
+            raise UsageError("limit and offset must not be negative, and page_size at least 1.", code="bad_limit")
+        self._fetch = fetch
+        self._model = model
+        self._limit = limit
+        self._offset = offset
+        self._cursor = cursor
+        self._page_size = page_size
+        self._keep = keep
+        self._whole = whole
+        self._max_pages = max_pages
+
+    def __await__(self) -> Generator[Any, Any, Page[_T]]:
+        return self._first().__await__()
+
+    async def __aiter__(self) -> AsyncIterator[_T]:
+        async for page in self.pages():
+            for item in page.items:
+                yield item
+
+    async def all(self) -> list[_T]:
+        """All rows up to the limit."""
+        return [item async for item in self]
+
+    async def _first(self) -> Page[_T]:
+        pages = self.pages()
+        try:
+            async for page in pages:
+                return page
+        finally:
+            await pages.aclose()
+        return Page(items=())
+
+    async def pages(self) -> AsyncGenerator[Page[_T]]:
+        """The list page by page. Only the last can be empty; with a filter each but the last is full.
+
+        Raises:
+            ApiShapeError: A cursor comes twice, the list has no end, or the answer is no list.
+        """
+        if self._limit == 0:
+            yield Page(items=())
+            return
+        keep = await self._keep() if self._keep is not None else None
+        reader = _Reader(self._fetch, self._model, self._offset, self._cursor, whole=self._whole)
+        waiting: list[_T] = []
+        odd: list[Issue] = []
+        given = 0
+        while not reader.ended:
+            if reader.pages >= self._max_pages:
+                raise ApiShapeError(f"A list has no end: {reader.pages} pages were read.", code="endless_pages")
+            left = None if self._limit is None else self._limit - given
+            ask = self._page_size if keep is not None or left is None else min(self._page_size, left)
+            start = reader.offset
+            rows, issues = await reader.read(ask)
+            odd += issues
+            waiting += rows if keep is None else filter(keep, rows)
+            # with a filter pages are cut here, so that none is short by accident
+            size = len(waiting) if keep is None else self._page_size
+            while waiting and (len(waiting) >= size or reader.ended or (left is not None and len(waiting) >= left)):
+                items = waiting[:size][:left]
+                del waiting[: len(items)]
+                given += len(items)
+                left = None if self._limit is None else self._limit - given
+                yield Page(
+                    items=tuple(items),
+                    total=reader.total if keep is None else None,
+                    next_cursor=None if waiting else reader.cursor,
+                    offset=start if keep is None and reader.cursor is None else None,
+                    has_more=bool(waiting) or not reader.ended,
+                    odd=tuple(odd),
+                    extra=reader.extra,
+                )
+                odd.clear()
+                if left == 0:
+                    return
+        if odd or not given:
+            total = reader.total if keep is None else None
+            yield Page(items=(), total=total, odd=tuple(odd), extra=reader.extra)
+
+
+class _Reader(Generic[_T]):
+    """Reads a server's list page by page, however it is paged, and gives each row once."""
+
+    def __init__(self, fetch: Fetch, model: type[_T], offset: int, cursor: str | None, *, whole: bool) -> None:
+        self.offset = offset
+        self.cursor = cursor
+        self.total: int | None = None
+        self.extra: Mapping[str, Any] = {}
+        self.pages = 0
+        self.ended = False
+        self._fetch = fetch
+        self._model = model
+        self._whole = whole
+        self._by_cursor = cursor is not None
+        self._cursors = {cursor}
+        self._ids: set[str] = set()
+        self._stale = 0
+
+    async def read(self, limit: int) -> tuple[list[_T], tuple[Issue, ...]]:
+        """The next page's rows that are new, and what is odd about it."""
+        reply = await self._fetch(
+            limit=None if self._whole else limit,
+            offset=None if self._whole or self._by_cursor else self.offset,
+            cursor=self.cursor,
+        )
+        self.pages += 1
+        entries, cursor, total, self.extra = _opened(reply)
+        skipped = self.offset if self._whole else 0
+        rows, odd = read_rows(self._model, entries[skipped:])
+        fresh = self._unseen(rows)
+        self.total = total if total is not None else len(entries) if self._whole else self.total
+        self.offset += len(entries)
+        if cursor is not None:
+            self._by_cursor = True
+            if cursor in self._cursors:
+                raise ApiShapeError(f"{reply.what} gives a cursor for the second time.", code="repeated_cursor")
+            self._cursors.add(cursor)
+        elif self._by_cursor or self._whole or not entries:
+            self.ended = True
+        elif total is not None:
+            self.ended = self.offset >= total
+        else:
+            # a bare list: shorter than asked for is its end, and so is one that takes no notice of the limit
+            self.ended = len(entries) != limit
+        self.cursor = cursor
+        if cursor is None and not self.ended:
+            self._stale = 0 if fresh or odd else self._stale + 1
+            # a bare list that comes once more: its server takes no notice of the offset
+            if self._stale and total is None:
+                self.ended = True
+                odd = (*odd, _cut(reply.what, len(entries)))
+            if self._stale > _MAX_STALE:
+                raise ApiShapeError(f"{reply.what} gives the same rows again and again.", code="endless_pages")
+        return fresh, odd
+
+    def _unseen(self, rows: Iterable[_T]) -> list[_T]:
+        """Rows inserted while a list is read by offset push others into the next page once more."""
+        fresh: list[_T] = []
+        for row in rows:
+            identity: object = getattr(row, "id", "")
+            if isinstance(identity, str) and identity:
+                if identity in self._ids:
+                    continue
+                self._ids.add(identity)
+            fresh.append(row)
+        return fresh
+
+
+def _cut(what: str, rows: int) -> Issue:
+    message = f"{what} gives {rows} rows and no way to those after them; there may be more."
+    return Issue(code="list_cut", severity="warning", message=message, hint="Ask for less, with the list's filters.")
+
+
+def _opened(reply: Reply) -> tuple[list[Any], str | None, int | None, Mapping[str, Any]]:
+    """Entries, next cursor, total and the rest of a page in any of its shapes."""
+    value = reply.json()
+    header = reply.headers.get("x-next-cursor") or None
+    match value:
+        case None:
+            return [], header, None, {}
+        case list():
+            return cast("list[Any]", value), header, None, {}
+        case {"entries": entries, **rest} if isinstance(entries, list):
+            cursor, total = rest.pop("next_cursor", None), rest.pop("total_count", None)
+            cursor = str(cursor) if cursor not in (None, "") else header
+            counted = isinstance(total, int) and not isinstance(total, bool) and total >= 0
+            return cast("list[Any]", entries), cursor, total if counted else None, rest
+        case _:
+            raise ApiShapeError(f"The answer to {reply.what} is no list.", code="not_a_list")

@@ -1,0 +1,150 @@
+"""What all nouns share: reading answers, and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from coworld_core.api import Body, PolicyRef, Wire, check_id, read_rows
+from coworld_core.errors import RemoteError
+
+from .._replies import Reply
+from .._transport import Connection, Params
+from ..errors import ApiShapeError
+from ..pages import AsyncPager
+
+if TYPE_CHECKING:
+    from ..client import CoworldClient
+
+__all__ = ["Keep", "Resource", "optional_id", "policy_filter", "read", "read_list", "version_is"]
+
+_T = TypeVar("_T", bound=Wire)
+
+Keep = Callable[[], Awaitable[Callable[[_T], bool]]]
+"""Prepares a filter of rows."""
+
+
+class Resource:
+    """A noun of the API.
+
+    Args:
+        client: The client it belongs to.
+    """
+
+    def __init__(self, client: CoworldClient) -> None:
+        self._client = client
+
+    @property
+    def _connection(self) -> Connection:
+        return self._client.connection
+
+    async def _get(
+        self, model: type[_T], target: str, *, params: Params | None = None, timeout: float | None = None
+    ) -> _T:
+        return read(model, await self._connection.call("GET", target, params=params, timeout=timeout))
+
+    async def _post(
+        self,
+        model: type[_T],
+        target: str,
+        body: Body | Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> _T:
+        """Make something. The call carries an idempotency key, ours or the caller's, and so may be repeated."""
+        json = body.to_wire() if isinstance(body, Body) else body
+        reply = await self._connection.call("POST", target, json=json, timeout=timeout, key=idempotency_key or True)
+        return read(model, reply)
+
+    def _list(
+        self,
+        model: type[_T],
+        target: str,
+        params: Params | None = None,
+        *,
+        limit: int | None = None,
+        offset: int = 0,
+        cursor: str | None = None,
+        page_size: int = 100,
+        keep: Keep[_T] | None = None,
+        whole: bool = False,
+        timeout: float | None = None,
+    ) -> AsyncPager[_T]:
+        async def fetch(*, limit: int | None, offset: int | None, cursor: str | None) -> Reply:
+            place: dict[str, Any] = {"limit": limit, "offset": None if cursor else offset, "cursor": cursor}
+            return await self._connection.call("GET", target, params={**(params or {}), **place}, timeout=timeout)
+
+        return AsyncPager(
+            fetch,
+            model,
+            limit=limit,
+            offset=offset,
+            cursor=cursor,
+            page_size=page_size,
+            keep=keep,
+            whole=whole,
+        )
+
+
+def read(model: type[_T], reply: Reply) -> _T:
+    """An answer as a resource.
+
+    Raises:
+        ApiShapeError: It is no JSON object.
+    """
+    value = reply.json()
+    try:
+        return model.read(value)
+    except RemoteError as error:
+        raise ApiShapeError(f"{error.message} ({reply.what})", code=error.code) from None
+
+
+def read_list(model: type[_T], reply: Reply) -> tuple[_T, ...]:
+    """An answer that is a whole list, or ``null`` for an empty one.
+
+    Raises:
+        ApiShapeError: It is something else.
+    """
+    value = reply.json()
+    if isinstance(value, dict):
+        value = cast("dict[str, Any]", value).get("entries")
+    elif value is None:
+        return ()
+    if not isinstance(value, list):
+        raise ApiShapeError(f"The answer to {reply.what} is no list.", code="not_a_list")
+    return read_rows(model, cast("list[Any]", value))[0]
+
+
+def optional_id(text: str | None, kind: str) -> str | None:
+    """An id for a query, checked, or None."""
+    return None if text is None else check_id(text, kind)
+
+
+def policy_filter(policy: str | PolicyRef | None) -> tuple[str | None, PolicyRef | None]:
+    """What to ask the server for, and what to look at here: a server knows versions by id only.
+
+    Args:
+        policy: ``NAME``, ``NAME:v3``, a version's UUID, or None.
+
+    Returns:
+        The id for the query, or the reference to filter rows by; both None without a policy.
+
+    Raises:
+        UsageError: Code ``bad_policy``.
+    """
+    if policy is None:
+        return None, None
+    ref = PolicyRef.parse(policy) if isinstance(policy, str) else policy
+    return (ref.id, None) if ref.id is not None else (None, ref)
+
+
+def version_is(ref: PolicyRef | None) -> Keep[Any] | None:
+    """A filter of rows that have a ``policy_version``; None without a reference."""
+    if ref is None:
+        return None
+
+    async def prepare() -> Callable[[Any], bool]:
+        return lambda row: row.policy_version is not None and ref.matches(row.policy_version)
+
+    return prepare

@@ -1,0 +1,116 @@
+"""Lists of episodes: where servers keep them, and what is left out here because servers do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import cast
+
+from coworld_core.api import EpisodeRequest, PolicyRef, check_id, id_kind
+from coworld_core.errors import UsageError
+
+from .._replies import Reply
+from .._transport import Connection, Params, path
+from ..errors import ApiStatusError
+
+__all__ = ["MAX_IDS", "EpisodeSource", "episode_filter", "listed_elsewhere", "many_ids"]
+
+MAX_IDS = 50
+"""Most ids that one call takes."""
+
+
+class EpisodeSource:
+    """Gets pages of episodes from wherever a server lists them.
+
+    Args:
+        connection: The platform.
+        params: Query parameters of the common list.
+        elsewhere: The list of one thing's episodes, for servers whose common list takes only ids.
+        timeout: Seconds for each attempt.
+    """
+
+    def __init__(self, connection: Connection, params: Params, elsewhere: str | None, timeout: float | None) -> None:
+        self._connection = connection
+        self._params = params
+        self._elsewhere = elsewhere
+        self._timeout = timeout
+        self._moved = False
+
+    async def fetch(self, *, limit: int | None, offset: int | None, cursor: str | None) -> Reply:
+        """One page."""
+        place: Params = {"limit": limit, "offset": None if cursor else offset, "cursor": cursor}
+        if not self._moved:
+            try:
+                params = {**self._params, **place}
+                return await self._connection.call("GET", "/v2/episode-requests", params=params, timeout=self._timeout)
+            except ApiStatusError as error:
+                # newer servers take only ids here, and list the episodes of one thing beside it
+                if error.status not in (400, 422) or self._elsewhere is None:
+                    raise
+                self._moved = True
+        assert self._elsewhere is not None
+        place = {"limit": None if limit is None else min(limit, 100), "cursor": cursor}
+        return await self._connection.call("GET", self._elsewhere, params=place, timeout=self._timeout)
+
+
+def listed_elsewhere(*, round: str | None, coworld: str | None, ref: PolicyRef | None) -> str | None:
+    """Where newer servers list the episodes of a round, of a policy version or of a Coworld; None for others."""
+    if round is not None:
+        return path("/v2/rounds/{}/episode-requests", round)
+    if ref is not None and ref.id is not None:
+        return path("/v2/policy-versions/{}/episode-requests", ref.id)
+    return path("/v2/coworlds/{}/episode-requests", coworld) if coworld is not None else None
+
+
+def episode_filter(
+    *,
+    ref: PolicyRef | None,
+    coworld: str | None,
+    with_replay: bool,
+    statuses: Collection[str] | None,
+    mine: frozenset[str] | None,
+) -> Callable[[EpisodeRequest], bool]:
+    """What a wanted episode is like.
+
+    Args:
+        ref: Who must play in it.
+        coworld: What must be played.
+        with_replay: Whether it must have a replay.
+        statuses: How it may stand.
+        mine: Policy versions of which one must play.
+    """
+
+    def keep(row: EpisodeRequest) -> bool:
+        return (
+            (coworld is None or row.coworld_id == coworld)
+            and (not with_replay or bool(row.replay_url))
+            and (statuses is None or str(row.status) in statuses)
+            and (ref is None or _plays(ref, row))
+            and (mine is None or not mine.isdisjoint(_versions(row)))
+        )
+
+    return keep
+
+
+def many_ids(ids: str | Sequence[str]) -> tuple[str, ...]:
+    """Ids for a call that takes several, each once.
+
+    Raises:
+        UsageError: None, more than 50, or not all of experience requests or all of episode requests.
+    """
+    unique = tuple(dict.fromkeys((ids,) if isinstance(ids, str) else ids))
+    if not 1 <= len(unique) <= MAX_IDS:
+        raise UsageError(f"1 to {MAX_IDS} ids are taken at once, not {len(unique)}.", code="bad_ids")
+    kind = id_kind(unique[0])
+    if kind not in ("experience request", "episode request"):
+        check_id(unique[0], ("experience request", "episode request"))
+    for other in unique:
+        check_id(other, cast("str", kind))
+    return unique
+
+
+def _versions(row: EpisodeRequest) -> frozenset[str]:
+    return frozenset((*row.policy_version_ids, *(seat.policy_version_id or "" for seat in row.participants)))
+
+
+def _plays(ref: PolicyRef, row: EpisodeRequest) -> bool:
+    return (ref.id in _versions(row)) if ref.id is not None else any(map(ref.matches, row.participants))

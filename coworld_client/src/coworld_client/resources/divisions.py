@@ -1,0 +1,60 @@
+"""Divisions and their standings."""
+
+from __future__ import annotations
+
+from coworld_core.api import Division, Leaderboard, LeaderboardEntry, check_id
+
+from .._transport import path
+from ..pages import AsyncPager
+from ._base import Resource, optional_id, read, read_list
+
+__all__ = ["Divisions"]
+
+
+class Divisions(Resource):
+    """Divisions of leagues."""
+
+    def list(
+        self,
+        *,
+        league: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+        timeout: float | None = None,
+    ) -> AsyncPager[Division]:
+        """All divisions you may see, or those of a league (``league_…``)."""
+        params = {"league_id": optional_id(league, "league")}
+        return self._list(Division, "/v2/divisions", params, limit=limit, offset=offset, whole=True, timeout=timeout)
+
+    async def get(self, division_id: str, *, timeout: float | None = None) -> Division:
+        """One division.
+
+        Raises:
+            NotFound: There is none, or it is not yours to see.
+        """
+        return await self._get(Division, path("/v2/divisions/{}", check_id(division_id, "division")), timeout=timeout)
+
+    async def leaderboard(
+        self, division_id: str, *, recent_rounds: int = 3, timeout: float | None = None
+    ) -> tuple[LeaderboardEntry, ...]:
+        """A division's standings, best first; empty when nothing has been played.
+
+        Args:
+            division_id: ``div_…``.
+            recent_rounds: How many of the last rounds to tell for each player, 0 or more.
+            timeout: Seconds for each attempt.
+        """
+        target = path("/v2/divisions/{}/leaderboard", check_id(division_id, "division"))
+        params = {"include_recent_rounds": recent_rounds}
+        reply = await self._connection.call("GET", target, params=params, timeout=timeout)
+        return read_list(LeaderboardEntry, reply)
+
+    async def leaderboards(self, division_id: str, *, timeout: float | None = None) -> Leaderboard | None:
+        """A division's standings in several views, on servers that have them; None when nothing has been played.
+
+        Raises:
+            NotFound: There is no such division, or the server has no such views.
+        """
+        target = path("/v2/divisions/{}/leaderboards", check_id(division_id, "division"))
+        reply = await self._connection.call("GET", target, timeout=timeout)
+        return None if reply.json() is None else read(Leaderboard, reply)

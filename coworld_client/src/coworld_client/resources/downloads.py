@@ -1,0 +1,132 @@
+"""What there is to download of many episodes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coworld_core.api import DOWNLOAD_CATEGORIES, DownloadCategory, DownloadEntry
+from coworld_core.errors import UsageError
+
+from ..errors import ApiStatusError, NotFound
+from ..pages import AsyncPager
+from ._base import Resource
+from ._episode_lists import many_ids
+
+if TYPE_CHECKING:
+    from ..transfers import Downloaded, OnProgress
+
+__all__ = ["Downloads"]
+
+_STALE = frozenset({403, 404, 410, 412})
+"""How storage answers when a link has run out, or what it led to has been replaced."""
+
+
+class Downloads(Resource):
+    """What there is to download of many episodes at once, on servers that tell."""
+
+    def list(
+        self,
+        ids: str | Sequence[str],
+        *,
+        include: Collection[DownloadCategory] | None = None,
+        positions: Collection[int] | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> AsyncPager[DownloadEntry]:
+        """The things, with links that need no token for a while; ``page.extra`` names ``unavailable_ids``.
+
+        Args:
+            ids: 1 to 50 ids, all of experience requests or all of episode requests.
+            include: Only things of these categories.
+            positions: Of what is a player's, only that of these slots.
+            limit: How many at most.
+            cursor: Where to begin, as a page says.
+            timeout: Seconds for each attempt.
+
+        Raises:
+            UsageError: A category that is none, or ids that cannot be asked for together.
+        """
+        unknown = [category for category in include or () if category not in DOWNLOAD_CATEGORIES]
+        if unknown:
+            known = ", ".join(DOWNLOAD_CATEGORIES)
+            raise UsageError(f"There is no category {unknown[0]!r}.", code="bad_category", hint=f"There are {known}.")
+        params = {
+            "ids": many_ids(ids),
+            "include": tuple(include) if include is not None else None,
+            "agent": tuple(map(str, positions)) if positions is not None else None,
+        }
+        # one episode may have many things, and servers page by episode
+        return self._list(
+            DownloadEntry,
+            "/v2/episode-requests/download-manifest",
+            params,
+            limit=limit,
+            cursor=cursor,
+            page_size=100,
+            timeout=timeout,
+        )
+
+    async def fetch(
+        self,
+        entry: DownloadEntry,
+        target: Path,
+        *,
+        unpack: bool = True,
+        limit: int | None = None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Downloaded:
+        """One of the things as a file. A link that has run out is renewed once.
+
+        Args:
+            entry: The thing.
+            target: The file; its name is yours, never the server's.
+            unpack: Whether to undo the compression of storage.
+            limit: Largest file in bytes, unpacked.
+            timeout: Seconds of silence before the connection counts as lost.
+            on_progress: Told of every step.
+
+        Raises:
+            NotFound: It is not there: not yet, no more, or it never was.
+            TransferRefused: What came is not whole, or more than the limit.
+        """
+        from ..transfers import download
+
+        async def once(entry: DownloadEntry) -> Downloaded:
+            if not entry.url:
+                raise NotFound(
+                    f"There is no {entry.category} of {entry.episode_request_id} to download: it is {entry.state}.",
+                    status=404,
+                )
+            return await download(
+                self._connection,
+                entry.url,
+                target,
+                headers={"If-Match": entry.etag} if entry.etag else None,
+                size=entry.size,
+                limit=limit,
+                unpack=unpack and entry.encoding not in (None, "identity"),
+                what=entry.category.replace("_", " "),
+                timeout=timeout,
+                on_progress=on_progress,
+            )
+
+        try:
+            return await once(entry)
+        except ApiStatusError as error:
+            if not entry.url or error.status not in _STALE:
+                raise
+            renewed = await self._renewed(entry, timeout)
+            if renewed is None:
+                raise
+        return await once(renewed)
+
+    async def _renewed(self, entry: DownloadEntry, timeout: float | None) -> DownloadEntry | None:
+        positions = None if entry.position is None else (entry.position,)
+        async for other in self.list(entry.episode_request_id, positions=positions, timeout=timeout):
+            if (other.category, other.position) == (entry.category, entry.position):
+                return other
+        return None

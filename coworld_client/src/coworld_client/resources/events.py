@@ -1,0 +1,64 @@
+"""What happened in leagues."""
+
+from __future__ import annotations
+
+from coworld_core.api import CompetitionEvent, PolicyRef
+
+from ..pages import AsyncPager
+from ._base import Resource, optional_id, policy_filter, version_is
+
+__all__ = ["Events"]
+
+
+class Events(Resource):
+    """What happened in leagues."""
+
+    def list(
+        self,
+        *,
+        league: str | None = None,
+        division: str | None = None,
+        round: str | None = None,
+        event_type: str | None = None,
+        audience: str | None = None,
+        player: str | None = None,
+        policy: str | PolicyRef | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> AsyncPager[CompetitionEvent]:
+        """Events, newest first; each argument leaves out the others.
+
+        Args:
+            league: ``league_…``.
+            division: ``div_…``.
+            round: ``round_…``.
+            event_type: Kind of event.
+            audience: Who is told.
+            player: ``ply_…``.
+            policy: ``NAME``, ``NAME:v3`` or the UUID of a version, of anyone's policies.
+            limit: How many at most.
+            cursor: Where to begin, as a page says.
+            timeout: Seconds for each attempt.
+        """
+        version, ref = policy_filter(policy)
+        params = {
+            "league_id": optional_id(league, "league"),
+            "division_id": optional_id(division, "division"),
+            "round_id": optional_id(round, "round"),
+            "event_type": event_type,
+            "audience": audience,
+            "player_id": optional_id(player, "player"),
+            "policy_version_id": version,
+        }
+        return self._list(
+            CompetitionEvent,
+            "/v2/competition-events",
+            params,
+            limit=limit,
+            cursor=cursor,
+            # some servers take no offset here, so the first page is as long as they allow
+            page_size=1000,
+            keep=version_is(ref),
+            timeout=timeout,
+        )

@@ -1,0 +1,137 @@
+"""Experience requests: episodes you ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import anyio
+
+from coworld_core.api import (
+    EpisodeRequest,
+    ExperienceBody,
+    ExperienceDetail,
+    ExperienceRequest,
+    check_id,
+)
+
+from .._transport import path
+from ..errors import ApiTimeoutError
+from ..pages import AsyncPager
+from ..watching import Change
+from ._base import Resource
+
+__all__ = ["Experience"]
+
+
+class Experience(Resource):
+    """Experience requests: episodes you ask for, to learn or to compare."""
+
+    async def create(
+        self,
+        body: ExperienceBody | Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> ExperienceDetail:
+        """Ask for episodes.
+
+        Args:
+            body: What is wanted. A mapping is sent as it is, so that it may say what this version does not know.
+            timeout: Seconds for each attempt.
+            idempotency_key: To ask for the same episodes again rather than for more.
+
+        Raises:
+            BadRequest: It cannot be meant.
+            Unprocessable: Fields of it are wrong; ``detail`` says which.
+            TooManyRequests: A budget is used up.
+        """
+        return await self._post(
+            ExperienceDetail,
+            "/v2/experience-requests",
+            body,
+            timeout=timeout or 120,
+            idempotency_key=idempotency_key,
+        )
+
+    def list(
+        self,
+        *,
+        mine: bool = False,
+        limit: int | None = None,
+        offset: int = 0,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> AsyncPager[ExperienceRequest]:
+        """Experience requests, newest first; all you may see, or yours."""
+        return self._list(
+            ExperienceRequest,
+            "/v2/experience-requests",
+            {"mine": mine},
+            limit=limit,
+            offset=offset,
+            cursor=cursor,
+            timeout=timeout,
+        )
+
+    async def get(self, request_id: str, *, timeout: float | None = None) -> ExperienceDetail:
+        """One experience request with its episodes.
+
+        Raises:
+            NotFound: There is none, or it is not yours to see.
+        """
+        return await self._get(ExperienceDetail, self._path(request_id), timeout=timeout)
+
+    def episodes(
+        self, request_id: str, *, limit: int | None = None, offset: int = 0, timeout: float | None = None
+    ) -> AsyncPager[EpisodeRequest]:
+        """The episodes of an experience request, in the order they were made."""
+        target = self._path(request_id) + "/episodes"
+        return self._list(EpisodeRequest, target, limit=limit, offset=offset, whole=True, timeout=timeout)
+
+    async def cancel(self, request_id: str, *, timeout: float | None = None) -> ExperienceRequest:
+        """Let no more of its episodes begin. Those that run go on.
+
+        Raises:
+            Conflict: It has ended already.
+            NotFound: There is none, or it is not yours.
+        """
+        return await self._post(ExperienceRequest, self._path(request_id) + "/cancel", timeout=timeout)
+
+    async def wait(
+        self,
+        request_id: str,
+        *,
+        timeout: float | None = None,
+        on_change: Callable[[Change], object] | None = None,
+    ) -> ExperienceDetail:
+        """Wait until all its episodes have ended.
+
+        Args:
+            request_id: ``xreq_…``.
+            timeout: Seconds to wait in all; for ever when None.
+            on_change: Told of every change of an episode.
+
+        Returns:
+            The request with its episodes, whatever became of them.
+
+        Raises:
+            ApiTimeoutError: It has not ended in that time. It goes on; waiting again is safe.
+        """
+        self._path(request_id)
+        with anyio.move_on_after(timeout) as scope:
+            async with self._client.watch(request_id) as changes:
+                async for change in changes:
+                    if on_change is not None:
+                        on_change(change)
+            return await self.get(request_id)
+        assert scope.cancelled_caught
+        raise ApiTimeoutError(
+            f"{request_id} has not ended within {timeout:g} s.",
+            hint="It goes on without us; wait again, or follow it with `coworld xp-request watch`.",
+            context={"id": request_id},
+        )
+
+    @staticmethod
+    def _path(request_id: str) -> str:
+        return path("/v2/experience-requests/{}", check_id(request_id, "experience request"))

@@ -1,0 +1,73 @@
+"""Games and replays that run on the platform."""
+
+from __future__ import annotations
+
+from coworld_core.api import (
+    JoinedSession,
+    PlaySession,
+    PlaySessionBody,
+    ReplaySession,
+    ReplaySessionBody,
+    check_id,
+)
+
+from .._transport import path
+from ._base import Resource
+
+__all__ = ["Hosted"]
+
+
+class Hosted(Resource):
+    """Games and replays that run on the platform, to be played and watched in a browser."""
+
+    async def create(
+        self,
+        coworld_id: str,
+        *,
+        variant: str | None = None,
+        spectators: bool = True,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> PlaySession:
+        """Start a game. Its links let in whoever has them.
+
+        Args:
+            coworld_id: ``cow_…``.
+            variant: In which variant.
+            spectators: Whether anyone with the link may watch.
+            timeout: Seconds for each attempt.
+            idempotency_key: To ask for the same game again rather than another one.
+        """
+        body = PlaySessionBody(
+            coworld_id=check_id(coworld_id, "coworld"), variant_id=variant, allow_spectators=spectators
+        )
+        target = "/v2/coworlds/play/session"
+        return await self._post(PlaySession, target, body, timeout=timeout or 120, idempotency_key=idempotency_key)
+
+    async def join(
+        self, session_id: str, *, timeout: float | None = None, idempotency_key: str | None = None
+    ) -> JoinedSession:
+        """Take a seat in a game.
+
+        Raises:
+            Conflict: No seat is left.
+            Gone: The game is over.
+        """
+        target = path("/v2/coworlds/play/session/{}/join", check_id(session_id, "play session"))
+        return await self._post(JoinedSession, target, timeout=timeout or 60, idempotency_key=idempotency_key)
+
+    async def replay_session(
+        self, coworld_id: str, episode_id: str, replay_uri: str, *, timeout: float | None = None
+    ) -> ReplaySession:
+        """Start a viewer of a replay. While it starts, a server may answer 503; that is waited out.
+
+        Args:
+            coworld_id: ``cow_…``.
+            episode_id: UUID of the episode.
+            replay_uri: The episode request's ``replay_url``.
+            timeout: Seconds for each attempt.
+        """
+        body = ReplaySessionBody(
+            coworld_id=check_id(coworld_id, "coworld"), episode_id=episode_id, replay_uri=replay_uri
+        )
+        return await self._post(ReplaySession, "/v2/coworlds/replays/session", body, timeout=timeout or 60)

@@ -1,0 +1,87 @@
+"""Policies in divisions."""
+
+from __future__ import annotations
+
+from coworld_core.api import Membership, PolicyRef, RetireBody, check_id
+
+from .._transport import path
+from ..pages import AsyncPager
+from ._base import Resource, optional_id, policy_filter, version_is
+
+__all__ = ["Memberships"]
+
+
+class Memberships(Resource):
+    """Policies in divisions."""
+
+    def list(
+        self,
+        *,
+        league: str | None = None,
+        division: str | None = None,
+        policy: str | PolicyRef | None = None,
+        player: str | None = None,
+        mine: bool = False,
+        active_only: bool = False,
+        champions_only: bool = False,
+        limit: int | None = None,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> AsyncPager[Membership]:
+        """Memberships; each argument leaves out the others.
+
+        Args:
+            league: ``league_…``.
+            division: ``div_…``.
+            policy: ``NAME``, ``NAME:v3`` or the UUID of a version, of anyone's policies.
+            player: ``ply_…``.
+            mine: Only yours.
+            active_only: Only those that have not ended.
+            champions_only: Only those that their owner nominates.
+            limit: How many at most.
+            cursor: Where to begin, as a page says.
+            timeout: Seconds for each attempt.
+        """
+        version, ref = policy_filter(policy)
+        params = {
+            "active_only": active_only,
+            "champions_only": champions_only,
+            "mine": mine,
+            "league_id": optional_id(league, "league"),
+            "division_id": optional_id(division, "division"),
+            "policy_version_id": version,
+            "player_id": optional_id(player, "player"),
+        }
+        return self._list(
+            Membership,
+            "/v2/league-policy-memberships",
+            params,
+            limit=limit,
+            cursor=cursor,
+            # some servers take no offset here, so the first page is as long as they allow
+            page_size=1000,
+            keep=version_is(ref),
+            timeout=timeout,
+        )
+
+    async def retire(
+        self, membership_id: str, *, reason: str | None = None, timeout: float | None = None
+    ) -> Membership:
+        """End one of your memberships.
+
+        Raises:
+            Conflict: It has ended already.
+            NotFound: There is none, or it is not yours.
+        """
+        target = path("/v2/league-policy-memberships/{}/retire", check_id(membership_id, "membership"))
+        body = RetireBody(reason=reason) if reason is not None else None
+        return await self._post(Membership, target, body, timeout=timeout)
+
+    async def nominate(self, membership_id: str, *, timeout: float | None = None) -> Membership:
+        """Make one of your memberships your champion.
+
+        Raises:
+            NotFound: There is none, or it is not yours.
+        """
+        target = path("/v2/league-policy-memberships/{}/champion", check_id(membership_id, "membership"))
+        return await self._post(Membership, target, timeout=timeout)

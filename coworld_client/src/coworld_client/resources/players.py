@@ -1,0 +1,43 @@
+"""Players you own."""
+
+from __future__ import annotations
+
+from coworld_core.api import OwnedPlayer, PlayerBody, PlayerSession, check_id
+
+from .._transport import path
+from ..pages import AsyncPager
+from ._base import Resource
+
+__all__ = ["Players"]
+
+
+class Players(Resource):
+    """Players you own. They are managed with a user's token; a player's session may not."""
+
+    def list(self, *, limit: int | None = None, timeout: float | None = None) -> AsyncPager[OwnedPlayer]:
+        """Your players."""
+        return self._list(OwnedPlayer, "/players", limit=limit, whole=True, timeout=timeout)
+
+    async def create(
+        self, name: str, *, timeout: float | None = None, idempotency_key: str | None = None
+    ) -> OwnedPlayer:
+        """Make a player.
+
+        Args:
+            name: Name it shows.
+            timeout: Seconds for each attempt.
+            idempotency_key: To make the same player again rather than another one.
+        """
+        return await self._post(
+            OwnedPlayer, "/players", PlayerBody(name=name), timeout=timeout, idempotency_key=idempotency_key
+        )
+
+    async def login(self, player_id: str, *, timeout: float | None = None) -> PlayerSession:
+        """A session to act as one of your players, good for a day.
+
+        Raises:
+            NotFound: There is none, or it is not yours.
+        """
+        return await self._post(
+            PlayerSession, path("/players/{}/login", check_id(player_id, "player")), timeout=timeout
+        )

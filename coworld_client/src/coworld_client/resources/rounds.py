@@ -1,0 +1,61 @@
+"""Rounds of divisions."""
+
+from __future__ import annotations
+
+from coworld_core.api import Round, RoundDetail, check_id
+
+from .._transport import path
+from ..pages import AsyncPager
+from ._base import Resource, optional_id
+
+__all__ = ["Rounds"]
+
+
+class Rounds(Resource):
+    """Rounds of divisions."""
+
+    def list(
+        self,
+        *,
+        league: str | None = None,
+        division: str | None = None,
+        status: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> AsyncPager[Round]:
+        """Rounds, newest first.
+
+        Args:
+            league: Only those of this league (``league_…``).
+            division: Only those of this division (``div_…``).
+            status: Only those that stand so.
+            limit: How many at most.
+            offset: How many to skip.
+            cursor: Where to begin, as a page says.
+            timeout: Seconds for each attempt.
+        """
+        params = {
+            "league_id": optional_id(league, "league"),
+            "division_id": optional_id(division, "division"),
+            "status": status,
+        }
+        return self._list(
+            Round,
+            "/v2/rounds",
+            params,
+            limit=limit,
+            offset=offset,
+            cursor=cursor,
+            page_size=200,
+            timeout=timeout,
+        )
+
+    async def get(self, round_id: str, *, timeout: float | None = None) -> RoundDetail:
+        """One round with its results.
+
+        Raises:
+            NotFound: There is none, or it is not yours to see.
+        """
+        return await self._get(RoundDetail, path("/v2/rounds/{}", check_id(round_id, "round")), timeout=timeout)

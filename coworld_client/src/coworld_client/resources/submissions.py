@@ -1,0 +1,110 @@
+"""Requests to let a policy play in a league."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from coworld_core.api import (
+    AutoChampion,
+    PolicyRef,
+    Submission,
+    SubmissionBody,
+    SubmissionCreated,
+    check_id,
+)
+
+from ..pages import AsyncPager
+from ._base import Resource, optional_id, policy_filter, version_is
+
+__all__ = ["Submissions"]
+
+
+class Submissions(Resource):
+    """Requests to let a policy play in a league."""
+
+    def list(
+        self,
+        *,
+        league: str | None = None,
+        policy: str | PolicyRef | None = None,
+        player: str | None = None,
+        mine: bool = False,
+        limit: int | None = None,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> AsyncPager[Submission]:
+        """Submissions, newest first; each argument leaves out the others.
+
+        Args:
+            league: ``league_…``.
+            policy: ``NAME``, ``NAME:v3`` or the UUID of a version, of anyone's policies.
+            player: ``ply_…``.
+            mine: Only yours.
+            limit: How many at most.
+            cursor: Where to begin, as a page says.
+            timeout: Seconds for each attempt.
+        """
+        version, ref = policy_filter(policy)
+        params = {
+            "mine": mine,
+            "league_id": optional_id(league, "league"),
+            "policy_version_id": version,
+            "player_id": optional_id(player, "player"),
+        }
+        return self._list(
+            Submission,
+            "/v2/league-submissions",
+            params,
+            limit=limit,
+            cursor=cursor,
+            # some servers take no offset here, so the first page is as long as they allow
+            page_size=1000,
+            keep=version_is(ref),
+            timeout=timeout,
+        )
+
+    async def create(
+        self,
+        league_id: str,
+        policy: str | PolicyRef,
+        *,
+        auto_champion: AutoChampion = "always",
+        preferences: Mapping[str, Any] | None = None,
+        player: str | None = None,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> SubmissionCreated:
+        """Submit one of your policies to a league. Placing it may take a while; ``status`` says.
+
+        Args:
+            league_id: ``league_…``.
+            policy: ``NAME``, ``NAME:v3``, or the UUID of a version.
+            auto_champion: Whether it becomes your champion: always, never, or if it descends from the present one.
+            preferences: Wishes that the league's commissioner knows.
+            player: The player to submit as (``ply_…``), on servers that let you choose.
+            timeout: Seconds for each attempt.
+            idempotency_key: To make the same submission again rather than another one.
+
+        Raises:
+            NotFound: You have no such policy, or there is no such league.
+            Conflict: It has been submitted already.
+        """
+        check_id(league_id, "league")
+        optional_id(player, "player")
+        ref = PolicyRef.parse(policy) if isinstance(policy, str) else policy
+        version = ref.id or (await self._client.policies.lookup(ref, timeout=timeout)).id
+        body = SubmissionBody(
+            league_id=league_id,
+            policy_version_id=version,
+            auto_champion=auto_champion,
+            preferences=dict(preferences) if preferences is not None else None,
+            player_id=player,
+        )
+        return await self._post(
+            SubmissionCreated,
+            "/v2/league-submissions",
+            body,
+            timeout=timeout or 120,
+            idempotency_key=idempotency_key,
+        )

@@ -1,0 +1,309 @@
+"""Following episodes as they change: by the server's change feed, or by asking again and again."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import zlib
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+
+import anyio
+
+from coworld_core.api import (
+    ChangeEntry,
+    ChangePage,
+    EpisodeProgress,
+    EpisodeRequest,
+    EpisodeView,
+)
+from coworld_core.errors import UsageError
+
+from .errors import ApiConnectionError, ApiShapeError, ApiStatusError
+from .resources._base import read
+from .resources._episode_lists import many_ids
+
+if TYPE_CHECKING:
+    from .client import CoworldClient
+
+__all__ = ["Change", "Changes", "watch"]
+
+_T = TypeVar("_T")
+
+_LONGEST_WAIT = 25.0
+_FEED = "/v2/episode-requests/changes"
+_NO_FEED = frozenset({400, 404, 405, 422, 501})
+"""How servers without a change feed answer: its name is not known there, or taken for an id."""
+_NO_CURSOR = frozenset({400, 404, 409, 410, 422})
+"""How a server says that a cursor is too old, or none of its own."""
+_MAX_RESTARTS = 5
+"""Times in a row that a feed may begin anew without telling anything."""
+_PASSING = frozenset({408, 425, 429})
+"""Statuses besides 5xx that pass."""
+_OWN_CURSOR = "asked."
+"""Cursors of ours begin so; they hold what was last seen of each episode."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 15.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One episode that is new, has changed or has gone."""
+
+    id: str
+    """``ereq_…``."""
+    experience_request_id: str | None
+    """The experience request it belongs to, if it was asked for by one."""
+    episode: EpisodeProgress | None
+    """How it is now; None when it has gone."""
+    removed: bool = False
+    """Whether it has gone."""
+    cursor: str | None = field(repr=False)
+    """Give this to ``watch`` to miss nothing after this change; what came together with it may come again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Batch:
+    """What a source has told at once, and where it goes on."""
+
+    entries: Sequence[ChangeEntry]
+    cursor: str | None
+
+
+class Changes:
+    """Changes of episodes as they happen, to be iterated once.
+
+    Attributes:
+        cursor: How far the changes handed out reach; give it to ``watch`` to go on there.
+    """
+
+    def __init__(self, feed: _Feed | None, asking: _Asking, *, cursor: str | None) -> None:
+        self.cursor = cursor
+        self._feed = feed
+        self._asking = asking
+        self._ready: deque[Change] = deque()
+        self._last: dict[str, str] = {}
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Change:
+        while not self._ready:
+            source = self._feed or self._asking
+            if source.done:
+                raise StopAsyncIteration
+            batch = await source.next()
+            if batch is None:
+                self._feed = None
+            else:
+                self._take(batch)
+        change = self._ready.popleft()
+        self.cursor = change.cursor
+        return change
+
+    def _take(self, batch: _Batch) -> None:
+        fresh: list[ChangeEntry] = []
+        for entry in batch.entries:
+            mark = f"r{entry.revision}" if entry.revision else _digest(entry.episode)
+            # a feed that begins anew tells everything once more
+            if self._last.get(entry.id) != f"{entry.removed}{mark}":
+                self._last[entry.id] = f"{entry.removed}{mark}"
+                fresh.append(entry)
+        if not fresh:
+            self.cursor = batch.cursor or self.cursor
+        for entry in fresh:
+            self._ready.append(
+                Change(
+                    id=entry.id,
+                    experience_request_id=entry.experience_request_id,
+                    episode=None if entry.removed else entry.episode,
+                    removed=entry.removed,
+                    # only who has seen the last of a batch has seen all of it
+                    cursor=batch.cursor if entry is fresh[-1] else self.cursor,
+                )
+            )
+
+
+@asynccontextmanager
+async def watch(
+    client: CoworldClient,
+    ids: Sequence[str],
+    *,
+    view: EpisodeView = "progress",
+    cursor: str | None = None,
+    until_done: bool = True,
+    wait_seconds: float = 20,
+    patience: float = 300,
+) -> AsyncGenerator[Changes]:
+    """Follow episodes; see ``CoworldClient.watch``."""
+    unique = many_ids(ids)
+    asked = cursor is not None and cursor.startswith(_OWN_CURSOR)
+    outage = _Outage(patience)
+    asking = _Asking(client, unique, _seen(cursor) if asked else {}, outage, until_done=until_done)
+    wait = min(max(wait_seconds, 0.0), _LONGEST_WAIT)
+    feed = None if asked else _Feed(client, unique, view, cursor, outage, wait, until_done=until_done)
+    yield Changes(feed, asking, cursor=cursor)
+
+
+class _Outage:
+    """Waits out a server's absence, up to a patience."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+
+    async def survive(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        """The call's answer, once there is one; its error when that does not pass, or not in time."""
+        began = anyio.current_time()
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return await call()
+            except (ApiConnectionError, ApiStatusError) as error:
+                asked = 0.0
+                if isinstance(error, ApiStatusError):
+                    if error.status not in _PASSING and error.status < 500:
+                        raise
+                    asked = error.retry_after or 0.0
+                pause = max(asked, min(pause * 2, _LONGEST_PAUSE))
+                if anyio.current_time() + pause - began > self._patience:
+                    raise
+            await anyio.sleep(pause)
+
+
+class _Feed:
+    """The server's change feed."""
+
+    def __init__(
+        self,
+        client: CoworldClient,
+        ids: Sequence[str],
+        view: EpisodeView,
+        cursor: str | None,
+        outage: _Outage,
+        wait_seconds: float,
+        *,
+        until_done: bool,
+    ) -> None:
+        self.done = False
+        self._client = client
+        self._ids = ids
+        self._view: EpisodeView = view
+        self._cursor: str | None = cursor
+        self._outage = outage
+        self._wait = wait_seconds
+        self._until_done = until_done
+        self._restarts = 0
+        self._idle = 0.0
+        """Seconds to leave the server alone, because it had nothing to tell."""
+
+    async def next(self) -> _Batch | None:
+        """What has changed, perhaps nothing; None when the server has no feed."""
+        if self._idle:
+            await anyio.sleep(self._idle)
+        began = anyio.current_time()
+        try:
+            page = await self._outage.survive(self._page)
+        except ApiStatusError as error:
+            if self._cursor is not None and error.status in _NO_CURSOR and self._restarts < _MAX_RESTARTS:
+                self._restarts += 1
+                self._cursor = None
+                return _Batch(entries=(), cursor=None)
+            if self._cursor is None and error.status in _NO_FEED:
+                return None
+            raise
+        if page.entries:
+            self._restarts = 0
+        repeated = page.next_cursor == self._cursor
+        if repeated and page.has_more:
+            raise ApiShapeError("The change feed says there is more, and stays where it is.", code="repeated_cursor")
+        self._cursor = page.next_cursor or self._cursor
+        over = bool(page.batches) and all(batch.status.is_terminal for batch in page.batches)
+        self.done = self._until_done and over and not page.has_more
+        took = anyio.current_time() - began
+        self._idle = 0.0
+        if not page.entries and not page.has_more:
+            # a server that does not hold the call must not be asked without a pause
+            least = _FIRST_PAUSE if took < _FIRST_PAUSE else 0.0
+            self._idle = min(max(page.poll_after_seconds or 0.0, least), _LONGEST_PAUSE)
+        return _Batch(entries=page.entries, cursor=self._cursor)
+
+    async def _page(self) -> ChangePage:
+        # the first page tells how everything stands, and has nothing to wait for
+        wait = math.ceil(self._wait) if self._cursor is not None else 0
+        params = {"ids": self._ids, "view": self._view, "cursor": self._cursor, "wait_seconds": wait or None}
+        connection = self._client.connection
+        reply = await connection.call("GET", _FEED, params=params, timeout=connection.timeout + wait)
+        return read(ChangePage, reply)
+
+
+class _Asking:
+    """Asks for everything again and again, and compares."""
+
+    def __init__(
+        self, client: CoworldClient, ids: Sequence[str], seen: Mapping[str, str], outage: _Outage, *, until_done: bool
+    ) -> None:
+        self.done = False
+        self._client = client
+        self._ids = ids
+        self._seen = dict(seen)
+        self._outage = outage
+        self._until_done = until_done
+        self._pause = 0.0
+
+    async def next(self) -> _Batch:
+        """What has changed since the last time, perhaps nothing."""
+        await anyio.sleep(self._pause)
+        now: dict[str, tuple[EpisodeProgress, str | None]] = {}
+        terminal = True
+        for one in self._ids:
+            if one.startswith("xreq_"):
+                detail = await self._outage.survive(lambda one=one: self._client.experience.get(one))
+                terminal &= detail.status.is_terminal
+                now |= {row.id: (_in_short(row, one), one) for row in detail.episodes}
+            else:
+                row = await self._outage.survive(lambda one=one: self._client.episodes.get(one))
+                terminal &= row.status.is_terminal
+                now[row.id] = (_in_short(row, row.experience_request_id), row.experience_request_id)
+        marks = {name: _digest(episode) for name, (episode, _) in now.items()}
+        entries = [
+            ChangeEntry(id=name, experience_request_id=request, revision=0, episode=episode)
+            for name, (episode, request) in now.items()
+            if self._seen.get(name) != marks[name]
+        ]
+        entries += [ChangeEntry(id=name, revision=0, removed=True) for name in self._seen if name not in now]
+        self._seen = marks
+        self.done = self._until_done and terminal
+        self._pause = _FIRST_PAUSE if entries else min(max(self._pause, _FIRST_PAUSE) * 1.5, _LONGEST_PAUSE)
+        return _Batch(entries=entries, cursor=_cursor(marks))
+
+
+def _in_short(row: EpisodeRequest, request: str | None) -> EpisodeProgress:
+    data = row.to_wire()
+    names = ("id", "created_at", "status", "error_type", "scores", "participants", "replay_url", "error")
+    return EpisodeProgress.read({**{name: data[name] for name in names}, "experience_request_id": request})
+
+
+def _digest(episode: EpisodeProgress | None) -> str:
+    data: Any = None if episode is None else episode.to_wire()
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _cursor(marks: Mapping[str, str]) -> str:
+    packed = zlib.compress(json.dumps(marks, separators=(",", ":")).encode(), 9)
+    return _OWN_CURSOR + base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+
+def _seen(cursor: str | None) -> dict[str, str]:
+    text = (cursor or "").removeprefix(_OWN_CURSOR)
+    try:
+        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        value: object = json.loads(zlib.decompressobj().decompress(packed, 1 << 24))
+    except (ValueError, zlib.error):
+        value = None
+    if not isinstance(value, dict):
+        raise UsageError("The cursor is not one of these changes.", code="bad_cursor", hint="Begin without one.")
+    return {str(key): str(mark) for key, mark in cast("dict[str, Any]", value).items()}
