@@ -14,13 +14,40 @@ import click
 from . import exitcodes
 from .terminal import colour
 
-__all__ = ["CommandTable", "LazyGroup"]
+__all__ = ["CommandTable", "LazyGroup", "NounGroup"]
 
 CommandTable = Mapping[str, Mapping[str, str]]
 """Section title → command name → help in one line."""
 
 
-class LazyGroup(click.Group):
+class NounGroup(click.Group):
+    """A group that takes no arguments as a wish for help, and says which command was probably meant."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order in which they were added."""
+        return list(self.commands)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take no arguments at all as a wish for help."""
+        return super().parse_args(ctx, args or ["--help"])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one was probably meant."""
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None and not ctx.resilient_parsing:
+            known = self.list_commands(ctx)
+            folded = name.lower().replace("_", "-")
+            close = difflib.get_close_matches(folded, known, n=1, cutoff=0.5)
+            starting = [other for other in known if len(folded) > 2 and other.startswith(folded)]
+            meant = (starting or close or [None])[0]
+            question = f" Did you mean {meant!r}?" if meant else ""
+            raise click.UsageError(f"There is no command {name!r}.{question}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(NounGroup):
     """A group that knows its commands' names and short help by heart.
 
     A command ``run-episode`` is the attribute ``command`` of the module ``run_episode`` in ``package``.
@@ -48,29 +75,10 @@ class LazyGroup(click.Group):
         found: click.Command = module.command
         return found
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take no arguments at all as a wish for help."""
-        return super().parse_args(ctx, args or ["--help"])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which one was probably meant."""
-        name = args[0]
-        if not name.startswith("-") and self.get_command(ctx, name) is None and not ctx.resilient_parsing:
-            known = self.list_commands(ctx)
-            folded = name.lower().replace("_", "-")
-            close = difflib.get_close_matches(folded, known, n=1, cutoff=0.5)
-            starting = [other for other in known if len(folded) > 2 and other.startswith(folded)]
-            meant = (starting or close or [None])[0]
-            question = f" Did you mean {meant!r}?" if meant else ""
-            raise click.UsageError(f"There is no command {name!r}.{question}", ctx)
-        return super().resolve_command(ctx, args)
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by section."""
-        width = max(len(name) for section in self._table.values() for name in section)
         for title, section in self._table.items():
+            width = max(11, *map(len, section))
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), text) for name, text in section.items()])
 
@@ -111,7 +119,8 @@ class LazyGroup(click.Group):
             from .failures import report
 
             try:
-                return report(error, json="--json" in _before_dashes(argv))
+                words = _before_dashes(argv)
+                return report(error, json="--json" in words, lines="--jsonl" in words)
             except BrokenPipeError:
                 return _reader_gone()
         return status if isinstance(status, int) else exitcodes.OK

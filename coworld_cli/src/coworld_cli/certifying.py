@@ -25,7 +25,7 @@ from .render import labelled, next_commands
 from .running import Running
 from .text import clean, command_line, number, plural, seconds, shown_path
 
-__all__ = ["CertifyFlags", "run"]
+__all__ = ["CertifyFlags", "certify_here", "run", "verdict_text"]
 
 _COLOURS = {"pass": "green", "fail": "red", "skip": "yellow"}
 
@@ -56,8 +56,8 @@ class CertifyFlags(BackendFlags):
         )
 
 
-async def run(flags: CertifyFlags, running: Running) -> int:
-    """Certify a Coworld, and show the verdict."""
+async def certify_here(flags: CertifyFlags, running: Running) -> tuple[Certification, Path]:
+    """Certify a Coworld; returns the verdict and where its evidence is."""
     out = running.out
     run_id = new_run_id()
     try:
@@ -88,6 +88,13 @@ async def run(flags: CertifyFlags, running: Running) -> int:
                     latest=_latest(flags),
                     run_id=run_id,
                 )
+    return certification, workspace
+
+
+async def run(flags: CertifyFlags, running: Running) -> int:
+    """Certify a Coworld, and show the verdict."""
+    out = running.out
+    certification, workspace = await certify_here(flags, running)
     paths = _paths(workspace, certification)
     out.answer(
         {
@@ -97,7 +104,7 @@ async def run(flags: CertifyFlags, running: Running) -> int:
             **certification.model_dump(mode="json", by_alias=True),
         }
     )
-    out.say(_result(certification, paths, flags))
+    out.say(verdict_text(certification, workspace, flags))
     if wants_browser(flags.open_browser):
         await open_page(paths["report"].as_uri(), out) if paths["report"] is not None else None
     return exitcodes.OK if certification.ok else exitcodes.ANSWER_IS_NO
@@ -132,7 +139,9 @@ def _paths(workspace: Path, certification: Certification) -> dict[str, Path | No
     return {name: path if path is not None and path.exists() else None for name, path in files.items()}
 
 
-def _result(certification: Certification, paths: dict[str, Path | None], flags: CertifyFlags) -> str:
+def verdict_text(certification: Certification, workspace: Path, flags: CertifyFlags) -> str:
+    """A verdict in words: every step, what is worth mending, and where the evidence is."""
+    paths = _paths(workspace, certification)
     name = clean(f"{certification.coworld} {certification.version}", one_line=True).strip() or shown_path(
         flags.manifest
     )

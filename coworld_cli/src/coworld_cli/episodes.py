@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import anyio
 
 from coworld_core.artifacts import EpisodeLayout
 from coworld_core.episode import BatchSummary, EpisodeRecord
 from coworld_core.errors import UsageError
 from coworld_core.ids import new_run_id
+from coworld_core.loading import MANIFEST_NAME
 from coworld_core.request import load_request
 from coworld_runner.backend import Backend
-from coworld_runner.batch import run_batch
-from coworld_runner.bedrock import bedrock_environment
 from coworld_runner.episode import run_episode
 from coworld_runner.packages import Package, resolve_package
 from coworld_runner.plan import EpisodePlan, plan_episode
 from coworld_runner.secret_env import read_secret_env
-from coworld_runner.selection import BackendName, open_backend
-from coworld_runner.verification import verify_batch_replays, verify_episode_replay
+from coworld_runner.selection import BackendName, ClusterOptions, open_backend
 from coworld_runner.workspace import default_workspace
 
 from . import exitcodes
 from .issues import render_issue
-from .options import BackendFlags, EpisodeFlags
+from .options import BackendFlags, EpisodeFlags, given_cluster, refuse_cluster_options
 from .output import Output
 from .progress import show_progress
 from .render import batch_result, episode_result
@@ -35,6 +36,9 @@ from .running import Running
 from .text import clean, command_line, shown_path
 
 __all__ = ["Prepared", "find_package", "opened_backend", "prepare", "run", "workspace_for"]
+
+_COWORLD_ID = re.compile(r"(?:/v2/coworlds/)?(?P<id>cow_[A-Za-z0-9_-]{1,120})/?")
+"""An argument that names a Coworld of a platform."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +51,7 @@ class Prepared:
 
 async def find_package(flags: BackendFlags, out: Output) -> Package:
     """The package a command is about; what there is to say about its manifest is said."""
+    await _have(flags)
     package = await resolve_package(flags.manifest, server=flags.server)
     told = [issue for issue in package.report.issues if issue.severity == "warning" or issue.code == "template_newer"]
     for issue in told[:3]:
@@ -54,6 +59,19 @@ async def find_package(flags: BackendFlags, out: Output) -> Package:
     if len(told) > 3:
         out.note(f"… and {len(told) - 3} more: {command_line('validate', flags.manifest)}")
     return package
+
+
+async def _have(flags: BackendFlags) -> None:
+    """Download a Coworld that is named by its id, unless it is here; ``resolve_package`` finds it then."""
+    match = _COWORLD_ID.fullmatch(flags.manifest.strip())
+    if match is None or await anyio.Path("coworld", match["id"], MANIFEST_NAME).is_file():
+        return
+    from .platform_downloads import have_coworld
+    from .platform_options import Connection
+    from .platform_run import opened
+
+    async with opened(Connection(server=flags.server), anonymous=True) as api:
+        await have_coworld(api, match["id"])
 
 
 async def prepare(flags: EpisodeFlags, out: Output) -> Prepared:
@@ -106,6 +124,8 @@ async def _secrets(flags: EpisodeFlags, out: Output) -> Mapping[str, str]:
         )
     if not flags.use_bedrock:
         return secrets.values
+    from coworld_runner.bedrock import bedrock_environment
+
     credentials = await bedrock_environment(environment=os.environ, profile=flags.aws_profile, region=flags.aws_region)
     return {**credentials, **secrets.values}
 
@@ -113,8 +133,10 @@ async def _secrets(flags: EpisodeFlags, out: Output) -> Mapping[str, str]:
 @asynccontextmanager
 async def opened_backend(flags: BackendFlags, package: Package, running: Running) -> AsyncGenerator[Backend]:
     """The backend a package runs on, entered; which one and why is narrated."""
-    name: BackendName = "process" if flags.backend == "process" else "docker" if flags.backend == "docker" else "auto"
-    async with open_backend(name, package) as (backend, choice):
+    refuse_cluster_options(flags.backend)
+    name = cast("BackendName", flags.backend)
+    cluster = ClusterOptions(**given_cluster()) if name == "kubernetes" else None
+    async with open_backend(name, package, cluster=cluster) as (backend, choice):
         running.out.note(f"Backend: {backend.name} ({clean(choice.reason, one_line=True)})")
         with running.on_hurry(backend.hurry):
             yield backend
@@ -138,6 +160,8 @@ async def run(flags: EpisodeFlags, running: Running) -> int:
     async with opened_backend(flags, prepared.package, running) as backend:
         with show_progress(running, prepared.plan.manifest.game.name) as progress:
             if flags.episodes > 1:
+                from coworld_runner.batch import run_batch
+
                 progress.expect(flags.episodes)
                 summary = await run_batch(
                     prepared.plan,
@@ -153,6 +177,8 @@ async def run(flags: EpisodeFlags, running: Running) -> int:
                 )
                 if flags.verify_replay:
                     out.note("Verifying the replays …")
+                    from coworld_runner.verification import verify_batch_replays
+
                     summary = await verify_batch_replays(
                         prepared.plan, summary, workspace=workspace, backend=backend, listeners=(progress,)
                     )
@@ -169,6 +195,8 @@ async def run(flags: EpisodeFlags, running: Running) -> int:
                 )
                 if flags.verify_replay:
                     out.note("Verifying the replay …")
+                    from coworld_runner.verification import verify_episode_replay
+
                     record = await verify_episode_replay(
                         prepared.plan, record, workspace=workspace, backend=backend, listeners=(progress,)
                     )

@@ -10,9 +10,9 @@ ANSWER_IS_NO = 1
 USAGE = 2
 """The command line itself cannot be meant, or names a path that is not there."""
 ENVIRONMENT = 3
-"""This machine lacks something: an engine, a permission, an image, room on the disk."""
+"""This machine lacks something: an engine, a permission, a login, a connection, room on the disk."""
 REMOTE = 4
-"""A server refused or could not be reached."""
+"""A server refused, or what a MANIFEST or REPLAY names could not be reached."""
 INTERNAL = 5
 """A mistake of coworld's own."""
 INTERRUPTED = 130

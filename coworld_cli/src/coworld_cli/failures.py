@@ -14,7 +14,7 @@ import click
 from coworld_core.errors import CoworldError, ManifestError
 
 from . import exitcodes
-from .output import to_json
+from .output import to_json, to_line
 from .terminal import echo
 from .text import clean
 
@@ -37,16 +37,23 @@ class Interrupted(Exception):
         self.context = context or {}
 
 
-def report(error: BaseException, *, json: bool) -> int:
+def report(error: BaseException, *, json: bool, lines: bool = False) -> int:
     """Write an error where its readers look, and return the exit status.
 
     With ``COWORLD_DEBUG=1`` the traceback goes to standard error as well.
+
+    Args:
+        error: What ended the command.
+        json: Whether it is written as an object to standard output.
+        lines: Whether it is written there as one line.
     """
     error = _single(error)
     status, data = _described(error)
     if os.environ.get("COWORLD_DEBUG"):
         traceback.print_exception(error, file=sys.stderr)
-    if json:
+    if lines:
+        echo(to_line({"error": data}))
+    elif json:
         echo(to_json({"error": data}), nl=False)
     else:
         _tell(error, data)

@@ -22,10 +22,14 @@ __all__ = [
     "SectionCommand",
     "backend_options",
     "browser_option",
+    "check_run",
+    "cluster_options",
     "episode_flags",
     "episode_options",
     "given",
+    "given_cluster",
     "manifest_argument",
+    "refuse_cluster_options",
     "server_option",
 ]
 
@@ -151,13 +155,97 @@ def backend_options(function: _F) -> _F:
     return _option(
         "Where it runs",
         "--backend",
-        type=click.Choice(["auto", "process", "docker"]),
+        type=click.Choice(["auto", "process", "docker", "kubernetes"]),
         default="auto",
         envvar="COWORLD_BACKEND",
         show_default=True,
         show_envvar=True,
-        help="Local processes (for code you trust), Docker containers, or whichever fits.",
-    )(function)
+        help="Local processes (for code you trust), Docker containers, pods of a cluster, or whichever of the first "
+        "two fits.",
+    )(cluster_options(function))
+
+
+def cluster_options(function: _F) -> _F:
+    """Which cluster, for ``--backend kubernetes``; kept with the context rather than handed to the command."""
+    options = [
+        _option(
+            "Where it runs",
+            "--context",
+            metavar="NAME",
+            expose_value=False,
+            callback=_keep_cluster,
+            help="Context of the kubeconfig.  [default: the current one]",
+        ),
+        _option(
+            "Where it runs",
+            "--namespace",
+            metavar="NAME",
+            envvar="COWORLD_NAMESPACE",
+            show_envvar=True,
+            expose_value=False,
+            callback=_keep_cluster,
+            help="Namespace of the cluster.  [default: the context's own]",
+        ),
+        _option(
+            "Where it runs",
+            "--kubeconfig",
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="FILE",
+            expose_value=False,
+            callback=_keep_cluster,
+            help="How to reach the cluster.  [default: KUBECONFIG, ~/.kube/config]",
+        ),
+        _option(
+            "Where it runs",
+            "--collector-image",
+            metavar="IMAGE",
+            envvar="COWORLD_COLLECTOR_IMAGE",
+            show_envvar=True,
+            expose_value=False,
+            callback=_keep_cluster,
+            help="Any image with Python, for the helper in each pod.  [default: python:3.12-slim]",
+        ),
+        _option(
+            "Where it runs",
+            "--network-policy/--no-network-policy",
+            default=None,
+            expose_value=False,
+            callback=_keep_cluster,
+            help="Whether the cluster enforces network policies.  [default: seen from what is installed there]",
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+_CLUSTER = "coworld_cli.cluster"
+
+
+def _keep_cluster(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    if value is not None:
+        ctx.meta.setdefault(_CLUSTER, {})[param.name] = value
+        if ctx.get_parameter_source(param.name) == ParameterSource.COMMANDLINE:
+            ctx.meta.setdefault(f"{_CLUSTER}.named", param.opts[0])
+    return value
+
+
+def given_cluster() -> dict[str, Any]:
+    """What was said about the cluster, by name of the option: what ``ClusterOptions`` takes."""
+    ctx = click.get_current_context(silent=True)
+    return dict(ctx.meta.get(_CLUSTER, {})) if ctx is not None else {}
+
+
+def refuse_cluster_options(backend: str) -> None:
+    """Refuse options that only a cluster has a use for, where none is used.
+
+    Raises:
+        click.UsageError: One was given on the command line.
+    """
+    ctx = click.get_current_context(silent=True)
+    named = ctx.meta.get(f"{_CLUSTER}.named") if ctx is not None else None
+    if named is not None and backend != "kubernetes":
+        raise click.UsageError(f"{named} goes with --backend kubernetes.", ctx)
 
 
 def browser_option(function: _F) -> _F:
@@ -177,8 +265,9 @@ def episode_options(*, many: bool = False, people: bool = False, verify: bool = 
         people: Options for people at seats.
         verify: Whether the replay can be verified.
     """
+    fixture = "the certification fixture" + ("; where people play, the first variant" if people else "")
     options: list[Callable[[Any], Any]] = [
-        _option("What to play", "--variant", metavar="ID", help="Variant to play. Default: the certification fixture."),
+        _option("What to play", "--variant", metavar="ID", help=f"Variant to play. Default: {fixture}."),
         _option("What to play", "--seed", type=int, metavar="N", help="Put this seed into the game config."),
         _option(
             "What to play",
@@ -431,21 +520,31 @@ def episode_flags(**values: Any) -> EpisodeFlags:
     """
     ctx = click.get_current_context()
     flags = EpisodeFlags(**values, given=given(ctx))
-    if flags.run and len(flags.run[0].split()) != 1:
-        import shlex
-
-        try:
-            tokens = shlex.split(flags.run[0])
-        except ValueError:
-            tokens = flags.run[0].split()
-        meant = " ".join(f"--run {shlex.quote(token)}" for token in [*tokens, *flags.run[1:]])
-        from coworld_core.errors import UsageError
-
-        raise UsageError(
-            "The first --run is the program, so there must be no white space in it.",
-            code="run_white_space",
-            hint=f"Write: {meant}" if tokens else "Give one token at a time: --run python --run -m --run my_player",
-        )
+    check_run(flags.run)
     if (flags.aws_profile or flags.aws_region) and not flags.use_bedrock:
         raise click.UsageError("--aws-profile and --aws-region need --use-bedrock.", ctx)
     return flags
+
+
+def check_run(run: tuple[str, ...]) -> None:
+    """Check the tokens of ``--run``.
+
+    Raises:
+        UsageError: The first is no program; the hint has the command as it was probably meant.
+    """
+    if not run or len(run[0].split()) == 1:
+        return
+    import shlex
+
+    try:
+        tokens = shlex.split(run[0])
+    except ValueError:
+        tokens = run[0].split()
+    meant = " ".join(f"--run {shlex.quote(token)}" for token in [*tokens, *run[1:]])
+    from coworld_core.errors import UsageError
+
+    raise UsageError(
+        "The first --run is the program, so there must be no white space in it.",
+        code="run_white_space",
+        hint=f"Write: {meant}" if tokens else "Give one token at a time: --run python --run -m --run my_player",
+    )

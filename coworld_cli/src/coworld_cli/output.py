@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json as jsonlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,13 +15,21 @@ from .terminal import echo, is_live
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ["Output", "output_options", "to_json"]
+__all__ = ["Output", "output_options", "to_json", "to_line"]
 
 
 def to_json(value: object) -> str:
     """A value as it goes to standard output under ``--json``: indented by two, one line end behind it."""
-    utf8 = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
-    return jsonlib.dumps(value, indent=2, ensure_ascii=not utf8, default=str) + "\n"
+    return jsonlib.dumps(value, indent=2, ensure_ascii=not _speaks_utf8(), default=str) + "\n"
+
+
+def to_line(value: object) -> str:
+    """A value as one line of JSON, for ``--jsonl``."""
+    return jsonlib.dumps(value, ensure_ascii=not _speaks_utf8(), separators=(",", ":"), default=str)
+
+
+def _speaks_utf8() -> bool:
+    return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
 
 
 class Output:
@@ -61,11 +69,16 @@ class Output:
         if not self.json:
             echo(text)
 
-    def answer(self, value: Mapping[str, Any] | BaseModel) -> None:
+    def answer(self, value: Mapping[str, Any] | Sequence[Any] | BaseModel) -> None:
         """Write the result for a program; nothing without ``--json``."""
         if self.json:
-            data = value if isinstance(value, Mapping) else value.model_dump(mode="json", by_alias=True)
+            data = value if isinstance(value, Mapping | Sequence) else value.model_dump(mode="json", by_alias=True)
             echo(to_json(data), nl=False)
+
+    def line(self, value: object) -> None:
+        """Write one row for a program that reads a line at a time, at once."""
+        echo(to_line(value))
+        sys.stdout.flush()
 
 
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:

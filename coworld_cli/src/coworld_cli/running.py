@@ -53,6 +53,10 @@ class Running:
         """Where what was done so far is, for the last words."""
         self.context: dict[str, object] = {}
         """Identifiers for a program, for the last words."""
+        self.so_far: str | None = None
+        """What was done so far in a sentence, for the last words, where it is not in files."""
+        self.to_go_on: str | None = None
+        """How to go on where it was interrupted, for the last words."""
 
     @property
     def interrupted(self) -> bool:
@@ -119,7 +123,11 @@ class Running:
         """The error that says what happened."""
         name = self._signals[0] if self._signals else "SIGINT"
         far = f"What was done so far is in {shown_path(self.evidence)}." if self.evidence else "Nothing was written."
-        return Interrupted(f"{_NAMES.get(name, name)}. {far}", context={"signal": name, **self.context})
+        if self.so_far is not None:
+            far = self.so_far
+        return Interrupted(
+            f"{_NAMES.get(name, name)}. {far}".rstrip(), hint=self.to_go_on, context={"signal": name, **self.context}
+        )
 
 
 def run_async(out: Output, body: Callable[[Running], Awaitable[_T]]) -> _T:

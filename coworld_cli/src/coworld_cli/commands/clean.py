@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from .. import exitcodes
+from ..options import cluster_options, given_cluster
 from ..output import Output, output_options
 
 __all__ = ["command"]
@@ -16,27 +17,31 @@ __all__ = ["command"]
 @click.option("--force", is_flag=True, help="Take what belongs to runs that are still going, too.")
 @click.option(
     "--backend",
-    type=click.Choice(["process", "docker"]),
+    type=click.Choice(["process", "docker", "kubernetes"]),
     multiple=True,
-    help="Look only there; repeatable. Default: wherever there is something to look at.",
+    help="Look only there; repeatable. Default: on this machine.",
 )
+@cluster_options
 @output_options
 def command(out: Output, apply: bool, run_id: str | None, force: bool, backend: tuple[str, ...]) -> int:
     """Find and remove what a killed run left behind.
 
-    Processes, containers, networks, volumes and directories carry the label of the run that made them, so exactly
-    those of coworld, and of this user, are found. What belongs to a run that is still going is listed and left alone.
+    Processes, containers, networks, volumes, directories and what is on a cluster carry the label of the run that
+    made them, so exactly those of coworld, and of this user, are found. What belongs to a run that is still going is
+    listed and left alone.
 
     The exit status is 3 when something could not be removed, or a --backend could not be asked.
     """
     from coworld_runner.doctor import leftovers
     from coworld_runner.reaper import Sweep
+    from coworld_runner.selection import ClusterOptions
 
     from ..render import sweep_result
     from ..running import Running, run_async
 
     async def sweep(_: Running) -> Sweep:
-        return await leftovers(backends=backend or None, run_id=run_id, apply=apply, force=force)
+        cluster = ClusterOptions(**given_cluster()) if "kubernetes" in backend else None
+        return await leftovers(backends=backend or None, run_id=run_id, apply=apply, force=force, cluster=cluster)
 
     swept = run_async(out, sweep)
     # a backend that was asked for by name must answer; another may well not be here

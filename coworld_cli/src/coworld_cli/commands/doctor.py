@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from .. import exitcodes
+from ..options import cluster_options, given_cluster
 from ..output import Output, output_options
+
+if TYPE_CHECKING:
+    from coworld_runner.selection import PlaceName
 
 __all__ = ["command"]
 
@@ -13,20 +19,29 @@ _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"
 
 
 @click.command("doctor")
+@click.option(
+    "--backend",
+    type=click.Choice(["process", "docker", "kubernetes"]),
+    multiple=True,
+    help="Look only at this; repeatable. Default: what is on this machine.",
+)
+@cluster_options
 @output_options
-def command(out: Output) -> int:
-    """Check what this machine has for running Coworlds.
+def command(out: Output, backend: tuple[PlaceName, ...]) -> int:
+    """Check what this machine, or a cluster, has for Coworlds.
 
     One line a check, and what to do where something is missing. Nothing is changed. The exit status is 3 when no
     backend works at all.
     """
     from coworld_runner.doctor import Machine, check_machine
+    from coworld_runner.selection import ClusterOptions
 
     from ..running import Running, run_async
     from ..text import clean, table
 
     async def look(_: Running) -> Machine:
-        return await check_machine()
+        cluster = ClusterOptions(**given_cluster()) if "kubernetes" in backend else None
+        return await check_machine(backends=backend or None, cluster=cluster)
 
     machine = run_async(out, look)
     out.answer(

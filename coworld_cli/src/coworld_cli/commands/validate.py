@@ -7,6 +7,7 @@ import click
 from .. import exitcodes
 from ..options import manifest_argument, server_option
 from ..output import Output, output_options
+from ..platform_options import api_address
 
 __all__ = ["command"]
 
@@ -46,7 +47,7 @@ def command(out: Output, manifest: str, strict: bool, fail_on: str, server: str)
     async def check(_: Running) -> Report:
         nonlocal about
         try:
-            package = await resolve_package(manifest, mode="strict" if strict else "read", server=server)
+            package = await resolve_package(manifest, mode="strict" if strict else "read", server=api_address(server))
         except ManifestError as error:
             return error.report
         game = package.manifest.game
