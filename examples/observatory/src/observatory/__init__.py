@@ -1,0 +1,1 @@
+"""A platform for Coworlds on your own machine."""

@@ -1,0 +1,5 @@
+"""``python -m observatory``."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,481 @@
+"""``observatory``: serve a platform, and look after its users and leagues."""
+
+from __future__ import annotations
+
+import functools
+import json as jsonlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+import click
+
+from coworld_core.errors import CoworldError
+
+from .settings import DEFAULT_PORT, Settings
+
+if TYPE_CHECKING:
+    from .services import Services
+
+__all__ = ["cli", "main"]
+
+_STATUS = {"answer": 1, "usage": 2, "environment": 3, "remote": 4, "internal": 5}
+
+
+class Out:
+    """Results to standard output, narration to standard error.
+
+    Args:
+        json: Whether standard output gets JSON and nothing else.
+    """
+
+    def __init__(self, json: bool) -> None:
+        self.json = json
+
+    def note(self, text: str = "") -> None:
+        """Narrate."""
+        click.echo(text, err=True)
+
+    def say(self, text: str = "") -> None:
+        """Write a part of the result for a person."""
+        if not self.json:
+            click.echo(text)
+
+    def answer(self, value: object) -> None:
+        """Write the result for a program, on one line."""
+        if self.json:
+            click.echo(jsonlib.dumps(value, default=str))
+
+
+def where(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command ``--data``, ``--database`` and ``--json``; it takes ``settings`` and ``out``."""
+
+    @click.option(
+        "--data",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path("observatory-data"),
+        show_default=True,
+        envvar="OBSERVATORY_DATA",
+        show_envvar=True,
+        help="Directory of this Observatory; made private.",
+    )
+    @click.option(
+        "--database",
+        metavar="URL",
+        envvar="OBSERVATORY_DATABASE",
+        show_envvar=True,
+        help="postgresql://USER:PASSWORD@HOST/NAME.  [default: SQLite in the directory]",
+    )
+    @click.option("--json", is_flag=True, help="Write the result as JSON to standard output.")
+    @functools.wraps(function)
+    def wrapped(*args: Any, data: Path, database: str | None, json: bool, **kwargs: Any) -> Any:
+        settings = Settings(data=data, database=database)
+        return function(*args, settings=settings, out=Out(json), **kwargs)
+
+    return wrapped
+
+
+def runs(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of what plays episodes; it takes ``work``, fields of the settings."""
+
+    @click.option(
+        "--backend",
+        type=click.Choice(["auto", "process", "docker", "kubernetes", "none"]),
+        default="auto",
+        show_default=True,
+        help="What plays the episodes. auto: local processes when packages are trusted, else Docker where there is an "
+        "engine; none: only `observatory worker` elsewhere.",
+    )
+    @click.option(
+        "--package",
+        "packages",
+        multiple=True,
+        metavar="DIRECTORY",
+        type=click.Path(path_type=Path, file_okay=False, exists=True),
+        help="A package you trust: what was built from it may run as local processes. May be repeated.",
+    )
+    @click.option(
+        "--parallel",
+        type=click.IntRange(0, 256),
+        default=1,
+        show_default=True,
+        help="Episodes at a time; 0: none here.",
+    )
+    @click.option(
+        "--lease",
+        type=click.FloatRange(1, 3600),
+        default=30.0,
+        show_default=True,
+        help="Seconds after which the episodes of a worker that was killed are given to others.",
+    )
+    @click.option(
+        "--episode-timeout",
+        type=click.FloatRange(1),
+        default=3600.0,
+        show_default=True,
+        help="Seconds an episode may take, everything included.",
+    )
+    @functools.wraps(function)
+    def wrapped(
+        *args: Any,
+        backend: str,
+        packages: tuple[Path, ...],
+        parallel: int,
+        lease: float,
+        episode_timeout: float,
+        **kwargs: Any,
+    ) -> Any:
+        work = {
+            "backend": backend,
+            "packages": packages,
+            "parallel": parallel,
+            "lease": lease,
+            "episode_timeout": episode_timeout,
+        }
+        return function(*args, work=work, **kwargs)
+
+    return wrapped
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(metadata.version("observatory"), prog_name="observatory")
+def cli() -> None:
+    r"""Run a platform for Coworlds on this machine.
+
+    \b
+    First:  observatory user add ME --team      make an account, and see its token once
+    Then:   observatory serve                   serve it on http://127.0.0.1:8787
+    """
+
+
+@cli.command("serve")
+@where
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="0: a free one.")
+@click.option("--url", metavar="URL", help="How clients reach it, when a proxy stands in front.")
+@click.option(
+    "--artifacts",
+    metavar="URL",
+    envvar="OBSERVATORY_ARTIFACTS",
+    show_envvar=True,
+    help="Where artifacts are kept: a directory or an fsspec URL such as s3://BUCKET/PREFIX.",
+)
+@runs
+@click.option("--verbose", "-v", is_flag=True, help="Log every request.")
+def serve_command(
+    settings: Settings,
+    out: Out,
+    host: str,
+    port: int,
+    url: str | None,
+    artifacts: str | None,
+    work: dict[str, Any],
+    verbose: bool,
+) -> None:
+    """Serve until told to stop.
+
+    The first line of output says where; under --json it is an object with `url`.
+    """
+    from dataclasses import replace
+
+    from . import serving
+
+    settings = replace(settings, artifacts=artifacts, **work)
+    _log_to_stderr(verbose)
+    _run(_serve, settings, out, serving.bind(host, port), url)
+
+
+async def _serve(settings: Settings, out: Out, listener: Any, url: str | None) -> None:
+    import sqlalchemy as sa
+
+    from . import serving
+    from .models import User
+
+    settings = serving.with_url(settings, listener, url)
+    with serving.stop_signals(out.note) as stopped:
+        async with serving.serve(settings, listener) as services:
+            async with services.database.reading() as session:
+                users = await session.scalar(sa.select(sa.func.count()).select_from(User))
+            out.answer({"url": settings.url, "data": str(settings.data.absolute()), "users": users, "pid": os.getpid()})
+            out.say(f"Observatory at {settings.url}  (data in {settings.data.absolute()})")
+            if not users:
+                out.note(f"Nobody has an account yet. Make one:  observatory user add NAME --data {settings.data}")
+            else:
+                out.note(f"Sign in:  coworld set-token --server {settings.url}")
+            await stopped()
+
+
+@cli.command("worker")
+@where
+@click.option("--url", metavar="URL", help="Where the server is, for pulling images from its registry.")
+@click.option(
+    "--artifacts",
+    metavar="URL",
+    envvar="OBSERVATORY_ARTIFACTS",
+    show_envvar=True,
+    help="Where the server keeps artifacts.  [default: in the directory]",
+)
+@runs
+def worker_command(settings: Settings, out: Out, url: str | None, artifacts: str | None, work: dict[str, Any]) -> None:
+    """Play episodes until told to stop, beside a server or where it has none.
+
+    It needs the server's database, artifacts and directory.
+    """
+    from dataclasses import replace
+
+    settings = replace(settings, artifacts=artifacts, **work)
+    if url is not None:
+        settings = replace(settings, url=url.rstrip("/"))
+    _log_to_stderr(verbose=False)
+    _run(_work, settings, out)
+
+
+async def _work(settings: Settings, out: Out) -> None:
+    from contextlib import AsyncExitStack
+
+    from coworld_core.errors import UsageError
+
+    from . import serving
+    from .app import open_services
+    from .worker_runtime import open_place, open_worker, worker_name
+
+    async with AsyncExitStack() as stack:
+        stopped = stack.enter_context(serving.stop_signals(out.note))
+        services = await stack.enter_async_context(open_services(settings))
+        place = await stack.enter_async_context(open_place(services))
+        if place is None or settings.parallel < 1:
+            raise UsageError(
+                "There is nothing here to play episodes with.",
+                code="no_backend",
+                hint="Start Docker, or trust a package with --package DIRECTORY.",
+            )
+        async with open_worker(services, place, owner=worker_name()):
+            out.answer({"backend": place.backend.name, "parallel": settings.parallel, "pid": os.getpid()})
+            out.say(f"Playing episodes with {place.backend.name}, {settings.parallel} at a time.")
+            await stopped()
+
+
+@cli.group("user")
+def user_group() -> None:
+    """Accounts and their tokens."""
+
+
+@user_group.command("add")
+@click.argument("name")
+@click.option("--email", help="Shown by whoami.")
+@click.option("--team", is_flag=True, help="A member of the team: may use team routes, and see everything if it asks.")
+@where
+def user_add(settings: Settings, out: Out, name: str, email: str | None, team: bool) -> None:
+    """Make an account, and print its token: the only time it is shown."""
+
+    async def add(services: Services) -> dict[str, object]:
+        from .identity import add_user
+
+        async with services.database.writing() as session:
+            user, token = await add_user(session, services.tokens, name, email=email, team=team)
+        return {"id": user.id, "name": user.name, "team": user.is_team, "token": token.text}
+
+    _tell_token(out, _with_services(settings, add))
+
+
+@user_group.command("token")
+@click.argument("name")
+@click.option("--revoke", is_flag=True, help="In the place of all tokens and sessions there were.")
+@where
+def user_token(settings: Settings, out: Out, name: str, revoke: bool) -> None:
+    """Make another token for an account, and print it."""
+
+    async def make(services: Services) -> dict[str, object]:
+        from .identity import new_token
+
+        async with services.database.writing() as session:
+            token = await new_token(session, services.tokens, name, revoke=revoke)
+        return {"name": name, "token": token.text}
+
+    _tell_token(out, _with_services(settings, make))
+
+
+@user_group.command("disable")
+@click.argument("name")
+@where
+def user_disable(settings: Settings, out: Out, name: str) -> None:
+    """Close an account: its tokens are worth nothing from now on, what it made stays."""
+
+    async def close(services: Services) -> dict[str, object]:
+        from .identity import disable_user
+
+        async with services.database.writing() as session:
+            user = await disable_user(session, name)
+        return {"id": user.id, "name": user.name, "disabled_at": user.disabled_at}
+
+    result = _with_services(settings, close)
+    out.answer(result)
+    out.say(f"{name} is closed.")
+
+
+@user_group.command("list")
+@where
+def user_list(settings: Settings, out: Out) -> None:
+    """List the accounts."""
+
+    async def look(services: Services) -> list[dict[str, object]]:
+        from .identity import list_users
+
+        async with services.database.reading() as session:
+            users = await list_users(session)
+        return [
+            {
+                "id": user.id,
+                "name": user.name,
+                "email": user.email,
+                "team": user.is_team,
+                "created_at": user.created_at.isoformat(),
+                "disabled_at": user.disabled_at and user.disabled_at.isoformat(),
+            }
+            for user in users
+        ]
+
+    users = _with_services(settings, look)
+    out.answer({"items": users})
+    for user in users:
+        marks = [word for word, on in (("team", user["team"]), ("closed", user["disabled_at"])) if on]
+        out.say(f"{user['id']}  {user['name']}" + (f"  ({', '.join(marks)})" if marks else ""))
+    if not users:
+        out.note("Nobody yet: observatory user add NAME")
+
+
+@cli.group("league")
+def league_group() -> None:
+    """Leagues of this Observatory."""
+
+
+@league_group.command("add")
+@click.argument("name")
+@click.option("--coworld", required=True, metavar="NAME", help="What is played in it; uploaded before.")
+@click.option("--variant", metavar="ID", help="The variant that is played.  [default: the Coworld's first]")
+@click.option("--private", is_flag=True, help="Shown to those who have an account only.")
+@where
+def league_add(settings: Settings, out: Out, name: str, coworld: str, variant: str | None, private: bool) -> None:
+    """Make a league with one division, where everybody who submits is placed."""
+
+    async def make(services: Services) -> dict[str, object]:
+        from .leagues import create_league, league_divisions
+
+        async with services.database.writing() as session:
+            league = await create_league(session, name, coworld=coworld, variant_id=variant, public=not private)
+            [division] = await league_divisions(session, league.id)
+        return {"id": league.id, "name": league.name, "coworld": league.game.name, "division_id": division.id}
+
+    made = _with_services(settings, make)
+    out.answer(made)
+    out.say(f"{made['id']}  {made['name']} ({made['coworld']})")
+
+
+@league_group.command("list")
+@where
+def league_list(settings: Settings, out: Out) -> None:
+    """List the leagues."""
+
+    async def look(services: Services) -> list[dict[str, object]]:
+        from .leagues import all_leagues
+
+        async with services.database.reading() as session:
+            leagues = await all_leagues(session)
+        return [{"id": row.id, "name": row.name, "coworld": row.game.name, "public": row.public} for row in leagues]
+
+    leagues = _with_services(settings, look)
+    out.answer({"items": leagues})
+    for league in leagues:
+        out.say(f"{league['id']}  {league['name']} ({league['coworld']})" + ("" if league["public"] else "  (private)"))
+    if not leagues:
+        out.note("None yet: observatory league add NAME --coworld NAME")
+
+
+def _tell_token(out: Out, made: dict[str, object]) -> None:
+    out.answer(made)
+    out.say(str(made["token"]))
+    out.note(f"This is the token of {made['name']}; it is not kept and cannot be shown again.")
+
+
+def _with_services(settings: Settings, work: Callable[[Services], Any]) -> Any:
+    async def inside() -> Any:
+        from .app import open_services
+
+        async with open_services(settings) as services:
+            return await work(services)
+
+    return _run(inside)
+
+
+def _run(function: Callable[..., Any], *args: Any) -> Any:
+    import anyio
+
+    return anyio.run(function, *args)
+
+
+def _log_to_stderr(verbose: bool) -> None:
+    import logging
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    for name in ("observatory", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO if verbose else logging.WARNING)
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run a command line and leave with its exit status; every error becomes a line or a JSON object."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        cli.main(arguments, prog_name="observatory", standalone_mode=False)
+        status = 0
+    except BaseException as error:  # noqa: BLE001 (the last place there is: it is reported, and decides the status)
+        status = _report(_single(error), json="--json" in arguments)
+    sys.exit(status)
+
+
+def _single(error: BaseException) -> BaseException:
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return _single(group.exceptions[0]) if len(group.exceptions) == 1 else group
+
+
+def _report(error: BaseException, *, json: bool) -> int:
+    match error:
+        case SystemExit():
+            return error.code if isinstance(error.code, int) else 5
+        case CoworldError():
+            status, data = _STATUS[error.kind], error.to_dict()
+        case click.UsageError():
+            path = error.ctx.command_path if error.ctx is not None else "observatory"
+            status, data = 2, _data("usage", error.format_message(), f"See {path} --help.")
+        case click.ClickException():
+            status, data = 2, _data("usage", error.format_message(), None)
+        case click.Abort() | KeyboardInterrupt():
+            status, data = 130, _data("interrupted", "Interrupted.", None)
+        case _:
+            what = traceback.format_exception_only(error)[-1].strip()
+            status, data = 5, _data("internal", f"Internal error: {what}", "Set COWORLD_DEBUG=1 for the traceback.")
+    if os.environ.get("COWORLD_DEBUG"):
+        traceback.print_exception(error, file=sys.stderr)
+    if json:
+        click.echo(jsonlib.dumps({"error": data}, default=str))
+    else:
+        click.echo(f"{click.style('error:', fg='red', bold=True)} {data['message']}", err=True)
+        if data["hint"]:
+            click.echo(f"  {click.style('hint:', fg='cyan')} {data['hint']}", err=True)
+    return status
+
+
+def _data(code: str, message: str, hint: str | None) -> dict[str, object]:
+    return {"code": code, "message": message, "hint": hint, "context": {}}
+
+
+if __name__ == "__main__":
+    main()

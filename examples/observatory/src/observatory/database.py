@@ -1,0 +1,154 @@
+"""The database: sessions for reading and for writing, upgrades, and the number of the next change."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+
+from coworld_core.errors import EnvironmentFault
+
+from .models import Counter
+
+__all__ = ["Database", "next_revision", "open_database"]
+
+_BUSY_SECONDS = 30
+"""How long a transaction of SQLite waits for the one writer there may be."""
+
+_UPGRADE_LOCK = 0x6F62_7365
+"""PostgreSQL's advisory lock under which one process at a time brings the tables up to date."""
+
+
+class Database:
+    """A database that is open.
+
+    Args:
+        engine: Its engine.
+    """
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.engine = engine
+
+    @property
+    def dialect(self) -> str:
+        """``sqlite`` or ``postgresql``."""
+        return self.engine.dialect.name
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncGenerator[AsyncSession]:
+        """A session that only reads; it takes a connection with its first query."""
+        async with AsyncSession(self.engine, expire_on_commit=False, autoflush=False) as session:
+            yield session
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncGenerator[AsyncSession]:
+        """A transaction: committed at the end, undone by any error.
+
+        On SQLite it is the only one that writes from its beginning, so it never fails half-way for another's sake.
+        """
+        engine = self.engine.execution_options(writing=True)
+        async with AsyncSession(engine, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    async def upgrade(self) -> None:
+        """Bring the tables up to date; several processes may ask at once."""
+        async with self.engine.execution_options(writing=True).begin() as connection:
+            if self.dialect == "postgresql":
+                await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
+            await connection.run_sync(_upgrade)
+
+    async def revision(self) -> str | None:
+        """The revision its tables are at, or None before the first upgrade."""
+        from alembic.runtime.migration import MigrationContext
+
+        async with self.engine.connect() as connection:
+            return await connection.run_sync(lambda sync: MigrationContext.configure(sync).get_current_revision())
+
+
+@asynccontextmanager
+async def open_database(url: str) -> AsyncGenerator[Database]:
+    """Open a database.
+
+    Args:
+        url: As SQLAlchemy's async engine takes it (see ``settings.database_url``).
+
+    Raises:
+        EnvironmentFault: When it cannot be reached (code ``database_unreachable``).
+    """
+    engine = make_engine(url)
+    try:
+        try:
+            async with engine.connect() as connection:
+                await connection.execute(sa.text("SELECT 1"))
+        except (DBAPIError, OSError, sqlite3.Error) as error:
+            shown = engine.url.render_as_string(hide_password=True)
+            cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
+            raise EnvironmentFault(
+                f"The database {shown} cannot be used: {cause}.",
+                code="database_unreachable",
+                hint="Check that it runs, that it exists, and that this user may use it.",
+            ) from error
+        yield Database(engine)
+    finally:
+        await engine.dispose()
+
+
+def make_engine(url: str) -> AsyncEngine:
+    """An engine that behaves alike on both databases."""
+    sqlite = url.startswith("sqlite")
+    if sqlite:
+        engine = create_async_engine(url, connect_args={"timeout": _BUSY_SECONDS}, pool_size=8, max_overflow=24)
+        event.listen(engine.sync_engine, "connect", _sqlite_connected)
+        event.listen(engine.sync_engine, "begin", _sqlite_begin)
+    else:
+        engine = create_async_engine(url, pool_size=8, max_overflow=24, pool_pre_ping=True)
+    return engine
+
+
+def _sqlite_connected(connection: Any, _record: object) -> None:
+    # the driver's own transactions begin too late and end too early; ours are begun below
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={_BUSY_SECONDS * 1000}"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _sqlite_begin(connection: sa.Connection) -> None:
+    writing = connection.get_execution_options().get("writing", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+
+def _upgrade(connection: sa.Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+async def next_revision(session: AsyncSession, *, name: str = "changes") -> int:
+    """The next number of a sequence that readers may follow.
+
+    The row is held until the transaction ends, so numbers become visible in their order and a reader that has seen
+    one has seen all before it.
+
+    Args:
+        session: A writing session.
+        name: The sequence.
+    """
+    taken = await session.scalar(
+        sa.update(Counter).where(Counter.name == name).values(value=Counter.value + 1).returning(Counter.value)
+    )
+    if taken is None:
+        raise OperationalError(f"counter {name!r} is missing", None, LookupError(name))
+    return taken

@@ -1,0 +1,198 @@
+"""Who may see which episode, what of it, and how it is written down.
+
+An episode is seen by who asked for it, by the owners of the policies in it, by everybody when it belongs to a public
+league, and by the team when it asks for that. Who sees it sees results, replay, error and the game's log; a player's
+log and artifact are its owner's alone.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import InstrumentedAttribute
+
+from .artifacts_links import LinkSigner
+from .auth import Caller
+from .columns import JsonObject
+from .errors import not_found
+from .models import EpisodeRequest, League, Participant
+from .services import Services
+from .worker_queue import OVER
+
+__all__ = ["EpisodeView", "find_episode", "own_slots", "view_of", "visible"]
+
+
+def visible(caller: Caller, *, public: bool) -> sa.ColumnElement[bool]:
+    """The condition under which an episode is the caller's to see.
+
+    Args:
+        caller: Who asks.
+        public: Whether the Observatory shows what is public to visitors without an account.
+    """
+    if caller.elevated:
+        return sa.true()
+    ways: list[sa.ColumnElement[bool]] = []
+    if caller.known or public:
+        open_leagues = sa.select(League.id).where(League.public, ~League.hidden)
+        ways.append(EpisodeRequest.league_id.in_(open_leagues))
+    if caller.user_id is not None:
+        seated = sa.select(Participant.episode_request_id).where(
+            _theirs(Participant.user_id, Participant.player_id, caller)
+        )
+        ways.append(_theirs(EpisodeRequest.user_id, EpisodeRequest.player_id, caller))
+        ways.append(EpisodeRequest.id.in_(seated))
+    return sa.or_(sa.false(), *ways)
+
+
+def _theirs(
+    user_id: InstrumentedAttribute[str] | InstrumentedAttribute[str | None],
+    player_id: InstrumentedAttribute[str | None],
+    caller: Caller,
+) -> sa.ColumnElement[bool]:
+    mine = user_id == caller.user_id
+    if caller.player_id is None:
+        return mine
+    return sa.and_(mine, sa.or_(player_id.is_(None), player_id == caller.player_id))
+
+
+async def find_episode(session: AsyncSession, services: Services, caller: Caller, episode_id: str) -> EpisodeRequest:
+    """An episode the caller may see.
+
+    Raises:
+        Refusal: 404 when there is none, or it is not the caller's to see.
+    """
+    row = await session.scalar(
+        sa.select(EpisodeRequest).where(
+            EpisodeRequest.id == episode_id, visible(caller, public=services.settings.public)
+        )
+    )
+    if row is None:
+        raise not_found("episode request", episode_id)
+    return row
+
+
+def own_slots(caller: Caller, row: EpisodeRequest) -> frozenset[int] | None:
+    """The seats of the caller's own policies; None: all, for the team."""
+    if caller.elevated:
+        return None
+    return frozenset(
+        seat.position
+        for seat in row.participants
+        if seat.user_id is not None and caller.owns(seat.user_id, seat.player_id)
+    )
+
+
+class EpisodeView:
+    """Writes episodes down as the API does.
+
+    Args:
+        base_url: Where clients reach this server.
+        links: Makes links to artifacts that need no token.
+    """
+
+    def __init__(self, base_url: str, links: LinkSigner) -> None:
+        self._base_url = base_url
+        self._links = links
+
+    def full(self, row: EpisodeRequest) -> JsonObject:
+        """The whole of it."""
+        return {
+            "id": row.id,
+            "requester_user_id": row.user_id,
+            "experience_request_id": row.experience_request_id,
+            "round_id": row.round_id,
+            "mod_name": None,
+            "env_config_name": row.variant_id,
+            "coworld_id": row.coworld_id,
+            "variant_id": row.variant_id,
+            "league_id": row.league_id,
+            "division_id": row.division_id,
+            "source": row.source,
+            "game_config": row.game_config,
+            "seed": row.seed,
+            "max_steps": row.max_steps,
+            "status": row.status,
+            "policy_version_ids": [seat.policy_version_id for seat in row.participants if seat.policy_version_id],
+            "participants": self.participants(row),
+            "job_id": row.job_id,
+            "episode_id": row.episode_id,
+            "replay_url": self.replay_url(row),
+            "live_url": self.live_url(row),
+            "error_type": row.error_type,
+            "error": row.error,
+            "failed_policy_index": row.failed_policy_index,
+            "failed_agent_index": row.failed_agent_index,
+            "scores": self.scores(row),
+            "attempts": row.attempts,
+            "created_at": row.created_at,
+            "started_at": row.started_at,
+            "completed_at": row.completed_at,
+        }
+
+    def row(self, row: EpisodeRequest) -> JsonObject:
+        """As in the lists of a round, a policy version or a Coworld."""
+        return {key: value for key, value in self.full(row).items() if key != "game_config"}
+
+    def progress(self, row: EpisodeRequest, *, results: bool) -> JsonObject:
+        """In short, for following many of them."""
+        short: JsonObject = {
+            "id": row.id,
+            "experience_request_id": row.experience_request_id,
+            "created_at": row.created_at,
+            "status": row.status,
+            "error_type": row.error_type,
+            "evidence_state": "sealed" if row.status in OVER else "pending",
+        }
+        if results:
+            short |= {
+                "scores": self.scores(row),
+                "participants": self.participants(row),
+                "replay_url": self.replay_url(row),
+                "error": row.error,
+            }
+        return short
+
+    def participants(self, row: EpisodeRequest) -> list[JsonObject]:
+        """Who sits where. Players that came with the game are nobody's policy, and are left out."""
+        return [
+            {
+                "position": seat.position,
+                "kind": "policy",
+                "policy_version_id": seat.policy_version_id,
+                "policy_id": seat.policy_id,
+                "policy_name": seat.policy_name,
+                "version": seat.version,
+                "player_id": seat.player_id,
+                "player_name": seat.player_name,
+            }
+            for seat in row.participants
+            if seat.policy_version_id is not None
+        ]
+
+    def scores(self, row: EpisodeRequest) -> list[JsonObject]:
+        """The scores of the policies, by slot."""
+        return [
+            {"policy_version_id": score.policy_version_id, "score": score.score}
+            for score in row.scores
+            if score.policy_version_id is not None
+        ]
+
+    def replay_url(self, row: EpisodeRequest) -> str | None:
+        """Where the packed replay is, for whoever has the link."""
+        replay = next((item for item in row.artifacts if item.kind == "replay"), None)
+        return self._links.url(replay.id, "replay.z").url if replay is not None else None
+
+    def live_url(self, row: EpisodeRequest) -> str | None:
+        """Where to watch it while it runs."""
+        if row.live_url is None or row.status != "running":
+            return None
+        page = urlsplit(row.live_url)
+        query = f"?{page.query}" if page.query else ""
+        return f"{self._base_url}/live/{row.id}.{self._links.mark(f'live {row.id}')}{page.path}{query}"
+
+
+def view_of(services: Services) -> EpisodeView:
+    """The view of a running Observatory."""
+    return EpisodeView(services.settings.url, services.runtime.links)

@@ -1,0 +1,78 @@
+"""Rings when something has changed, so that who waits for changes need not ask all the time."""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from .database import Database
+from .models import Counter
+
+__all__ = ["Bell", "last_revision"]
+
+_log = logging.getLogger("observatory.feed")
+
+_LOOK_SECONDS = 0.1
+"""How often the counter of changes is read while somebody waits: once for all of them, whoever made the change."""
+
+
+class Bell:
+    """Knows the number of the last change, and wakes those who wait for the next."""
+
+    def __init__(self) -> None:
+        self._value = 0
+        self._rung = anyio.Event()
+        self._wanted = anyio.Event()
+        self._waiting = 0
+        self._closed = False
+
+    async def watch(self, database: Database) -> None:
+        """Look at the counter for as long as anybody waits; runs until cancelled."""
+        while True:
+            await self._wanted.wait()
+            try:
+                value = await last_revision(database)
+            except (SQLAlchemyError, OSError) as error:
+                _log.warning("Changes cannot be looked for: %s", error)
+            else:
+                if value != self._value:
+                    self._value = value
+                    self._ring()
+            await anyio.sleep(_LOOK_SECONDS)
+
+    async def beyond(self, revision: int, *, timeout: float) -> bool:
+        """Wait for a change after the one of this number; False when there was none in time, or the server stops."""
+        self._waiting += 1
+        self._wanted.set()
+        try:
+            with anyio.move_on_after(timeout):
+                while self._value <= revision and not self._closed:
+                    await self._rung.wait()
+            return self._value > revision and not self._closed
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._wanted = anyio.Event()
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody should wait any more."""
+        return self._closed
+
+    def close(self) -> None:
+        """Send everybody home: the server stops."""
+        self._closed = True
+        self._ring()
+
+    def _ring(self) -> None:
+        self._rung.set()
+        self._rung = anyio.Event()
+
+
+async def last_revision(database: Database) -> int:
+    """The number of the last change."""
+    async with database.reading() as session:
+        return await session.scalar(sa.select(Counter.value).where(Counter.name == "changes")) or 0

@@ -1,0 +1,189 @@
+"""Who am I, and as whom do I play: identity routes, and the accounts behind them."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from pydantic import Field
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coworld_core import api
+from coworld_core.errors import CoworldError
+
+from .auth import PLAYER_SESSION, Authenticator, MintedToken, take_code
+from .columns import JsonObject, now
+from .errors import conflict, not_found
+from .models import Player, Token, User
+from .routing import Body, Call, Router, Text
+
+__all__ = ["add_user", "disable_user", "list_users", "new_token", "player_json", "router"]
+
+router = Router("Identity")
+
+
+class NewPlayer(Body):
+    """A player to create."""
+
+    name: Text = Field(min_length=1, description="Its name, unique among one's own.")
+
+
+class Code(Body):
+    """A sign-in code."""
+
+    code: Text = Field(description="As the browser got it.")
+
+
+class AccountError(CoworldError):
+    """An account cannot be what it was asked to be."""
+
+    kind = "usage"
+    default_code = "account"
+
+
+@router.get("/whoami", access="anyone", tolerant=True, answer=api.Whoami)
+async def whoami(call: Call) -> JsonObject:
+    """Who the token speaks for; without a good one, nobody."""
+    caller = call.caller
+    user, player = caller.user, caller.player
+    if user is None:
+        return {
+            "user_email": "",
+            "name": None,
+            "is_softmax_team_member": False,
+            "is_softmax_admin": False,
+            "subject_type": "anonymous",
+            "subject_id": None,
+            "owner_user_id": None,
+            "scopes": [],
+        }
+    return {
+        "user_email": user.email or user.name,
+        "name": player.name if player else user.name,
+        "is_softmax_team_member": caller.is_team,
+        "is_softmax_admin": caller.is_team,
+        "subject_type": caller.kind,
+        "subject_id": caller.subject_id,
+        "owner_user_id": user.id,
+        "scopes": ["player"] if player else ["user", "players", *(["team"] if caller.is_team else [])],
+    }
+
+
+@router.get("/players", access="user", answer=list[api.OwnedPlayer])
+async def list_players(call: Call) -> list[JsonObject]:
+    """One's own players, oldest first."""
+    rows = await call.db.scalars(
+        sa.select(Player).where(Player.user_id == call.caller.user_id).order_by(Player.created_at, Player.id)
+    )
+    return [player_json(row) for row in rows]
+
+
+@router.post("/players", access="user", answer=api.OwnedPlayer, refusals=(409,))
+async def create_player(call: Call, body: NewPlayer) -> JsonObject:
+    """Create a player; the first is one's default."""
+    user = call.caller.require()
+    mine = (await call.db.scalars(sa.select(Player.name).where(Player.user_id == user.id))).all()
+    if body.name in mine:
+        raise conflict(f"There is a player {body.name!r} already.", code="name_taken")
+    player = Player(user_id=user.id, name=body.name, is_default=not mine)
+    call.db.add(player)
+    await call.db.flush()
+    return player_json(player)
+
+
+@router.post("/players/{player_id}/login", access="user", answer=api.PlayerSession, secret=True)
+async def player_login(call: Call, player_id: str) -> JsonObject:
+    """A session as one of one's own players, good for 24 hours."""
+    user = call.caller.require()
+    player = await call.db.get(Player, player_id)
+    if player is None or player.user_id != user.id or player.disabled_at is not None:
+        raise not_found("player of yours", player_id)
+    minted = await call.services.tokens.mint(
+        call.db, "player", user.id, player_id=player.id, lifetime=PLAYER_SESSION, label=player.name
+    )
+    return {"player_id": player.id, "token": minted.text, "expires_at": minted.expires_at}
+
+
+@router.post("/credentials/auth-codes/exchange", access="anyone", tolerant=True, secret=True, refusals=(400, 410))
+async def exchange_code(call: Call, body: Code) -> JsonObject:
+    """A token for a sign-in code, which is used up."""
+    user_id = await take_code(call.db, body.code)
+    minted = await call.services.tokens.mint(call.db, "user", user_id, label="sign-in")
+    return {"token": minted.text}
+
+
+def player_json(player: Player) -> JsonObject:
+    """A player as its owner sees it."""
+    return {
+        "id": player.id,
+        "name": player.name,
+        "is_default": player.is_default,
+        "avatar_url": player.avatar_url,
+        "created_at": player.created_at,
+        "disabled_at": player.disabled_at,
+        "user_id": player.user_id,
+    }
+
+
+async def add_user(
+    session: AsyncSession, tokens: Authenticator, name: str, *, email: str | None = None, team: bool = False
+) -> tuple[User, MintedToken]:
+    """Make an account and its first token.
+
+    Raises:
+        AccountError: When the name is empty, too long, unprintable or taken.
+    """
+    if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > 100:
+        raise AccountError(f"{name!r} is no name for a user.", code="bad_name", hint="1 to 100 printable characters.")
+    if await session.scalar(sa.select(User.id).where(User.name == name)) is not None:
+        raise AccountError(
+            f"There is a user {name!r} already.",
+            code="name_taken",
+            hint=f"`observatory user token {name}` makes another token.",
+        )
+    user = User(name=name, email=email, is_team=team)
+    session.add(user)
+    await session.flush()
+    return user, await tokens.mint(session, "user", user.id, label="first")
+
+
+async def new_token(session: AsyncSession, tokens: Authenticator, name: str, *, revoke: bool = False) -> MintedToken:
+    """Another token for a user, if asked in the place of all that were.
+
+    Raises:
+        AccountError: When there is no such user.
+    """
+    user = await _user(session, name)
+    if revoke:
+        await _revoke(session, user)
+    return await tokens.mint(session, "user", user.id, label="another")
+
+
+async def disable_user(session: AsyncSession, name: str) -> User:
+    """Close an account: its tokens are worth nothing from now on; what it made stays.
+
+    Raises:
+        AccountError: When there is no such user.
+    """
+    user = await _user(session, name)
+    user.disabled_at = user.disabled_at or now()
+    await _revoke(session, user)
+    return user
+
+
+async def list_users(session: AsyncSession) -> list[User]:
+    """All accounts, by name."""
+    return list(await session.scalars(sa.select(User).order_by(User.name)))
+
+
+async def _user(session: AsyncSession, name: str) -> User:
+    user = await session.scalar(sa.select(User).where(User.name == name))
+    if user is None:
+        hint = "`observatory user list` has the names."
+        raise AccountError(f"There is no user {name!r}.", code="unknown_user", hint=hint)
+    return user
+
+
+async def _revoke(session: AsyncSession, user: User) -> None:
+
+    await session.execute(
+        sa.update(Token).where(Token.user_id == user.id, Token.revoked_at.is_(None)).values(revoked_at=now())
+    )

@@ -1,0 +1,177 @@
+"""Policies: player programs by name and version, with secrets that only their own seat gets."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Literal
+
+import sqlalchemy as sa
+from pydantic import Field, StringConstraints
+
+from coworld_core import api
+from coworld_core.environment import is_reserved_env
+
+from .columns import JsonObject
+from .errors import forbidden, invalid, not_found
+from .images import find_image
+from .models import Image, Policy, PolicySecretEnv, PolicyVersion
+from .pages import Envelope, PageQuery, paginate
+from .routing import Body, Call, Router, Text
+
+__all__ = ["router"]
+
+router = Router("Policies")
+
+EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
+EnvValue = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$", max_length=32_768)]
+PolicyName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f:/\\]+$", min_length=1, max_length=100)]
+"""No colon: it stands before the version; no slash: it becomes part of names and paths."""
+
+
+class NewSecretEnv(Body):
+    """Secret environment variables of a policy version to come."""
+
+    policy_secret_env: dict[EnvName, EnvValue] = Field(
+        min_length=1, max_length=100, description="Value by name.", repr=False
+    )
+
+
+class NewPolicyVersion(Body):
+    """A version of a policy."""
+
+    name: PolicyName = Field(description="Name of the policy; a name that is there gets its next version.")
+    container_image_id: Text = Field(description="The image it runs from.")
+    run: list[EnvValue] | None = Field(default=None, max_length=100, description="Command instead of the image's own.")
+    policy_secret_env_id: Text | None = Field(default=None, description="Its secret environment variables.")
+    tags: dict[Text, Text] | None = Field(default=None, max_length=100, description="Free labels.")
+
+
+class VersionQuery(PageQuery):
+    """Which policy versions."""
+
+    limit: int = Field(default=100, ge=1, le=1000, description="Most rows of the page.")
+    mine: bool = Field(default=False, description="Only one's own.")
+    name_exact: Text | None = Field(default=None, description="Only those of a policy's name.")
+    version: int | None = Field(default=None, ge=1, le=10**9, description="Only that version.")
+
+
+class NewAccess(Body):
+    """Who may draw a policy into episodes of their own."""
+
+    selection_scope: Literal["any_request", "owner_visible"] = Field(description="Anybody, or its owner alone.")
+
+
+@router.post("/stats/policy-secret-envs", answer=api.PolicySecretEnvCreated)
+async def create_secret_env(call: Call, body: NewSecretEnv) -> JsonObject:
+    """Keep secret environment variables for a policy version that is uploaded next."""
+    for name in body.policy_secret_env:
+        if is_reserved_env(name):
+            raise invalid(f"{name} is the platform's own.", at=("body", "policy_secret_env", name))
+    row = PolicySecretEnv(user_id=call.caller.require().id, names=sorted(body.policy_secret_env))
+    call.db.add(row)
+    await call.db.flush()
+    await call.services.vault.put("policy-env", row.id, json.dumps(body.policy_secret_env).encode())
+    return {"id": row.id}
+
+
+@router.post("/stats/policies/docker-img/complete", answer=api.PolicyVersionCreated)
+async def create_policy_version(call: Call, body: NewPolicyVersion) -> JsonObject:
+    """Make the next version of a policy out of an uploaded image."""
+    user = call.caller.require()
+    image = await _own_image(call, body.container_image_id)
+    await _check_secret_env(call, body.policy_secret_env_id)
+    policy = await call.db.scalar(
+        sa.select(Policy).where(Policy.user_id == user.id, Policy.name == body.name).with_for_update()
+    )
+    if policy is None:
+        policy = Policy(user_id=user.id, name=body.name)
+        call.db.add(policy)
+        await call.db.flush()
+    last = await call.db.scalar(
+        sa.select(sa.func.max(PolicyVersion.version)).where(PolicyVersion.policy_id == policy.id)
+    )
+    version = PolicyVersion(
+        policy_id=policy.id,
+        version=(last or 0) + 1,
+        user_id=user.id,
+        player_id=call.caller.player_id,
+        image_id=image.id,
+        run=body.run,
+        secret_env_id=body.policy_secret_env_id,
+        tags=body.tags,
+    )
+    call.db.add(version)
+    await call.db.flush()
+    return {"id": version.id, "name": policy.name, "version": version.version, "pools": None, "submit_error": None}
+
+
+@router.get("/stats/policy-versions", answer=Envelope[api.PolicyVersionRow])
+async def list_policy_versions(call: Call, query: VersionQuery) -> JsonObject:
+    """Policy versions, newest first; with `mine`, the highest version of a name is the first."""
+    statement = sa.select(PolicyVersion).join(Policy, Policy.id == PolicyVersion.policy_id)
+    if query.mine:
+        statement = statement.where(PolicyVersion.user_id == call.caller.user_id)
+        if call.caller.player_id is not None:
+            statement = statement.where(
+                sa.or_(PolicyVersion.player_id.is_(None), PolicyVersion.player_id == call.caller.player_id)
+            )
+    if query.name_exact is not None:
+        statement = statement.where(Policy.name == query.name_exact)
+    if query.version is not None:
+        statement = statement.where(PolicyVersion.version == query.version)
+    page = await paginate(call.db, statement, query, moment=PolicyVersion.created_at, key=PolicyVersion.id)
+    return page.envelope(_row_json)
+
+
+@router.get("/v2/policies/{policy_id}/selection-access", answer=api.SelectionAccess)
+async def get_access(call: Call, policy_id: str) -> JsonObject:
+    """Who may draw a policy of one's own into episodes."""
+    return {"selection_scope": (await _own_policy(call, policy_id)).selection_scope}
+
+
+@router.put("/v2/policies/{policy_id}/selection-access", answer=api.SelectionAccess)
+async def set_access(call: Call, policy_id: str, body: NewAccess) -> JsonObject:
+    """Say who may draw a policy of one's own into episodes."""
+    policy = await _own_policy(call, policy_id)
+    policy.selection_scope = body.selection_scope
+    return {"selection_scope": policy.selection_scope}
+
+
+async def _own_image(call: Call, image_id: str) -> Image:
+    image = await find_image(call.db, call.caller, image_id)
+    if image.status != "ready":
+        raise invalid(f"The image {image.name} is not complete.", at=("body", "container_image_id"))
+    return image
+
+
+async def _check_secret_env(call: Call, secret_env_id: str | None) -> None:
+    if secret_env_id is None:
+        return
+    row = await call.db.get(PolicySecretEnv, secret_env_id)
+    if row is None or row.user_id != call.caller.user_id:
+        raise not_found("secret environment of yours", secret_env_id)
+
+
+async def _own_policy(call: Call, policy_id: str) -> Policy:
+    policy = await call.db.get(Policy, policy_id)
+    if policy is None:
+        raise not_found("policy", policy_id)
+    if not call.caller.owns(policy.user_id):
+        raise forbidden("This policy belongs to somebody else.")
+    return policy
+
+
+def _row_json(version: PolicyVersion) -> JsonObject:
+    return {
+        "id": version.id,
+        "policy_version_id": version.id,
+        "policy_id": version.policy_id,
+        "name": version.policy.name,
+        "policy_name": version.policy.name,
+        "version": version.version,
+        "user_id": version.user_id,
+        "player_id": version.player_id,
+        "player_name": version.player.name if version.player else None,
+        "tags": version.tags,
+        "created_at": version.created_at,
+    }

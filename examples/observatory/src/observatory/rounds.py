@@ -1,0 +1,94 @@
+"""Rounds of divisions, and how they ended."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from pydantic import Field
+
+from coworld_core import api
+
+from .columns import JsonObject
+from .errors import not_found
+from .leagues import visible_leagues
+from .models import Division, League, Round, RoundResult
+from .pages import Envelope, PageQuery, paginate
+from .routing import Call, Router
+from .views import division_json, player_ref, policy_version_json
+
+__all__ = ["router"]
+
+router = Router("Rounds")
+
+
+class RoundQuery(PageQuery):
+    """Which rounds."""
+
+    limit: int = Field(default=25, ge=1, le=200, description="Most rows of the page.")
+    league_id: str | None = Field(default=None, pattern="^league_")
+    division_id: str | None = Field(default=None, pattern="^div_")
+    status: str | None = Field(default=None, max_length=32)
+
+
+@router.get("/v2/rounds", access="anyone", answer=Envelope[api.Round])
+async def list_rounds(call: Call, query: RoundQuery) -> JsonObject:
+    """Rounds of the leagues one may see, newest first."""
+    statement = _visible(call)
+    if query.league_id is not None:
+        statement = statement.where(Division.league_id == query.league_id)
+    if query.division_id is not None:
+        statement = statement.where(Round.division_id == query.division_id)
+    if query.status is not None:
+        statement = statement.where(Round.status == query.status)
+    page = await paginate(call.db, statement, query, moment=Round.created_at, key=Round.id)
+    return page.envelope(lambda row: _round_json(row, call.base_url))
+
+
+@router.get("/v2/rounds/{round_id}", access="anyone", answer=api.RoundDetail)
+async def get_round(call: Call, round_id: str) -> JsonObject:
+    """One round with its results, the best first."""
+    found = await call.db.scalar(_visible(call).where(Round.id == round_id))
+    if found is None:
+        raise not_found("round", round_id)
+    results = await call.db.scalars(
+        sa.select(RoundResult).where(RoundResult.round_id == found.id).order_by(RoundResult.rank, RoundResult.id)
+    )
+    return {
+        **_round_json(found, call.base_url),
+        "results": [
+            {
+                "id": row.id,
+                "rank": row.rank,
+                "score": row.score,
+                "result_metadata": row.result_metadata,
+                "policy_version": policy_version_json(row.policy_version),
+                "player": player_ref(row.player),
+                "created_at": row.created_at,
+            }
+            for row in results
+        ],
+    }
+
+
+def _visible(call: Call) -> sa.Select[Round]:
+    return (
+        sa.select(Round)
+        .join(Division, Division.id == Round.division_id)
+        .where(Division.league_id.in_(visible_leagues(call.caller).with_only_columns(League.id)))
+    )
+
+
+def _round_json(row: Round, base_url: str) -> JsonObject:
+    return {
+        "id": row.id,
+        "round_number": row.round_number,
+        "commissioner_key": row.commissioner_key,
+        "execution_backend": row.execution_backend,
+        "round_config": row.round_config,
+        "round_display": row.round_display,
+        "status": row.status,
+        "error": row.error,
+        "started_at": row.started_at,
+        "completed_at": row.completed_at,
+        "division": division_json(row.division, base_url),
+        "created_at": row.created_at,
+    }

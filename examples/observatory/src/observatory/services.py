@@ -1,0 +1,29 @@
+"""What every part of a running Observatory shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .auth import Authenticator
+from .blobs import BlobStore
+from .database import Database
+from .settings import Settings
+from .storage import ArtifactStore
+from .vault import Vault
+from .worker_runtime import Runtime
+
+__all__ = ["Services"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """The open connections and stores of one Observatory."""
+
+    settings: Settings
+    database: Database
+    artifacts: ArtifactStore
+    blobs: BlobStore
+    vault: Vault
+    tokens: Authenticator = field(default_factory=Authenticator)
+    runtime: Runtime = field(default_factory=Runtime)
+    """What runs beside the stores while a server does."""

@@ -1,0 +1,159 @@
+"""A server that runs: its port, its application, its worker, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import uvicorn
+
+from coworld_core.errors import EnvironmentFault
+
+from .app import create_app, lifespans, open_services
+from .services import Services
+from .settings import Settings, prepare_directory
+
+__all__ = ["STOPPING_SECONDS", "bind", "only_one", "serve", "stop_signals"]
+
+STOPPING_SECONDS = 5
+"""How long requests on their way may take once the server is told to stop."""
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without signal handlers (they are ours), which says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = anyio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        await super().startup(sockets)
+        self.listening.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one.
+
+    Raises:
+        EnvironmentFault: When the address cannot be had (code ``address_in_use``).
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(512)
+        listener.set_inheritable(False)
+    except OSError as error:
+        listener.close()
+        raise EnvironmentFault(
+            f"{host}:{port} cannot be listened on: {error.strerror or error}.",
+            code="address_in_use",
+            hint="Choose another with --port; 0 takes a free one.",
+        ) from error
+    return listener
+
+
+def address_of(listener: socket.socket) -> str:
+    """The URL of a listening socket; a wildcard address is given as loopback."""
+    host, port = listener.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):  # noqa: S104 (compared, not bound)
+        host = "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@contextmanager
+def only_one(data: Path) -> Generator[None]:
+    """Hold the directory's lock: one server at a time looks after a registry.
+
+    Raises:
+        EnvironmentFault: When another server holds it (code ``already_running``).
+    """
+    import fcntl
+
+    with (data / "server.lock").open("w", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise EnvironmentFault(
+                f"Another Observatory serves {data} already.",
+                code="already_running",
+                hint="Stop it first, or give this one another --data directory.",
+            ) from None
+        yield
+
+
+@asynccontextmanager
+async def serve(settings: Settings, listener: socket.socket) -> AsyncGenerator[Services]:
+    """A server that answers as long as the context is open.
+
+    Args:
+        settings: How it is set up; its ``url`` is how clients reach the listener.
+        listener: Where it listens; closed at the end.
+
+    Raises:
+        EnvironmentFault: When the database, the artifact store or the directory cannot be used.
+    """
+    async with AsyncExitStack() as stack:
+        stack.callback(listener.close)
+        stack.enter_context(only_one(prepare_directory(settings.data)))
+        services = await stack.enter_async_context(open_services(settings))
+        await stack.enter_async_context(lifespans(services))
+        config = uvicorn.Config(
+            create_app(services),
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=True,
+            timeout_graceful_shutdown=STOPPING_SECONDS,
+            timeout_keep_alive=30,
+            ws_max_size=16 * 1024 * 1024,
+        )
+        server = _Server(config)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.serve, [listener])
+            await server.listening.wait()
+            try:
+                yield services
+            finally:
+                # who waits for a change need not wait any more
+                services.runtime.bell.close()
+                server.should_exit = True
+
+
+@contextmanager
+def stop_signals(note: Callable[[str], None]) -> Generator[Callable[[], Awaitable[None]]]:
+    """Take SIGINT, SIGTERM and SIGHUP as a wish to stop in good order, also one that comes before anybody waits.
+
+    Gives a function that waits for the wish, and says which it was.
+    """
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+
+        async def stopped() -> None:
+            async for number in signals:
+                note(f"{number.name}: stopping.")
+                return
+
+        yield stopped
+
+
+def with_url(settings: Settings, listener: socket.socket, url: str | None) -> Settings:
+    """The settings of a server on a listener, reached by ``url`` or by the listener's own address."""
+    return replace(settings, url=(url or address_of(listener)).rstrip("/"))
+
+
+logging.getLogger("observatory").addHandler(logging.NullHandler())

@@ -1,0 +1,139 @@
+"""What an Observatory is told about itself, and where it keeps its things."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from coworld_core.errors import UsageError
+
+__all__ = ["DEFAULT_PORT", "BackendName", "Settings", "database_url", "prepare_directory", "write_private"]
+
+DEFAULT_PORT = 8787
+"""Where it listens unless told otherwise."""
+
+BackendName = Literal["none", "auto", "process", "docker", "kubernetes"]
+"""Where episodes run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How one Observatory is set up.
+
+    Args:
+        data: Its directory, private to its user: database, registry blobs, secrets, artifacts.
+        database: SQLAlchemy URL, or ``postgresql://…`` for short; None: SQLite in ``data``.
+        artifacts: fsspec URL under which artifacts are kept; None: ``data/artifacts``.
+        url: How clients reach it (``http://127.0.0.1:8787``), without a slash at the end.
+        public: Whether anonymous visitors may read public leagues, Coworlds and episodes.
+        backend: Where episodes run: ``docker``, ``process``, ``kubernetes``; ``auto`` chooses, ``none`` runs nothing.
+        packages: Directories of packages whose images may run as local processes.
+        parallel: Episodes at a time; 0 leaves them to other workers.
+        lease: Seconds a worker's claim is good for without being renewed.
+        episode_timeout: Seconds an episode may take, everything included.
+    """
+
+    data: Path
+    database: str | None = None
+    artifacts: str | None = None
+    url: str = f"http://127.0.0.1:{DEFAULT_PORT}"
+    public: bool = True
+    backend: BackendName = "none"
+    packages: tuple[Path, ...] = ()
+    parallel: int = 1
+    lease: float = 30.0
+    episode_timeout: float = 3600.0
+
+    @property
+    def database_url(self) -> str:
+        """The database as SQLAlchemy's async engine takes it."""
+        return database_url(self.database, self.data)
+
+    @property
+    def artifacts_url(self) -> str:
+        """Where artifacts are kept, as fsspec takes it."""
+        return self.artifacts or f"file://{(self.data / 'artifacts').absolute()}"
+
+    @property
+    def registry(self) -> str:
+        """Host and port of the image registry, as it stands in front of an image's name."""
+        return urlsplit(self.url).netloc
+
+    @property
+    def blobs(self) -> Path:
+        """The registry's blobs and unfinished uploads."""
+        return self.data / "registry"
+
+    @property
+    def vault(self) -> Path:
+        """Secrets, one private file each."""
+        return self.data / "secrets"
+
+
+def database_url(given: str | None, data: Path) -> str:
+    """A database as SQLAlchemy's async engine takes it.
+
+    Args:
+        given: ``sqlite:///…``, ``postgresql://…`` or either with an async driver named; None: SQLite in ``data``.
+        data: The data directory.
+
+    Raises:
+        UsageError: For any other database (code ``bad_database``).
+    """
+    if given is None:
+        return f"sqlite+aiosqlite:///{(data / 'observatory.sqlite3').absolute()}"
+    scheme, separator, rest = given.partition("://")
+    drivers = {
+        "sqlite": "sqlite+aiosqlite",
+        "sqlite+aiosqlite": "sqlite+aiosqlite",
+        "postgres": "postgresql+asyncpg",
+        "postgresql": "postgresql+asyncpg",
+        "postgresql+asyncpg": "postgresql+asyncpg",
+    }
+    if not separator or scheme not in drivers:
+        raise UsageError(
+            f"{scheme or given!r} is no database this program knows.",
+            code="bad_database",
+            hint="Give postgresql://USER:PASSWORD@HOST/NAME or sqlite:////path/to/file.",
+        )
+    return f"{drivers[scheme]}://{rest}"
+
+
+def prepare_directory(path: Path) -> Path:
+    """Make a directory that only its owner can look into, and return it.
+
+    Raises:
+        UsageError: When it cannot be made, is no directory, or belongs to somebody else (code ``bad_directory``).
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o700)
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be used as a private directory: {error.strerror or error}.",
+            code="bad_directory",
+            hint="Name a directory of your own with --data.",
+        ) from error
+    return path
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file only its owner can read, whole or not at all, and on the disk before it has its name."""
+    import os
+
+    prepare_directory(path.parent)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise

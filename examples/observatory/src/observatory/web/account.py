@@ -1,0 +1,85 @@
+"""Signing in and out: a token is shown once, and traded for a cookie that is good for reading."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import cast
+from urllib.parse import parse_qs
+
+import sqlalchemy as sa
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from ..auth import ANONYMOUS, SESSION_COOKIE
+from ..columns import now
+from ..errors import Refusal
+from ..models import Token
+from ..routing import read_body
+from ..services import Services
+from .visit import is_same_origin, open_visit, page, trouble
+
+__all__ = ["sign_in", "sign_in_page", "sign_out"]
+
+LIFETIME = dt.timedelta(hours=12)
+"""How long a browser stays signed in."""
+
+
+async def sign_in_page(request: Request) -> Response:
+    """The form."""
+    async with open_visit(request) as visit:
+        return page(
+            request, "sign_in.html", visit.caller, next=_place(request.query_params.get("next", "/")), trouble=""
+        )
+
+
+async def sign_in(request: Request) -> Response:
+    """Trade a token for a cookie."""
+    services = cast("Services", request.app.state.services)
+    if not is_same_origin(request):
+        return trouble(request, ANONYMOUS, 403, "Not from here", "This form was sent by another site.")
+    try:
+        form = parse_qs((await read_body(request, 16 * 1024)).decode("utf-8", "replace"))
+    except Refusal:
+        return trouble(request, ANONYMOUS, 413, "Too long", "That is too long for a token.")
+    place, token = _place(form.get("next", ["/"])[0]), form.get("token", [""])[0].strip()
+    async with services.database.writing() as session:
+        found = await services.tokens.find(session, token)
+        if found is None or found[0].kind not in ("user", "player"):
+            said = "This is not a token of this server, or not any more."
+            return page(request, "sign_in.html", ANONYMOUS, status=403, next=place, trouble=said)
+        shown, user, player = found
+        left = LIFETIME if shown.expires_at is None else min(LIFETIME, shown.expires_at - now())
+        session_token = await services.tokens.mint(
+            session, "web", user.id, player_id=player.id if player else None, lifetime=left
+        )
+    answer = RedirectResponse(place, status_code=303)
+    answer.set_cookie(
+        SESSION_COOKIE,
+        session_token.text,
+        max_age=int(left.total_seconds()),
+        httponly=True,
+        samesite="lax",
+        secure=services.settings.url.startswith("https:"),
+    )
+    return answer
+
+
+async def sign_out(request: Request) -> Response:
+    """Make the cookie worthless."""
+    services = cast("Services", request.app.state.services)
+    async with open_visit(request) as visit:
+        token_id = visit.caller.token_id
+    if not is_same_origin(request):
+        return trouble(request, ANONYMOUS, 403, "Not from here", "This form was sent by another site.")
+    if token_id is not None:
+        async with services.database.writing() as session:
+            await session.execute(sa.update(Token).where(Token.id == token_id).values(revoked_at=now()))
+    answer = RedirectResponse("/", status_code=303)
+    answer.delete_cookie(SESSION_COOKIE)
+    return answer
+
+
+def _place(text: str) -> str:
+    """Where to go on: a page of ours, whatever the address said."""
+    ours = text.startswith("/") and not text.startswith("//") and "\\" not in text and text.isprintable()
+    return text if ours and len(text) < 1000 else "/"

@@ -1,0 +1,67 @@
+"""The lobby of a game that people play: who is there, and a seat to take."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from ..errors import Refusal
+from ..hosted import player_url
+from ..hosted_sessions import Session, wait_ready
+from ..models import Coworld
+from .visit import Visit, is_same_origin, open_visit, page, trouble
+
+__all__ = ["lobby", "take_seat"]
+
+
+async def lobby(request: Request) -> Response:
+    """Who is there, and what one can do."""
+    async with open_visit(request) as visit:
+        session = _session(visit)
+        if session is None:
+            return _gone(visit)
+        coworld = await visit.db.get(Coworld, session.coworld_id)
+        own = next((seat for seat in session.joined.values() if seat.subject_id == visit.caller.subject_id), None)
+        watch = f"/sessions/{session.id}{session.page}" if session.spectators and session.address else None
+        return page(
+            request,
+            "lobby.html",
+            visit.caller,
+            coworld=coworld.name if coworld else "A game",
+            seats=[session.joined[slot].name if slot in session.joined else None for slot in range(session.slots)],
+            scores=session.scores,
+            seat=player_url("", session, own.slot) if own and session.seats else None,
+            watch=watch if not session.over else None,
+            over=session.over,
+            trouble=session.error,
+        )
+
+
+async def take_seat(request: Request) -> Response:
+    """Take a seat, and go there."""
+    async with open_visit(request) as visit:
+        if not is_same_origin(request):
+            return trouble(request, visit.caller, 403, "Not from here", "This form was sent by another site.")
+        session = _session(visit)
+        if session is None:
+            return _gone(visit)
+        if not visit.caller.known:
+            return RedirectResponse(f"/sign-in?next=/play/{session.id}", status_code=303)
+        sessions = visit.services.runtime.sessions
+        assert sessions is not None
+        try:
+            await wait_ready(session)
+            seat = await sessions.join(session, visit.caller)
+        except Refusal as refusal:
+            return trouble(request, visit.caller, refusal.status, "No seat", str(refusal.detail))
+        return RedirectResponse(player_url("", session, seat.slot), status_code=303)
+
+
+def _session(visit: Visit) -> Session | None:
+    sessions = visit.services.runtime.sessions
+    session = sessions.get(visit.request.path_params["session_id"]) if sessions is not None else None
+    return session if session is not None and session.kind == "play" else None
+
+
+def _gone(visit: Visit) -> Response:
+    return trouble(visit.request, visit.caller, 404, "Not here", "There is no such game, or it is over.")

@@ -1,0 +1,297 @@
+"""The pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ..artifacts_serving import filename_of, send, send_plain
+from ..columns import JsonObject
+from ..episodes import MAX_IDS
+from ..episodes_access import find_episode, own_slots, view_of, visible
+from ..errors import Refusal
+from ..feed import LONGEST_WAIT, wait_for_changes
+from ..hosted_sessions import viewer_of
+from ..leagues import find_league, league_rows
+from ..models import Artifact, Division, EpisodeRequest, League, Membership, Participant, PolicyVersion, User
+from ..standings import Standing, standings
+from ..worker_queue import OVER
+from .rows import LogText, episode_rows, read_log, recent_episodes
+from .visit import Visit, is_same_origin, open_visit, page, trouble
+
+__all__ = [
+    "deep_link",
+    "episode",
+    "episodes",
+    "file",
+    "home",
+    "league",
+    "live",
+    "policy_version",
+    "start_replay",
+]
+
+PAGE_ROWS = 30
+_LOGS = ("game_logs", "player_logs")
+
+
+async def home(request: Request) -> Response:
+    """Leagues, how busy it is, and what was played last."""
+    async with open_visit(request) as visit:
+        return page(
+            request,
+            "home.html",
+            visit.caller,
+            here="leagues",
+            leagues=[await _card(visit, row) for row in await league_rows(visit.db, visit.caller)],
+            figures=await _figures(visit),
+            recent=await recent_episodes(visit.db, visit.services, visit.caller),
+        )
+
+
+async def league(request: Request) -> Response:
+    """A league: standings, members, and what was played last."""
+    async with open_visit(request) as visit:
+        try:
+            row = await find_league(visit.db, visit.caller, request.path_params["league_id"])
+        except Refusal:
+            return _nothing(visit, "There is no such league, or it is not for everybody. Signing in may help.")
+        rows = (
+            await visit.db.scalars(
+                sa.select(Division)
+                .where(Division.league_id == row.id, Division.archived_at.is_(None), ~Division.hidden)
+                .order_by(Division.level.desc())
+            )
+        ).unique()
+        divisions = [
+            {"id": division.id, "name": division.name, "standings": await _standings(visit, division.id)}
+            for division in rows
+        ]
+        members = (
+            await visit.db.execute(
+                sa.select(Membership, User.name)
+                .join(User, User.id == Membership.user_id)
+                .where(Membership.league_id == row.id, Membership.end_time.is_(None))
+                .order_by(Membership.is_champion.desc(), Membership.created_at)
+            )
+        ).unique()
+        return page(
+            request,
+            "league.html",
+            visit.caller,
+            here="leagues",
+            league={"id": row.id, "name": row.name, "coworld": row.game.name, "description": row.game.description},
+            divisions=divisions,
+            members=[
+                {
+                    "label": f"{member.policy_version.policy.name}:v{member.policy_version.version}",
+                    "owner": member.player.name if member.player else name,
+                    "champion": member.is_champion,
+                    "since": member.start_time,
+                }
+                for member, name in members
+            ],
+            recent=await recent_episodes(visit.db, visit.services, visit.caller, EpisodeRequest.league_id == row.id),
+        )
+
+
+async def episodes(request: Request) -> Response:
+    """What was played, newest first."""
+    text = request.query_params.get("offset", "0")
+    offset = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    async with open_visit(request) as visit:
+        rows = await recent_episodes(visit.db, visit.services, visit.caller, limit=PAGE_ROWS + 1, offset=offset)
+        return page(
+            request,
+            "episodes.html",
+            visit.caller,
+            here="episodes",
+            rows=rows[:PAGE_ROWS],
+            newer=max(0, offset - PAGE_ROWS) if offset else None,
+            older=offset + PAGE_ROWS if len(rows) > PAGE_ROWS else None,
+        )
+
+
+async def episode(request: Request) -> Response:
+    """An episode: how it stands, its replay, its scores, and the logs the visitor may see."""
+    async with open_visit(request) as visit:
+        row = await _episode(visit)
+        if row is None:
+            return _nothing(visit, "There is no such episode, or it is somebody's own. Signing in may help.")
+        (shown,) = await episode_rows(visit.db, visit.caller, [row])
+        arena = await visit.db.get(League, row.league_id) if row.league_id else None
+        kept = _allowed(visit, row)
+        return page(
+            request,
+            "episode.html",
+            visit.caller,
+            here="episodes",
+            row=shown,
+            league={"id": arena.id, "name": arena.name} if arena is not None else None,
+            live_url=view_of(visit.services).live_url(row),
+            replay=any(item.kind == "replay" for item in kept),
+            logs=[await _log(visit, row, item) for item in kept if item.kind in _LOGS],
+            files=[
+                {"name": filename_of(item).removesuffix(".z"), "size": item.size, "href": _href(row, item)}
+                for item in kept
+                if item.kind not in ("replay", *_LOGS)
+            ],
+        )
+
+
+async def file(request: Request) -> Response:
+    """One artifact, for a browser."""
+    async with open_visit(request) as visit:
+        row = await _episode(visit)
+        place = (request.path_params["kind"], request.path_params.get("position", -1))
+        kept = _allowed(visit, row) if row is not None else []
+        artifact = next((item for item in kept if (item.kind, item.position) == place), None)
+    if artifact is None:
+        return _nothing(visit, "There is no such file, or it is somebody's own.")
+    serve = send_plain if artifact.kind == "replay" else send
+    try:
+        answer = serve(visit.services.artifacts, request, artifact)
+    except Refusal as refusal:
+        return JSONResponse({"detail": refusal.detail}, status_code=refusal.status, headers=refusal.headers)
+    # whatever it is, it is no page of ours
+    answer.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"
+    name = filename_of(artifact).removesuffix(".z")
+    answer.headers["Content-Disposition"] = f'attachment; filename="{row.id if row else ""}-{name}"'
+    return answer
+
+
+async def start_replay(request: Request) -> Response:
+    """Have the game show a replay, and say where."""
+    if not is_same_origin(request):
+        return JSONResponse({"detail": "This was asked by another site."}, status_code=403)
+    async with open_visit(request) as visit:
+        row = await _episode(visit)
+    if row is None:
+        return JSONResponse({"detail": "There is no such episode."}, status_code=404)
+    try:
+        url = await viewer_of(visit.services, visit.caller, row)
+    except Refusal as refusal:
+        return JSONResponse({"detail": refusal.detail}, status_code=refusal.status, headers=refusal.headers)
+    return JSONResponse({"viewer_url": url})
+
+
+async def policy_version(request: Request) -> Response:
+    """A policy version, and what it played."""
+    async with open_visit(request) as visit:
+        version = await visit.db.scalar(
+            sa.select(PolicyVersion).where(PolicyVersion.id == request.path_params["version_id"])
+        )
+        seated = EpisodeRequest.id.in_(
+            sa.select(Participant.episode_request_id).where(
+                Participant.policy_version_id == request.path_params["version_id"]
+            )
+        )
+        rows = await recent_episodes(visit.db, visit.services, visit.caller, seated, limit=PAGE_ROWS)
+        if version is None or not (rows or visit.caller.owns(version.user_id, version.player_id)):
+            return _nothing(visit, "There is no such policy, or it is somebody's own. Signing in may help.")
+        label = f"{version.policy.name}:v{version.version}"
+        return page(request, "policy.html", visit.caller, here="episodes", label=label, version=version, rows=rows)
+
+
+async def deep_link(request: Request) -> Response:
+    """Addresses of the published platform's pages, whose place is behind the hash."""
+    async with open_visit(request) as visit:
+        return page(request, "deep_link.html", visit.caller)
+
+
+async def live(request: Request) -> Response:
+    """What has become of some episodes, for the pages' script."""
+    ids = [item for item in request.query_params.get("ids", "").split(",") if item][:MAX_IDS]
+    after, wait = (_number(request.query_params, name) for name in ("after", "wait"))
+    async with open_visit(request) as visit:
+        services, caller = visit.services, visit.caller
+    # waited for without a connection to the database
+    changes = await wait_for_changes(
+        services, caller, ids, "ereq", after=after, limit=MAX_IDS, seconds=min(wait, LONGEST_WAIT)
+    )
+    rows = changes.rows if changes is not None else ()
+    found: list[JsonObject] = []
+    for row in rows:
+        scores = {score.position: score.score for score in row.scores}
+        found.append(
+            {
+                "id": row.id,
+                "status": row.status,
+                "scores": [scores.get(seat.position) for seat in row.participants] if scores else None,
+            }
+        )
+    return JSONResponse({"episodes": found, "cursor": str(changes.seen if changes is not None else after)})
+
+
+def _number(values: Mapping[str, str], name: str) -> int:
+    text = values.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+
+
+async def _episode(visit: Visit) -> EpisodeRequest | None:
+    try:
+        return await find_episode(visit.db, visit.services, visit.caller, visit.request.path_params["episode_id"])
+    except Refusal:
+        return None
+
+
+def _allowed(visit: Visit, row: EpisodeRequest) -> list[Artifact]:
+    """What the visitor may have of an episode."""
+    slots = own_slots(visit.caller, row)
+    return [item for item in row.artifacts if item.position < 0 or slots is None or item.position in slots]
+
+
+async def _log(visit: Visit, row: EpisodeRequest, artifact: Artifact) -> LogText:
+    title = "Game"
+    if artifact.position >= 0:
+        seat = next((seat for seat in row.participants if seat.position == artifact.position), None)
+        title = f"{seat.policy_name} in slot {artifact.position}" if seat else f"Slot {artifact.position}"
+    return await read_log(visit.services, artifact, title=title, href=_href(row, artifact))
+
+
+def _href(row: EpisodeRequest, artifact: Artifact) -> str:
+    place = f"/{artifact.position}" if artifact.position >= 0 else ""
+    return f"/episodes/{row.id}/files/{artifact.kind}{place}"
+
+
+async def _card(visit: Visit, row: League) -> dict[str, Any]:
+    members = await visit.db.scalar(
+        sa.select(sa.func.count()).where(Membership.league_id == row.id, Membership.end_time.is_(None))
+    )
+    top = await visit.db.scalar(
+        sa.select(Division.id)
+        .where(Division.league_id == row.id, Division.archived_at.is_(None))
+        .order_by(Division.level.desc())
+        .limit(1)
+    )
+    leaders = await _standings(visit, top) if top is not None else []
+    return {
+        "id": row.id,
+        "name": row.name,
+        "coworld": row.game.name,
+        "members": members or 0,
+        "leader": leaders[0].name if leaders else None,
+        "leader_score": leaders[0].score if leaders else None,
+    }
+
+
+async def _standings(visit: Visit, division_id: str) -> list[Standing]:
+    return await standings(visit.db, division_id)
+
+
+async def _figures(visit: Visit) -> dict[str, int]:
+    found = await visit.db.execute(
+        sa.select(EpisodeRequest.status, sa.func.count())
+        .where(visible(visit.caller, public=visit.services.settings.public))
+        .group_by(EpisodeRequest.status)
+    )
+    counts = {row[0]: row[1] for row in found}
+    return {status: counts.get(status, 0) for status in ("pending", "running", *OVER)}
+
+
+def _nothing(visit: Visit, text: str) -> Response:
+    return trouble(visit.request, visit.caller, 404, "Not here", text)

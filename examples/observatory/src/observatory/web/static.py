@@ -1,0 +1,69 @@
+"""The pages' own files, and the templates."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+import jinja2
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+__all__ = ["ASSETS", "asset", "icon", "templates"]
+
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+@cache
+def _files() -> dict[str, tuple[bytes, str]]:
+    directory = Path(__file__).with_name("static")
+    return {
+        path.name: (path.read_bytes(), _TYPES[path.suffix]) for path in directory.iterdir() if path.suffix in _TYPES
+    }
+
+
+@cache
+def ASSETS() -> str:  # noqa: N802 - a constant that is read from the disk when first asked for
+    """Digest of all of them, which their addresses carry: what changes has another address."""
+    digest = hashlib.sha256()
+    for name in sorted(_files()):
+        digest.update(_files()[name][0])
+    return digest.hexdigest()[:12]
+
+
+async def icon(_: Request) -> Response:
+    """What browsers ask for when a page, such as a game's, names no icon."""
+    content, media_type = _files()["observatory.svg"]
+    return Response(content, media_type=media_type, headers={"Cache-Control": "public, max-age=86400"})
+
+
+async def asset(request: Request) -> Response:
+    """One of the files."""
+    found = _files().get(request.path_params["name"])
+    if found is None:
+        raise HTTPException(404)
+    content, media_type = found
+    current = request.query_params.get("v") == ASSETS()
+    headers = {"Cache-Control": "public, max-age=31536000, immutable" if current else "no-cache"}
+    return Response(content, media_type=media_type, headers=headers)
+
+
+@cache
+def templates() -> jinja2.Environment:
+    """The templates; whatever is put into them is text unless they say otherwise."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("observatory.web"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+    )
+    environment.filters["score"] = _score
+    return environment
+
+
+def _score(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.2f}".rstrip("0").rstrip(".") if value == value else "?"

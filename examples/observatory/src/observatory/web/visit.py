@@ -1,0 +1,76 @@
+"""A visit by a browser: who it is, and how a page is answered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from sqlalchemy.ext.asyncio import AsyncSession
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from ..auth import ANONYMOUS, SESSION_COOKIE, Caller
+from ..services import Services
+from .static import ASSETS, templates
+
+__all__ = ["Visit", "is_same_origin", "open_visit", "page", "trouble"]
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visit:
+    """One request of a browser."""
+
+    request: Request
+    services: Services
+    caller: Caller
+    db: AsyncSession
+    """For reading."""
+
+
+@asynccontextmanager
+async def open_visit(request: Request) -> AsyncGenerator[Visit]:
+    """Find out who visits: whoever the cookie speaks for, else nobody."""
+    services = cast("Services", request.app.state.services)
+    async with services.database.reading() as session:
+        caller = None
+        if SESSION_COOKIE in request.cookies:
+            caller = await services.tokens.caller(session, {}, request.cookies, reading=True)
+        yield Visit(request=request, services=services, caller=caller or ANONYMOUS, db=session)
+
+
+def page(
+    request: Request, template: str, caller: Caller, *, here: str = "", status: int = 200, **values: Any
+) -> HTMLResponse:
+    """A page, with the headers that keep it to itself."""
+    viewer = None
+    if caller.user is not None:
+        viewer = caller.player.name if caller.player else caller.user.name
+    text = (
+        templates()
+        .get_template(template)
+        .render(assets=ASSETS(), here=here, viewer=viewer, path=request.url.path, **values)
+    )
+    headers = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-store", "Referrer-Policy": "same-origin"}
+    return HTMLResponse(text, status_code=status, headers=headers)
+
+
+def trouble(request: Request, caller: Caller, status: int, title: str, text: str) -> HTMLResponse:
+    """A page that says what is wrong."""
+    return page(request, "trouble.html", caller, status=status, title=title, text=text)
+
+
+def is_same_origin(request: Request) -> bool:
+    """Whether a page of ours sent a form, and no other site in the name of who visits it."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site in ("same-origin", "none")
+    origin = request.headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == request.headers.get("host")

@@ -1,0 +1,117 @@
+"""From an episode's row to what the runner plays: manifest, config, seats, secrets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import joinedload
+
+from coworld_core.errors import EnvironmentFault, UsageError
+from coworld_core.loading import load_manifest
+from coworld_core.manifest import Manifest, Runnable
+from coworld_runner.plan import EpisodePlan, Seat
+
+from .episodes_stats import SeatNames
+from .models import Coworld, EpisodeRequest, Participant, PolicyVersion
+from .services import Services
+from .worker_images import ImageNames
+
+__all__ = ["Job", "load_job", "runnable_manifest"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One episode, ready to be played."""
+
+    plan: EpisodePlan
+    seats: tuple[SeatNames, ...]
+
+
+async def load_job(services: Services, episode_id: str, images: ImageNames) -> Job:
+    """Read what an episode is.
+
+    Raises:
+        ManifestError: The manifest can no longer be read.
+        ImageError: An image is not to be had here.
+        UsageError: A seat names nobody that exists.
+        EnvironmentFault: A policy's secrets are gone (code ``secrets_missing``).
+    """
+    async with services.database.reading() as session:
+        row = await session.get_one(EpisodeRequest, episode_id)
+        coworld = await session.get_one(Coworld, row.coworld_id)
+        manifest = await runnable_manifest(session, coworld, images)
+        seats = [await _seat(services, session, manifest, seat, images) for seat in row.participants]
+    return Job(
+        plan=EpisodePlan(
+            manifest=manifest,
+            game_config=row.game_config,
+            seats=tuple(seat for seat, _ in seats),
+            variant=row.variant_id or "episode-request",
+            source=coworld.id,
+            manifest_sha256=coworld.manifest_hash.removeprefix("sha256:"),
+            episode_tags={"episode_request_id": row.id},
+            policy_names=tuple(seat.name for seat, _ in seats),
+        ),
+        seats=tuple(names for _, names in seats),
+    )
+
+
+async def runnable_manifest(session: AsyncSession, coworld: Coworld, images: ImageNames) -> Manifest:
+    """The manifest of a Coworld with images called as they are where it runs.
+
+    Raises:
+        ManifestError: It can no longer be read.
+        ImageError: The game's image is not to be had there.
+    """
+    manifest = load_manifest(dict(coworld.manifest), template=True).manifest
+    runnable = manifest.game.runnable
+    image = await images.resolve(session, runnable.image)
+    game = manifest.game.model_copy(update={"runnable": runnable.model_copy(update={"image": image})})
+    return manifest.model_copy(update={"game": game})
+
+
+async def _seat(
+    services: Services, session: AsyncSession, manifest: Manifest, seat: Participant, images: ImageNames
+) -> tuple[Seat, SeatNames]:
+    if seat.policy_version_id is None:
+        return await _bundled(session, manifest, seat, images), SeatNames()
+    version = await session.scalar(
+        sa.select(PolicyVersion)
+        .where(PolicyVersion.id == seat.policy_version_id)
+        .options(joinedload(PolicyVersion.image))
+    )
+    if version is None:
+        raise UsageError(f"Seat {seat.position} is for a policy version that is gone.", code="policy_gone")
+    secrets: dict[str, str] = {}
+    if version.secret_env_id is not None:
+        try:
+            secrets = await services.vault.policy_env(version.secret_env_id)
+        except FileNotFoundError as error:
+            raise EnvironmentFault(
+                f"The secrets of {seat.policy_name}:v{seat.version} are not on this machine.",
+                code="secrets_missing",
+                hint="Run the worker with the data directory of the server.",
+            ) from error
+    run: list[Any] = version.run or []
+    image = await images.resolve(session, version.image_id)
+    names = SeatNames(policy_version_id=version.id, policy_name=seat.policy_name, policy_version=seat.version)
+    return (
+        Seat(
+            name=f"{seat.policy_name}:v{seat.version}",
+            runnable=Runnable(type="player", image=image, run=tuple(str(part) for part in run)),
+            secret_env=secrets,
+        ),
+        names,
+    )
+
+
+async def _bundled(session: AsyncSession, manifest: Manifest, seat: Participant, images: ImageNames) -> Seat:
+    player = next((entry for entry in manifest.player if entry.id == seat.bundled_player), None)
+    if player is None:
+        raise UsageError(f"The Coworld has no player {seat.bundled_player!r} any more.", code="unknown_player")
+    runnable = player.as_runnable()
+    image = await images.resolve(session, runnable.image)
+    return Seat(name=player.id, runnable=runnable.model_copy(update={"image": image}), player_id=player.id)

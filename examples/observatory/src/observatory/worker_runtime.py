@@ -1,0 +1,176 @@
+"""What runs things in a server: the backend, the worker on it, and the key of links. Opened with the server."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from coworld_core.errors import BackendUnavailable, UsageError
+
+from .artifacts_links import LinkSigner
+from .feed_bell import Bell
+from .registry_login import worker_login
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from coworld_runner.backend import Backend
+
+    from .hosted_sessions import Sessions
+    from .services import Services
+    from .settings import Settings
+    from .worker import Worker
+    from .worker_images import ImageNames
+
+__all__ = ["Place", "Runtime", "open_place", "open_runtime", "open_worker", "worker_name"]
+
+_log = logging.getLogger("observatory.worker")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where episodes and viewers run: an entered backend, and what images are called there."""
+
+    backend: Backend
+    images: ImageNames
+
+
+@dataclass
+class Runtime:
+    """What a server has beside its stores while it runs."""
+
+    links: LinkSigner = field(default_factory=lambda: LinkSigner(secrets.token_bytes(32), ""))
+    place: Place | None = None
+    """None: this server runs nothing itself."""
+    worker: Worker | None = None
+    sessions: Sessions | None = None
+    """Games that run for people; None: none do."""
+    games: httpx2.AsyncClient | None = None
+    """Connections to games, while the server runs."""
+    bell: Bell = field(default_factory=Bell)
+    """Tells who waits that something has changed."""
+
+
+@asynccontextmanager
+async def open_place(services: Services) -> AsyncGenerator[Place | None]:
+    """The backend that the settings name; None when they name none.
+
+    ``auto`` is Docker where an engine answers, else local processes where packages are trusted, else none.
+
+    Raises:
+        BackendUnavailable: A backend named in the settings cannot be reached.
+        UsageError: Local processes without a trusted package.
+    """
+    settings = services.settings
+    if settings.backend == "none":
+        yield None
+        return
+    from .worker_images import ImageNames, PackageContexts
+
+    contexts = PackageContexts(settings.packages)
+    if settings.backend == "process" and not contexts:
+        raise UsageError(
+            "Local processes run trusted packages only, and none was named.",
+            code="package_missing",
+            hint="Name them with --package DIRECTORY; each needs a compose file that builds its images.",
+        )
+    async with AsyncExitStack() as stack:
+        name = settings.backend
+        backend: Backend | None = None
+        if name == "auto" and contexts:
+            name = "process"
+        if name == "auto":
+            try:
+                backend = await stack.enter_async_context(
+                    _make(services, "docker", contexts, await worker_login(services))
+                )
+                name = "docker"
+            except BackendUnavailable as error:
+                _log.warning("Nothing is run here: %s", error.message)
+                yield None
+                return
+        if backend is None:
+            backend = await stack.enter_async_context(_make(services, name, contexts, await worker_login(services)))
+        registry = services.settings.registry if backend.capabilities.images else None
+        yield Place(backend, ImageNames(registry=registry, contexts=contexts))
+
+
+def _make(services: Services, name: str, contexts: object, login: tuple[str, str]) -> Backend:
+    from .worker_images import PackageContexts
+
+    assert isinstance(contexts, PackageContexts)
+    if name == "process":
+        from coworld_runner.backends.process import ProcessBackend
+
+        return ProcessBackend(contexts=contexts)
+    if name == "docker":
+        from coworld_runner.backends.docker import DockerBackend
+
+        return DockerBackend(logins={services.settings.registry: login})
+    from coworld_runner.selection import make_backend
+
+    return make_backend(name)  # pyright: ignore[reportArgumentType]
+
+
+@asynccontextmanager
+async def open_worker(services: Services, place: Place, *, owner: str) -> AsyncGenerator[Worker]:
+    """A worker that works, as the settings say, while the context is open."""
+    from coworld_runner.episode import EpisodeOptions
+
+    from .worker import Worker, WorkerOptions
+
+    settings = services.settings
+    options = WorkerOptions(
+        parallel=settings.parallel,
+        lease=settings.lease,
+        # what a player does wrong is the game's to score
+        episode=EpisodeOptions(timeout=settings.episode_timeout, on_player_failure="continue"),
+    )
+    worker = Worker(services, place.backend, place.images, owner=owner, options=options)
+    async with worker.running():
+        yield worker
+
+
+@asynccontextmanager
+async def open_runtime(services: Services) -> AsyncGenerator[Runtime]:
+    """Everything that runs beside a server, put into ``services.runtime``."""
+    settings = services.settings
+    runtime = services.runtime
+    runtime.links = LinkSigner(await _key(services), settings.url)
+    async with AsyncExitStack() as stack:
+        runtime.place = await stack.enter_async_context(open_place(services))
+        try:
+            if runtime.place is not None and settings.parallel > 0:
+                runtime.worker = await stack.enter_async_context(
+                    open_worker(services, runtime.place, owner=owner_name(settings, "server"))
+                )
+            yield runtime
+        finally:
+            runtime.place = runtime.worker = None
+
+
+def owner_name(settings: Settings, role: str) -> str:
+    """A worker's name: the same after a restart of the only server of a data directory, never that of another."""
+    import socket
+
+    return f"{role}@{socket.gethostname()}:{settings.data.absolute()}"[:250]
+
+
+def worker_name() -> str:
+    """A name for a worker of its own: no other has it, before or after."""
+    import os
+    import socket
+
+    return f"worker@{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+async def _key(services: Services) -> bytes:
+    try:
+        return await services.vault.get("keys", "artifact-links")
+    except FileNotFoundError:
+        await services.vault.put("keys", "artifact-links", secrets.token_bytes(32))
+        return await services.vault.get("keys", "artifact-links")
