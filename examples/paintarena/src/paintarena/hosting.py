@@ -1,5 +1,7 @@
 """What the server does with its environment: one game, one replay, or replays by request."""
 
+import asyncio
+import logging
 import os
 import signal
 import socket
@@ -9,6 +11,7 @@ from functools import partial
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import uvicorn
 from starlette.applications import Starlette
@@ -202,12 +205,35 @@ class _Server(uvicorn.Server):
                 await self._stopping.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say goodbye to whoever is still connected."""
+        """Say goodbye to whoever is still connected, and to who was just coming in; then hang up.
+
+        Nothing is left to the end of the event loop, which would cancel it in the middle of things.
+        """
         for listening in self.servers:
             listening.close()
-        for connection in list(self.server_state.connections):
-            connection.shutdown()
-        await _until(lambda: not (self.server_state.connections or self.server_state.tasks))
+        # What was accepted before becomes a connection two rounds of the event loop later.
+        for _ in range(3):
+            await anyio.lowlevel.checkpoint()
+        told: set[object] = set()
+
+        def gone() -> bool:
+            state = self.server_state
+            for connection in state.connections - told:
+                told.add(connection)
+                connection.shutdown()
+            return not (state.connections or state.tasks)
+
+        if await _until(gone):
+            return
+        for connection in self.server_state.connections:
+            connection.transport.abort()
+        if await _until(gone):
+            return
+        # What is still under way waits for a thread, not for a client.
+        logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
+        for task in tuple(self.server_state.tasks):
+            task.cancel()
+        await _until(gone)
 
     async def talked_out(self) -> None:
         """Wait until the clients closed their sockets, at most `CLOSING_SECONDS`.
@@ -220,11 +246,17 @@ class _Server(uvicorn.Server):
         await _until(lambda: not any(isinstance(open_, protocol) for open_ in self.server_state.connections))
 
 
-async def _until(true: Callable[[], bool]) -> None:
+def _is_no_cancellation(record: logging.LogRecord) -> bool:
+    """Leave out that a handler was cancelled: so it was, by us."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+
+
+async def _until(true: Callable[[], bool]) -> bool:
     """Wait for a condition at most `CLOSING_SECONDS`; the web server keeps sets and tells nobody of changes."""
     with anyio.move_on_after(CLOSING_SECONDS):
         while not true():  # noqa: ASYNC110
             await anyio.sleep(0.005)
+    return true()
 
 
 def _listener() -> socket.socket:

@@ -108,7 +108,8 @@ def replay_service() -> Starlette:
     """Return the app of the older dialect, where each request names its replay by `?uri=`."""
 
     async def load(uri: str) -> bytes:
-        return await anyio.to_thread.run_sync(load_replay, uri)
+        # Nobody waits for a replay that does not come.
+        return await anyio.to_thread.run_sync(load_replay, uri, abandon_on_cancel=True)
 
     async def page(request: Request) -> Response:
         uri = request.query_params.get("uri")
