@@ -40,3 +40,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.CallI
     if IN_CI and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, and in CI nothing is: {report.longrepr}"
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Bytes are named by their length: packed ones hold the time, and every worker must collect the same names."""
+    return f"{len(val)}-bytes" if isinstance(val, bytes) else None

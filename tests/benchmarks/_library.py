@@ -8,18 +8,13 @@ import time
 from pathlib import Path
 
 import anyio
+from _measure import peak_mib
 
 from coworld_runner.batch import run_batch
 from coworld_runner.episode import run_episode
 from coworld_runner.packages import resolve_package
 from coworld_runner.plan import plan_episode
 from coworld_runner.selection import make_backend
-
-
-def peak_mib() -> float:
-    """Peak resident memory of this process; resource usage would count that of the program that started it."""
-    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
-    return int(line.split()[1]) / 1024
 
 
 async def main(package: str, backend: str, output: Path, episodes: int, parallel: int) -> None:

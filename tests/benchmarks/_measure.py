@@ -76,6 +76,12 @@ def spread(values: Sequence[float], digits: int = 2) -> str:
     return f"{median(values):.{digits}f} ({min(values):.{digits}f}-{max(values):.{digits}f})"
 
 
+def peak_mib() -> float:
+    """Peak resident memory of this process; resource usage would count that of the program that started it."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 1024
+
+
 def machine() -> dict[str, Any]:
     """What the figures were taken on."""
     return {"processors": os.cpu_count(), "load": round(os.getloadavg()[0], 2), "python": sys.version.split()[0]}

@@ -63,3 +63,10 @@ def test_memory() -> None:
 def test_startup() -> None:
     found = figures("startup.py", "--rounds", "1")
     assert found["load_manifest_ms"] > 0
+
+
+@pytest.mark.timeout(300)
+def test_client() -> None:
+    found = figures("client.py", "--episodes", "120", "--files", "6", "--mebibytes", "2", "--rounds", "1")
+    assert found["listing"]["episodes"] == 120
+    assert found["large"]["client_of_curl"] > 0

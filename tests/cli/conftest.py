@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 from support.cli_kit import Started, Terminal, write_world
+from support.cli_platform import Platform, platform
+
+from coworld_cli.main import cli
 
 
 @pytest.fixture
@@ -46,3 +51,30 @@ def world(tmp_path: Path) -> Callable[..., Path]:
         return write_world(tmp_path / directory, game, *players, **config)
 
     return write
+
+
+@pytest.fixture
+def told(no_leaks: None) -> Iterator[Platform]:
+    """A platform that answers as the test tells it."""
+    with platform() as told:
+        yield told
+
+
+@pytest.fixture
+def run(told: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Result]]:
+    """Run a command in this process, signed in to that platform, in the test's directory."""
+    monkeypatch.setenv("SOFTMAX_CONFIG_DIR", str(tmp_path / ".config"))
+    monkeypatch.setenv("COWORLD_SERVER", told.server)
+    monkeypatch.setenv("COWORLD_TOKEN", "token-of-ada")
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.chdir(tmp_path)
+    time.tzset()
+
+    def run(*words: str, input: str | None = None) -> Result:
+        result = CliRunner().invoke(cli, words, input=input)
+        assert "Traceback" not in result.output
+        return result
+
+    yield run
+    monkeypatch.undo()
+    time.tzset()

@@ -113,11 +113,11 @@ def test_completion_names_commands_without_loading_them() -> None:
         command(),
         capture_output=True,
         text=True,
-        env=environment({"_COWORLD_COMPLETE": "bash_complete", "COMP_WORDS": "coworld re", "COMP_CWORD": "1"}),
+        env=environment({"_COWORLD_COMPLETE": "bash_complete", "COMP_WORDS": "coworld repl", "COMP_CWORD": "1"}),
         check=False,
         timeout=60,
     )
-    assert done.stdout.split() == ["plain,replay"]
+    assert done.stdout.split() == ["plain,replay", "plain,replays", "plain,replay-open"]
 
 
 def test_version_of_the_program() -> None:
@@ -172,7 +172,7 @@ def test_unknown_option_says_what_was_meant() -> None:
         (["run-episode", "w", "--player-memory", "0"], "'0' must be more than zero."),
         (["run-episode", "w", "--game-cpus", "1Gib"], "'1Gib' is not a Kubernetes quantity."),
         (["run-episode", "w", "--require", "luck"], "'luck' is not one of"),
-        (["run-episode", "w", "--backend", "moon"], "'moon' is not one of 'auto', 'process', 'docker'."),
+        (["run-episode", "w", "--backend", "moon"], "'moon' is not one of 'auto', 'process', 'docker', 'kubernetes'."),
         (["run-episode", "w", "--aws-profile", "p"], "--aws-profile and --aws-region need --use-bedrock."),
         (["scrimmage", "w"], "Missing argument 'IMAGE'."),
         (["scrimmage", "w", "i", "-n", "2"], "'-n'"),

@@ -1,15 +1,13 @@
 """The page of a certification in a real browser: nothing is loaded, nothing runs, and it fits and folds."""
 
-import os
-import shutil
-from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import expect
+from support.browser import DESK, Pages, Size
 from support.certification_kit import HOSTILE, hostile_certification
 from support.certify_kit import LONG, world
 
@@ -17,52 +15,7 @@ from coworld_runner.certify import Certification, render_page
 
 pytestmark = pytest.mark.browser
 
-ARGUMENTS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-]
-DESK = {"width": 1200, "height": 900}
-PHONE = {"width": 360, "height": 780}
-
-Open = Callable[..., Page]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    program = shutil.which("chromium")
-    if program is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("chromium is not installed, and in CI it must be")
-        pytest.skip("chromium is not installed")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def show(browser: Browser) -> Generator[Open]:
-    """Opens pages; afterwards none may have complained, opened a dialog, or asked for anything but itself."""
-    complaints: list[str] = []
-    contexts: list[Any] = []
-
-    def open_page(path: Path, *, size: dict[str, int] = DESK, dark: bool = False) -> Page:
-        context = browser.new_context(viewport=size, color_scheme="dark" if dark else "light")  # type: ignore[arg-type]
-        contexts.append(context)
-        page = context.new_page()
-        url = path.as_uri()
-        page.on("console", lambda message: complaints.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
-        page.on("popup", lambda popup: complaints.append(f"popup: {popup.url}"))
-        page.on("request", lambda request: complaints.append(f"request: {request.url}") if request.url != url else None)
-        page.goto(url)
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert complaints == []
+NARROW: Size = {"width": 360, "height": 780}
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +38,10 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Certificatio
 
 
 @pytest.mark.parametrize("status", ["completed", "interrupted"])
-def test_hostile_text_stays_text(tmp_path: Path, show: Open, status: Any) -> None:
+def test_hostile_text_stays_text(tmp_path: Path, pages: Pages, status: Any) -> None:
     path = tmp_path / "certification.html"
     path.write_text(render_page(hostile_certification(status)))
-    page = show(path)
+    page = pages(path.as_uri(), alone=True)
     for summary in page.locator("summary").all():
         if not summary.evaluate("node => node.parentElement.open"):
             summary.click()
@@ -104,26 +57,26 @@ def test_hostile_text_stays_text(tmp_path: Path, show: Open, status: Any) -> Non
 
 
 @pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-def test_it_fits_the_window(show: Open, failed: tuple[Path, Certification], size: dict[str, int], dark: bool) -> None:
+@pytest.mark.parametrize("size", [DESK, NARROW], ids=["desk", "phone"])
+def test_it_fits_the_window(pages: Pages, failed: tuple[Path, Certification], size: Size, dark: bool) -> None:
     path, record = failed
-    page = show(path, size=size, dark=dark)
+    page = pages(path.as_uri(), size=size, dark=dark, alone=True)
     expect(page.get_by_role("heading", level=1)).to_contain_text(f"{record.coworld} {record.version}")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.emulate_media(media="print")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_dark_and_light_are_told_apart(show: Open, failed: tuple[Path, Certification]) -> None:
+def test_dark_and_light_are_told_apart(pages: Pages, failed: tuple[Path, Certification]) -> None:
     path, _ = failed
     brightness = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number).reduce((a, b) => a + b)"
-    assert show(path, dark=True).evaluate(brightness) < 200
-    assert show(path, dark=False).evaluate(brightness) > 600
+    assert pages(path.as_uri(), dark=True, alone=True).evaluate(brightness) < 200
+    assert pages(path.as_uri(), dark=False, alone=True).evaluate(brightness) > 600
 
 
-def test_what_did_not_pass_is_open_and_the_track_leads_to_it(show: Open, failed: tuple[Path, Certification]) -> None:
+def test_what_did_not_pass_is_open_and_the_track_leads_to_it(pages: Pages, failed: tuple[Path, Certification]) -> None:
     path, record = failed
-    page = show(path)
+    page = pages(path.as_uri(), alone=True)
     for step in record.steps:
         details = page.locator(f"[id='{step.id}'] > details")
         assert details.evaluate("node => node.open") is (step.status != "pass")

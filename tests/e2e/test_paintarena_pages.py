@@ -1,8 +1,6 @@
 """The pages of Paint Arena in a real browser: a person plays by keyboard, watches, and turns a replay's pages."""
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Generator
@@ -13,7 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
+from support.browser import DESK, PHONE, Pages
 from websockets.sync.client import connect
 
 from paintarena.rules import Board
@@ -21,54 +20,7 @@ from paintarena.testing import Server, environment, running, small_config
 
 pytestmark = pytest.mark.browser
 
-ARGUMENTS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-]
-DESK = {"width": 1280, "height": 800}
-PHONE = {"width": 390, "height": 844}
 UNENDING = {"max_ticks": 10_000, "tick_rate": 10, "player_connect_timeout_seconds": 0}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    program = shutil.which("chromium")
-    if program is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("chromium is not installed, and in CI it must be")
-        pytest.skip("chromium is not installed")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def pages(browser: Browser) -> Generator[Any]:
-    """Opens pages; afterwards none of them may have complained, tried to load anything or opened a dialog."""
-    complaints: list[str] = []
-    contexts: list[Any] = []
-
-    def note(message: ConsoleMessage) -> None:
-        # A refused or lost socket is always reported; whether it should have been is the test's business.
-        if message.type in ("error", "warning") and "WebSocket connection to" not in message.text:
-            complaints.append(message.text)
-
-    def open_page(url: str, *, size: dict[str, int] = DESK, dark: bool = False) -> Page:
-        context = browser.new_context(viewport=size, color_scheme="dark" if dark else "light")  # type: ignore[arg-type]
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(20_000)
-        page.on("console", note)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: complaints.append(dialog.message))
-        page.goto(url)
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert complaints == []
 
 
 @contextmanager
@@ -120,7 +72,7 @@ def tile_colour(page: Page, x: int, y: int) -> list[int]:
     return page.evaluate(script, [x, y])
 
 
-def test_a_person_plays_a_seat_by_keyboard(pages: Any, tmp_path: Path) -> None:
+def test_a_person_plays_a_seat_by_keyboard(pages: Pages, tmp_path: Path) -> None:
     config = small_config(max_ticks=300, tick_rate=10, width=12, height=8)
     with running(tmp_path, config=config, env={"COWORLD_ADMIN": "1"}) as server:
         page = pages(server.http(f"/client/player?{server.query(0)}"))
@@ -158,7 +110,7 @@ def test_a_person_plays_a_seat_by_keyboard(pages: Any, tmp_path: Path) -> None:
     assert path[-1] == path[-2], "space stopped it"
 
 
-def test_buttons_steer_on_a_small_screen(pages: Any, tmp_path: Path) -> None:
+def test_buttons_steer_on_a_small_screen(pages: Pages, tmp_path: Path) -> None:
     with running(tmp_path, config=small_config(**UNENDING)) as server:
         page = pages(server.http(f"/clients/player?{server.query(1)}"), size=PHONE, dark=True)
         status(page, "running")
@@ -172,7 +124,7 @@ def test_buttons_steer_on_a_small_screen(pages: Any, tmp_path: Path) -> None:
         assert pad["y"] + pad["height"] <= PHONE["height"], "the buttons are in reach without scrolling"
 
 
-def test_a_reload_takes_the_seat_back_and_a_second_tab_takes_it_over(pages: Any, tmp_path: Path) -> None:
+def test_a_reload_takes_the_seat_back_and_a_second_tab_takes_it_over(pages: Pages, tmp_path: Path) -> None:
     with running(tmp_path, config=small_config(**UNENDING)) as server:
         address = server.http(f"/client/player?{server.query(0)}")
         page = pages(address)
@@ -189,14 +141,14 @@ def test_a_reload_takes_the_seat_back_and_a_second_tab_takes_it_over(pages: Any,
         assert score(second, 0) >= 3
 
 
-def test_a_wrong_link_says_so(pages: Any, tmp_path: Path) -> None:
+def test_a_wrong_link_says_so(pages: Pages, tmp_path: Path) -> None:
     with running(tmp_path, config=small_config()) as server:
         page = pages(server.http("/client/player?slot=0&token=wrong"))
         status(page, "failed")
         expect(page.locator("#notice")).to_contain_text("Cannot connect.")
 
 
-def test_the_live_page_shows_the_game_to_its_end(pages: Any, tmp_path: Path) -> None:
+def test_the_live_page_shows_the_game_to_its_end(pages: Pages, tmp_path: Path) -> None:
     config = small_config(max_ticks=150, tick_rate=10)
     with running(tmp_path, config=config, env={"COWORLD_ADMIN": "1"}) as server:
         page = pages(server.http("/client/global"))
@@ -216,7 +168,7 @@ def test_the_live_page_shows_the_game_to_its_end(pages: Any, tmp_path: Path) -> 
         expect(page.locator("#notice")).to_contain_text(f"{best} to {least}")
 
 
-def test_admin_controls_the_clock(pages: Any, tmp_path: Path) -> None:
+def test_admin_controls_the_clock(pages: Pages, tmp_path: Path) -> None:
     with running(tmp_path, config=small_config(**UNENDING), env={"COWORLD_ADMIN": "1"}) as server:
         page = pages(server.http("/client/admin"))
         status(page, "running")
@@ -246,7 +198,7 @@ def test_admin_controls_the_clock(pages: Any, tmp_path: Path) -> None:
         ("global", "/client/global?address=ws%3A%2F%2Fhost%2Fg", "ws://host/g"),
     ],
 )
-def test_where_the_socket_is(pages: Any, address_server: Server, page: str, path: str, expected: str) -> None:
+def test_where_the_socket_is(pages: Pages, address_server: Server, page: str, path: str, expected: str) -> None:
     opened = pages(address_server.http("/client/global"))
     opened.evaluate("path => history.replaceState(null, '', path)", path)
     base = "" if expected.startswith("ws") else address_server.ws("")
@@ -259,7 +211,7 @@ def address_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server
         yield server
 
 
-def test_an_address_leads_to_another_game(pages: Any, address_server: Server, tmp_path: Path) -> None:
+def test_an_address_leads_to_another_game(pages: Pages, address_server: Server, tmp_path: Path) -> None:
     with running(tmp_path, config=small_config(**UNENDING, width=17)) as other:
         page = pages(address_server.http(f"/client/global?address={quote(other.http('/global'), safe='')}"))
         status(page, "running")
@@ -296,7 +248,7 @@ WATCH = """() => {
 }"""
 
 
-def test_a_replay_plays_by_itself_and_starts_over(pages: Any, tmp_path: Path) -> None:
+def test_a_replay_plays_by_itself_and_starts_over(pages: Pages, tmp_path: Path) -> None:
     with showing(tmp_path, replay()) as server:
         page = pages(server.http("/client/replay"))
         status(page, "running")
@@ -311,7 +263,7 @@ def test_a_replay_plays_by_itself_and_starts_over(pages: Any, tmp_path: Path) ->
         assert after == (before + 1) % 7, f"in order, and from the end to the start: {ticks}"
 
 
-def test_a_replay_can_be_paused_stepped_and_scrubbed(pages: Any, tmp_path: Path) -> None:
+def test_a_replay_can_be_paused_stepped_and_scrubbed(pages: Pages, tmp_path: Path) -> None:
     value = replay()
     with showing(tmp_path, value) as server:
         page = pages(server.http("/client/replay"))
@@ -346,7 +298,7 @@ def test_a_replay_can_be_paused_stepped_and_scrubbed(pages: Any, tmp_path: Path)
 
 
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-def test_a_replay_fits_the_screen(pages: Any, tmp_path: Path, size: dict[str, int]) -> None:
+def test_a_replay_fits_the_screen(pages: Pages, tmp_path: Path, size: dict[str, int]) -> None:
     with showing(tmp_path, replay()) as server:
         page = pages(server.http("/client/replay"), size=size)
         status(page, "running")
@@ -356,7 +308,7 @@ def test_a_replay_fits_the_screen(pages: Any, tmp_path: Path, size: dict[str, in
         assert page.evaluate("() => document.documentElement.scrollWidth") <= size["width"]
 
 
-def test_an_empty_replay_says_so(pages: Any, tmp_path: Path) -> None:
+def test_an_empty_replay_says_so(pages: Pages, tmp_path: Path) -> None:
     with showing(tmp_path, {**replay(), "frames": []}) as server:
         page = pages(server.http("/client/replay"))
         status(page, "failed")
@@ -377,7 +329,7 @@ def check_harmless(page: Page) -> None:
     assert page.title() != "pwned"
 
 
-def test_a_name_is_only_a_name(pages: Any, tmp_path: Path) -> None:
+def test_a_name_is_only_a_name(pages: Pages, tmp_path: Path) -> None:
     players: list[Any] = [{"name": name} for name in EVIL]
     with running(tmp_path, config=small_config(**UNENDING, players=players)) as server:
         for path in (f"player?{server.query(0)}", "global"):
@@ -386,7 +338,7 @@ def test_a_name_is_only_a_name(pages: Any, tmp_path: Path) -> None:
             check_harmless(page)
 
 
-def test_a_name_in_a_replay_is_only_a_name(pages: Any, tmp_path: Path) -> None:
+def test_a_name_in_a_replay_is_only_a_name(pages: Pages, tmp_path: Path) -> None:
     with showing(tmp_path, replay(names=EVIL)) as server:
         page = pages(server.http("/client/replay"))
         status(page, "running")

@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from support.arena import Arena
+from support.misfit_kit import Evidence
 
 from coworld_core.outcome import Fault
 from coworld_runner import episode as episode_module
@@ -222,10 +223,11 @@ PLAYERS = [
     ),
     seat(["/does/not/exist"], blames=player("player_never_started"), says="/does/not/exist", docker=True),
     seat(f"artifact {MIB // 2}", scores=True, docker=True),
-    seat(f"artifact {3 * MIB}", blames=player("artifact_transport_error"), scores=True),
-    seat("artifact-link", blames=player("artifact_transport_error"), scores=True, docker=True),
-    seat("artifact-fifo", blames=player("artifact_transport_error"), scores=True),
-    seat("artifact-directory", blames=player("artifact_transport_error"), scores=True),
+    # what a player wants to keep is no part of the episode: if it cannot be kept, that is told, and no more
+    seat(f"artifact {3 * MIB}", scores=True, says="left no artifact that can be kept: policy_artifact_1.zip"),
+    seat("artifact-link", scores=True, says="is not a regular file", docker=True),
+    seat("artifact-fifo", scores=True, says="is not a regular file"),
+    seat("artifact-directory", scores=True, says="Player 1 (artifact-directory) left no artifact"),
     seat("closes-streams", scores=True),
 ]
 
@@ -243,6 +245,11 @@ async def test_blame(arena: Arena, case: Case, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(episode_module, "ARTIFACT_LIMIT", 2 * MIB)
     options = replace(EpisodeOptions(timeout=90), **case.options)
     found = await arena.play(arena.plan(case.game, *case.players, **case.config), options)
+    judge(case, found)
+
+
+def judge(case: Case, found: Evidence) -> None:
+    """Whether the evidence says what it must."""
     record = found.record
 
     # of two that fail in the same moment, either may be seen first

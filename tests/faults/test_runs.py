@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
 import psutil
 import pytest
 from support.arena import Arena
-from support.misfit_kit import PACKAGE, PLACEHOLDER, Evidence, docker_leftovers, evidence
+from support.misfit_kit import (
+    PACKAGE,
+    PLACEHOLDER,
+    Evidence,
+    docker_leftovers,
+    evidence,
+    misfit_plan,
+    with_seats,
+)
 
 from coworld_core.episode import BatchSummary, EpisodeRecord
 from coworld_core.errors import BackendError, EnvironmentFault, ImageError, UsageError
-from coworld_runner.backend import ImageInfo, Publish, Unit, UnitSpec
+from coworld_runner.backend import Capabilities, ImageInfo, Publish, Unit, UnitSpec
 from coworld_runner.backends.process import ProcessBackend
 from coworld_runner.batch import run_batch
 from coworld_runner.episode import EpisodeOptions, run_episode
+from coworld_runner.plan import Seat
+from coworld_runner.testing import FakeBackend
 
 BACKENDS = ["process", pytest.param("docker", marks=pytest.mark.docker)]
 DOCKER = [pytest.param("docker", marks=pytest.mark.docker)]
@@ -48,13 +60,46 @@ async def test_an_image_for_another_platform_is_named_before_anything_starts(are
     nothing_started(arena)
 
 
-@pytest.mark.parametrize("backend_name", DOCKER)
-async def test_a_template_has_no_images_to_run(arena: Arena) -> None:
-    arena.image = PLACEHOLDER
-    with pytest.raises(ImageError) as unbuilt:
-        await arena.play(arena.plan())
-    assert unbuilt.value.code == "images_not_built"
-    assert list(arena.directory.iterdir()) == []
+def is_empty(directory: Path) -> bool:
+    return not any(directory.iterdir())
+
+
+class _WithImages(FakeBackend):
+    """A backend with images, which are there if they may be asked for at all."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return dataclasses.replace(super().capabilities, images=True)
+
+
+@pytest.mark.parametrize("unbuilt", ["game", "seat"])
+async def test_a_template_has_no_images_to_run(tmp_path: Path, unbuilt: str) -> None:
+    plan = misfit_plan(image=PLACEHOLDER if unbuilt == "game" else "built")
+    if unbuilt == "seat":
+        first, second = plan.seats
+        assert second.runnable is not None
+        second = dataclasses.replace(second, runnable=second.runnable.model_copy(update={"image": PLACEHOLDER}))
+        plan = with_seats(plan, (first, second))
+    async with _WithImages() as backend:
+        with pytest.raises(ImageError, match=r"MISFITS_IMAGE.* is not built") as refused:
+            await run_episode(plan, backend=backend, workspace=tmp_path / "run")
+    assert refused.value.code == "images_not_built"
+    assert is_empty(tmp_path)
+
+
+async def test_a_placeholder_of_what_does_not_run_is_in_nobodys_way(tmp_path: Path) -> None:
+    """A person sits in a seat whose bundled player is not built, as is a reporter that no episode uses."""
+    plan = misfit_plan(image="built")
+    person = Seat(name="a person", runnable=None)
+    manifest = plan.manifest.model_copy(
+        update={"player": [entry.model_copy(update={"image": PLACEHOLDER}) for entry in plan.manifest.player]}
+    )
+    assert manifest.is_template
+    plan = dataclasses.replace(with_seats(plan, (person, person)), manifest=manifest)
+    async with _WithImages() as backend:
+        # the next thing to be looked at is whether there are such images
+        with pytest.raises(ImageError, match="'built' is not one of this fake backend's programs"):
+            await run_episode(plan, backend=backend, workspace=tmp_path / "run")
 
 
 def nothing_started(arena: Arena) -> None:

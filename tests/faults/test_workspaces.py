@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 from support.arena import Arena
 
+from coworld_core.artifacts import EpisodeLayout
+from coworld_core.episode import BatchSummary, EpisodeRecord
 from coworld_core.errors import EnvironmentFault, WorkspaceError
+from coworld_core.events import parse_event
 from coworld_runner.backend import Limits
 from coworld_runner.batch import run_batch
 from coworld_runner.episode import EpisodeOptions, run_episode
@@ -140,7 +143,7 @@ async def test_a_replay_that_does_not_fit(arena: Arena, small_disk: Path) -> Non
 
 @pytest.mark.parametrize("who", ["game", "player"])
 async def test_a_flood_on_a_full_disk(arena: Arena, small_disk: Path, who: str) -> None:
-    """Logs are cut where the disk ends, and the rest of the run goes on as far as it can."""
+    """Logs are cut where the disk ends; the run goes on as far as it can, and its record says how far that was."""
     earlier = await arena.play(arena.plan(), workspace=small_disk / "earlier")
     before = fingerprint(earlier.layout.workspace)
     limits = Limits(log_bytes=64 * MIB)
@@ -150,10 +153,21 @@ async def test_a_flood_on_a_full_disk(arena: Arena, small_disk: Path, who: str) 
         else arena.plan("well", "well", f"floods-log {32 * MIB}")
     )
     options = EpisodeOptions(timeout=60, game_limits=limits, player_limits=limits)
-    with pytest.raises(EnvironmentFault) as full:
-        await arena.play(plan, options, workspace=small_disk / "flooded")
-    assert full.value.code == "disk_full"
-    assert full.value.hint
+    workspace = small_disk / "flooded"
+    record = await run_episode(
+        plan, backend=arena.backend, workspace=workspace, options=options, run_id=arena.new_run()
+    )
+    layout = EpisodeLayout(workspace)
+    assert EpisodeRecord.model_validate_json(layout.record.read_bytes()) == record
+    assert not record.ok
+    assert {(fault.fault, fault.error_type) for fault in record.faults} == {("platform", "artifact_transport_error")}
+    assert any("is not complete: No space left on device" in warning for warning in record.warnings)
+    assert record.status == "failed"
+    assert not layout.results.exists()
+    # as many events as there was room for, all of them whole
+    events = [parse_event(line) for line in layout.events.read_bytes().splitlines()]
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert list(workspace.rglob(".*")) == []
     assert fingerprint(earlier.layout.workspace) == before
 
 
@@ -187,3 +201,9 @@ async def test_a_batch_on_a_disk_that_fills_up_keeps_what_it_had(arena: Arena, s
     assert full.value.code == "disk_full"
     first = fingerprint(small_disk / "batch/episode-0001")
     assert {"results.json", "replay", "episode.json"} <= set(first)
+    summary = BatchSummary.model_validate_json((small_disk / "batch/summary.json").read_bytes())
+    assert summary.status == "failed"
+    assert summary.episodes[0].ok
+    for row in summary.episodes:
+        record = EpisodeRecord.model_validate_json((small_disk / "batch" / row.workspace / "episode.json").read_bytes())
+        assert record.ok is row.ok

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import subprocess
+import sys
+from io import FileIO
 from pathlib import Path
 
 import anyio
@@ -86,16 +90,44 @@ def test_the_log_is_never_an_older_one(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_ends_the_log_not_the_run(tmp_path: Path) -> None:
-    with EventLog(tmp_path / "events.ndjson") as log:
-        bus = EventBus("r1", log)
-        with Path("/dev/full").open("w") as full:
-            log._file, kept = full, log._file
-            bus.publish(notice("lost"))
-            bus.publish(notice("not tried again"))
-            log._file = kept
-            os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
-    assert log.error is not None
-    assert len(bus.history) == 2
+    heard: list[BaseEvent] = []
+    path = tmp_path / "events.ndjson"
+    with EventLog(path) as log, FileIO("/dev/full", "w") as full:
+        assert log._file is not None
+        os.dup2(full.fileno(), log._file.fileno())
+        bus = EventBus("r1", log, heard.append)
+        bus.publish(notice("lost"))
+        bus.publish(notice("not tried again"))
+    assert [event.message for event in heard if isinstance(event, Notice)] == [
+        "lost",
+        f"{path} is not complete: {os.strerror(errno.ENOSPC)}.",
+        "not tried again",
+    ]
+    assert tuple(heard) == bus.history
+
+
+def test_what_had_no_room_is_not_half_there(tmp_path: Path) -> None:
+    """A limit on the size of files stands in for the end of the disk."""
+    path = tmp_path / "events.ndjson"
+    code = """if True:
+        import resource, signal, sys
+        from pathlib import Path
+        from coworld_core.events import Notice
+        from coworld_runner.events import EventBus, EventLog
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        with EventLog(Path(sys.argv[1])) as log:
+            bus = EventBus("r1", log)
+            for number in range(20):
+                bus.publish(Notice(message=str(number)))
+            print(bus.history[-1].seq)
+    """
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    assert done.stdout == "21\n", "one more, which says that the log is not complete"
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert 1 < len(lines) < 20
+    assert [parse_event(line).seq for line in lines] == list(range(1, len(lines) + 1))
+    assert lines[-1].endswith(b"\n")
 
 
 @pytest.mark.parametrize("line", ["{}", '{"kind": "no_such_thing"}', '{"kind": "notice"}', "not json"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,8 @@ async def package(tmp_path: Path, **changes: Any) -> Package:
     document["game"]["version"] = "1.0"
     for section in (document["game"]["runnable"], *document["player"]):
         section["image"] = "paintarena:1"
-    document["certification"]["game_config"] |= changes
+    for config in (document["certification"]["game_config"], document["variants"][0]["game_config"]):
+        config |= changes
     path = tmp_path / "coworld_manifest.json"
     path.write_text(json.dumps(document))
     return await resolve_package(path)
@@ -128,6 +131,32 @@ async def test_people_are_waited_for(tmp_path: Path) -> None:
     patient = plan_for_people(plan)
     assert patient.game_config["player_connect_timeout_seconds"] > 60
     patient.config_with_tokens(patient.new_tokens())
+
+
+async def test_people_do_not_go_by_the_names_of_bots(tmp_path: Path) -> None:
+    found = await package(tmp_path)
+    plan = plan_for_people(plan_episode(found, humans=[1]))
+    assert [seat.name for seat in plan.seats] == ["Sweep Painter", "Person"]
+    assert [player["name"] for player in plan.game_config["players"]] == ["Sweep Painter", "Person"]
+    plan.config_with_tokens(plan.new_tokens())
+    both = plan_for_people(plan_episode(found, humans=[0, 1]))
+    assert [seat.name for seat in both.seats] == ["Person", "Person (2)"]
+
+
+async def test_people_keep_a_name_of_their_own(tmp_path: Path) -> None:
+    names = [{"name": "Ada"}, {"name": "Sweep Painter"}]
+    plan = plan_for_people(plan_episode(await package(tmp_path, players=names), humans=[0, 1]))
+    assert [seat.name for seat in plan.seats] == ["Ada", "Person"]
+
+
+async def test_a_name_that_the_game_would_refuse_is_not_given(tmp_path: Path) -> None:
+    found = await package(tmp_path)
+    schema = copy.deepcopy(dict(found.manifest.game.config_schema))
+    schema["properties"]["players"]["items"]["properties"]["name"]["pattern"] = "Painter$"
+    game = found.manifest.game.model_copy(update={"config_schema": schema})
+    plan = plan_episode(found, humans=[0])
+    plan = dataclasses.replace(plan, manifest=plan.manifest.model_copy(update={"game": game}))
+    assert [seat.name for seat in plan_for_people(plan).seats] == ["Sweep Painter", "Frontier Painter"]
 
 
 async def test_people_get_the_first_variant_unless_they_say_otherwise(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ import pytest
 
 from coworld_core.ids import new_run_id
 from coworld_runner.backend import Found, Reaped
-from coworld_runner.backends import ProcessBackend
-from coworld_runner.backends import process as backend_module
+from coworld_runner.backends import ProcessBackend, _process_found
 from coworld_runner.scratch import open_scratch, scratch_root
 from coworld_runner.testing import private_scratch
 
@@ -92,7 +91,6 @@ async def test_reaping_never_ends_itself_nor_what_it_runs_in() -> None:
     code = """
 import anyio, os, subprocess, sys
 from coworld_runner.backends import ProcessBackend
-from coworld_runner.backends import process as backend_module
 
 async def main():
     async with ProcessBackend() as backend:
@@ -127,5 +125,5 @@ async def test_another_users_processes_are_not_looked_at(monkeypatch: pytest.Mon
     with stray(COWORLD_RUN_ID=run_id, COWORLD_UNIT="unit"):
         assert len(await find(run_id)) == 1
         other = os.getuid() + 1
-        monkeypatch.setattr(backend_module, "_user", lambda: other)
+        monkeypatch.setattr(_process_found, "user", lambda: other)
         assert await find(run_id) == ()

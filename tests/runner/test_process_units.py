@@ -482,9 +482,9 @@ async def test_a_unit_that_kills_its_own_group_does_not_take_the_shim_along(stag
 async def test_what_cannot_be_removed_is_published_and_does_not_hide_the_bodys_error(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from coworld_runner.backends import process
+    from coworld_runner.backends import _process_units
 
-    monkeypatch.setattr(process, "remove_tree", lambda path: f"{path} is in use")  # pyright: ignore
+    monkeypatch.setattr(_process_units, "remove_tree", lambda path: f"{path} is in use")  # pyright: ignore
     with pytest.raises(RuntimeError, match="the body's"):
         async with stage.units(stage.spec("sleep", "1000")):
             raise RuntimeError("the body's")
@@ -497,9 +497,9 @@ async def test_what_cannot_be_removed_is_published_and_does_not_hide_the_bodys_e
 async def test_what_does_not_die_is_published_and_held_against_nobody(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from coworld_runner.backends import process
+    from coworld_runner.backends import _process_units
 
-    monkeypatch.setattr(process, "_KILL_SECONDS", 0.3)
+    monkeypatch.setattr(_process_units, "KILL_SECONDS", 0.3)
     async with stage.units(stage.spec("sleep", "1000"), grace=0) as (unit,):
         shim = psutil.Process(int(unit.id)).parent()
         assert shim is not None

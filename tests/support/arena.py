@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,11 +72,20 @@ class Arena:
 
     def leftovers(self) -> list[str]:
         """What is still there of all that was run."""
-        return leftovers(mark=self.mark, run_ids=self.run_ids, docker=self.name == "docker")
+        left = leftovers(mark=self.mark, run_ids=self.run_ids, docker=self.name == "docker")
+        if self.name == "kubernetes":
+            from .kube import labelled
+
+            left += [thing for run_id in self.run_ids for thing in labelled(os.environ["COWORLD_NAMESPACE"], run_id)]
+        return left
 
 
 def make_backend(name: str) -> Backend:
-    """A backend that can run the misfits package."""
+    """A backend that can run the misfits package; for a cluster, in the namespace of ``namespace_for_tests``."""
+    if name == "kubernetes":
+        from .kube import backend_for
+
+        return backend_for(os.environ["COWORLD_NAMESPACE"])
     if name == "docker":
         from coworld_runner.backends.docker import DockerBackend
 
@@ -87,9 +97,9 @@ def make_backend(name: str) -> Backend:
 
 async def open_arena(name: str, directory: Path) -> AsyncGenerator[Arena]:
     """An arena on a backend; in the end it fails when something of its runs is left. For fixtures to hand on."""
-    if name == "docker":
+    if name != "process":
         need_docker()
     async with make_backend(name) as backend:
-        arena = Arena(backend, ensure_image() if name == "docker" else PLACEHOLDER, directory)
+        arena = Arena(backend, PLACEHOLDER if name == "process" else ensure_image(), directory)
         yield arena
         assert arena.leftovers() == []

@@ -7,6 +7,7 @@ from typing import Any
 
 from coworld_core.episode import ImageRecord
 from coworld_runner.certify import TRANSCRIPT, Certification, Evidence, SourceRecord, StepRecord
+from coworld_runner.certify.record import Level
 
 __all__ = ["HOSTILE", "hostile_certification"]
 
@@ -25,6 +26,8 @@ _ALL = " ".join(HOSTILE) + _CONTROLS
 def hostile_certification(status: Any = "completed") -> Certification:
     """A record in which everything that anybody else may have written tries to get out of its place."""
     now = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
+    passed: tuple[Level, bool] = ("required", True)
+    kinds: list[tuple[Level, bool]] = [("required", False), ("advice", False), ("note", True), *[passed] * 8]
     evidence = tuple(
         Evidence(
             code="anything",
@@ -38,7 +41,7 @@ def hostile_certification(status: Any = "completed") -> Certification:
             artifact=f"episode/{_ALL}",
             log_tail=_ALL,
         )
-        for level, ok in (("required", False), ("advice", False), ("note", True), *[("required", True)] * 8)
+        for level, ok in kinds
     )
     return Certification(
         transcript=TRANSCRIPT.name,

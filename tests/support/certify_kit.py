@@ -12,6 +12,7 @@ import json
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -326,15 +327,13 @@ class World:
 
 def fast(*, episode: Mapping[str, Any] | None = None, **changes: Any) -> CertifyOptions:
     """Options with bounded waits and no network; ``episode`` is changed by field, the others as a whole."""
-    waits = {"timeout": 60.0, "ready_timeout": 20.0, "player_exit_timeout": 5.0}
-    return CertifyOptions(
-        **{
-            "episode": EpisodeOptions(**{**waits, **(episode or {})}),
-            "replay": ReplayOptions(ready_timeout=20.0),
-            "sources": SourceOptions(offline=True),
-            **changes,
-        }
+    waits = EpisodeOptions(timeout=60.0, ready_timeout=20.0, player_exit_timeout=5.0)
+    options = CertifyOptions(
+        episode=replace(waits, **(episode or {})),
+        replay=ReplayOptions(ready_timeout=20.0),
+        sources=SourceOptions(offline=True),
     )
+    return replace(options, **changes)
 
 
 def package_of(manifest: dict[str, Any], path: Path | None = None) -> Package:

@@ -60,7 +60,11 @@ class Done:
 
 
 def coworld(
-    *args: str | Path, env: Mapping[str, str | None] | None = None, cwd: Path | None = None, stdin: str | None = None
+    *args: str | Path,
+    env: Mapping[str, str | None] | None = None,
+    cwd: Path | None = None,
+    stdin: str | None = None,
+    patience: float = PATIENCE,
 ) -> Done:
     """Run a command to its end, with pipes for all streams."""
     done = subprocess.run(
@@ -72,7 +76,7 @@ def coworld(
         cwd=cwd,
         input=stdin,
         check=False,
-        timeout=PATIENCE,
+        timeout=patience,
     )
     return Done(done.returncode, done.stdout, done.stderr)
 
@@ -191,6 +195,10 @@ class Terminal:
             return False
         self._data += data
         return bool(data)
+
+    def write(self, text: str) -> None:
+        """Type something."""
+        os.write(self.master, text.encode())
 
     def until_said(self, text: str) -> None:
         """Read until a text is there."""

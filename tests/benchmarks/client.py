@@ -1,0 +1,255 @@
+"""The client against an Observatory on this machine: long lists, many files, and a large one.
+
+* listing: every episode of a platform that has that many, page by page
+* files: the replays of 200 episodes, 16 at a time against one after the other
+* large: one replay of some MiB, its peak memory over that of an idle client, and its throughput against ``curl`` of
+  the same bytes, taking turns in one run
+
+    python tests/benchmarks/client.py --mebibytes 2048
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from _measure import HERE, Timing, finish, interleaved, machine, median, python, run, show, spread
+
+sys.path.insert(0, str(HERE.parent))
+
+from support.observatory import Observatory, running_observatory
+from support.observatory_kit import add_policy, seed
+
+from observatory.columns import new_id
+from observatory.models import Artifact, EpisodeRequest, EpisodeScore, Participant, Policy, PolicyVersion
+
+MIB = 1 << 20
+SMALL = 64 * 1024
+
+
+async def fill(platform: Observatory, episodes: int, files: int, large: int) -> list[str]:
+    """Put episodes there, with replays for the first of them; the ids of those, the one with the large replay last."""
+    from sqlalchemy import select
+
+    from observatory.models import User
+
+    kept: list[str] = []
+    begun = datetime.now(UTC) - timedelta(days=30)
+    async with platform.services() as services:
+        async with services.database.reading() as session:
+            owner = (await session.scalars(select(User.id))).one()
+        world = await seed(services, owner)
+        version_id = await add_policy(services, owner, "sweeper")
+        async with services.database.reading() as session:
+            version = await session.get_one(PolicyVersion, version_id)
+            policy = await session.get_one(Policy, version.policy_id)
+        for first in range(0, episodes, 1000):
+            async with services.database.writing() as session:
+                for index in range(first, min(first + 1000, episodes)):
+                    at = begun + timedelta(seconds=index)
+                    row = EpisodeRequest(
+                        id=new_id("ereq"),
+                        user_id=owner,
+                        division_id=world.division,
+                        league_id=world.league,
+                        coworld_id=world.id,
+                        game_config={"width": 16, "height": 16},
+                        seed=index,
+                        status="completed",
+                        created_at=at,
+                        completed_at=at,
+                        episode_id=new_id(),
+                    )
+                    session.add(row)
+                    await session.flush()
+                    for position in range(2):
+                        session.add(
+                            Participant(
+                                episode_request_id=row.id,
+                                position=position,
+                                policy_version_id=version_id,
+                                policy_id=policy.id,
+                                policy_name=policy.name,
+                                version=version.version,
+                                user_id=owner,
+                            )
+                        )
+                        session.add(
+                            EpisodeScore(
+                                episode_request_id=row.id,
+                                position=position,
+                                policy_version_id=version_id,
+                                user_id=owner,
+                                division_id=world.division,
+                                score=float(index % 97),
+                                finished_at=at,
+                            )
+                        )
+                    if len(kept) <= files:
+                        kept.append(row.id)
+        for index, episode in enumerate(kept):
+            size = large if index == len(kept) - 1 else SMALL
+            source = platform.settings.data / "replay.bin"
+            digest = await anyio.to_thread.run_sync(_noise, source, size)
+            stored = await services.artifacts.put(f"benchmark/{episode}/replay.z", source)
+            async with services.database.writing() as session:
+                session.add(
+                    Artifact(
+                        id=new_id("art"),
+                        episode_request_id=episode,
+                        kind="replay",
+                        key=stored.key,
+                        media_type="application/octet-stream",
+                        encoding="identity",
+                        size=size,
+                        sha256=digest,
+                    )
+                )
+            source.unlink(missing_ok=True)
+    return kept
+
+
+def _noise(path: Path, size: int) -> str:
+    """Bytes that do not pack, and their digest."""
+    sha = hashlib.sha256()
+    with path.open("wb") as file:
+        for start in range(0, size, MIB):
+            piece = os.urandom(min(MIB, size - start))
+            sha.update(piece)
+            file.write(piece)
+    return sha.hexdigest()
+
+
+class Programs:
+    """Programs to time, each a process of its own."""
+
+    def __init__(self, platform: Observatory, scratch: Path, kept: Sequence[str]) -> None:
+        self.scratch = scratch
+        self.large = kept[-1]
+        self.kept = kept[:-1]
+        self.server = platform.server
+        self.ids = scratch / "ids"
+        self.ids.write_text("\n".join(self.kept))
+        self.env = {**os.environ, "COWORLD_SERVER": platform.server, "COWORLD_TOKEN": platform.admin_token}
+        self.env.pop("PYTHONDONTWRITEBYTECODE", None)
+        self.curl_config = scratch / "curl"
+        self.curl_config.touch(0o600)
+        self.curl_config.write_text(f'header = "Authorization: Bearer {platform.admin_token}"\n')
+
+    def client(self, *arguments: str) -> dict[str, Any]:
+        """Run the client's program; what it measured itself."""
+        target = self.scratch / "downloads"
+        timing = run([python(), str(HERE / "_downloads.py"), *arguments, "--into", str(target)], env=self.env)
+        shutil.rmtree(target, ignore_errors=True)
+        return {**json.loads(timing.output.splitlines()[-1]), "wall": timing.wall}
+
+    def curl(self) -> Timing:
+        """Fetch the large replay with curl."""
+        url = f"{self.server}/observatory/v2/episode-requests/{self.large}/artifacts/replay"
+        target = self.scratch / "by-curl"
+        timing = run(["curl", "-sfS", "--config", str(self.curl_config), "-o", str(target), url], env=self.env)
+        target.unlink()
+        return timing
+
+
+async def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
+    figures: dict[str, Any] = {"benchmark": "client", "machine": machine()}
+    async with running_observatory(scratch) as platform:
+        kept = await fill(platform, options.episodes, options.files, options.mebibytes * MIB)
+        programs = Programs(platform, scratch, kept)
+        await anyio.to_thread.run_sync(compare, programs, options, figures)
+    return figures
+
+
+def compare(programs: Programs, options: argparse.Namespace, figures: dict[str, Any]) -> None:
+    """Time the programs, print the tables and note the figures."""
+    idle = programs.client("idle")
+    listing = programs.client("list", "--limit", str(options.episodes))
+    figures["listing"] = {
+        "episodes": listing["count"],
+        "seconds": listing["seconds"],
+        "a_second": listing["count"] / listing["seconds"],
+        "growth_mib": listing["peak_rss_mib"] - idle["peak_rss_mib"],
+    }
+    show(
+        "listing episodes",
+        ["episodes", "s", "episodes/s", "peak MiB over idle"],
+        [
+            [
+                listing["count"],
+                f"{listing['seconds']:.2f}",
+                f"{figures['listing']['a_second']:.0f}",
+                f"{figures['listing']['growth_mib']:+.1f}",
+            ]
+        ],
+    )
+
+    serial, parallel = interleaved(
+        options.rounds,
+        lambda: programs.client("files", "--ids", str(programs.ids), "--at-once", "1")["seconds"],
+        lambda: programs.client("files", "--ids", str(programs.ids), "--at-once", "16")["seconds"],
+    )
+    figures["files"] = {
+        "files": len(programs.kept),
+        "serial_seconds": median(serial),
+        "parallel_seconds": median(parallel),
+        "speedup": median(serial) / median(parallel),
+    }
+    show(
+        f"{len(programs.kept)} replays of {SMALL // 1024} KiB",
+        ["at once", "s, median (range)", "speed-up"],
+        [[1, spread(serial), "1.00"], [16, spread(parallel), f"{figures['files']['speedup']:.2f}"]],
+    )
+
+    curl, ours = interleaved(options.rounds, programs.curl, lambda: programs.client("replay", "--ids", programs.large))
+    seconds = [one["seconds"] for one in ours]
+    by_curl = [timing.wall for timing in curl]
+    figures["large"] = {
+        "mebibytes": options.mebibytes,
+        "curl_mib_s": options.mebibytes / median(by_curl),
+        "client_mib_s": options.mebibytes / median(seconds),
+        "client_of_curl": median(by_curl) / median(seconds),
+        "growth_mib": max(one["peak_rss_mib"] for one in ours) - idle["peak_rss_mib"],
+    }
+    show(
+        f"one replay of {options.mebibytes} MiB, digest checked",
+        ["program", "s, median (range)", "MiB/s", "of curl", "peak MiB over idle"],
+        [
+            ["curl", spread(by_curl), f"{figures['large']['curl_mib_s']:.0f}", "1.00", ""],
+            [
+                "client",
+                spread(seconds),
+                f"{figures['large']['client_mib_s']:.0f}",
+                f"{figures['large']['client_of_curl']:.2f}",
+                f"{figures['large']['growth_mib']:+.1f}",
+            ],
+        ],
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=10_000)
+    parser.add_argument("--files", type=int, default=200)
+    parser.add_argument("--mebibytes", type=int, default=256)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        figures = anyio.run(measure, options, Path(directory))
+    finish(figures, as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()

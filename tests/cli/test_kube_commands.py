@@ -1,0 +1,43 @@
+"""The commands and a cluster: which one, and what becomes of one that cannot be used. No cluster is needed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.cli_kit import coworld, write_world
+
+NO_CLUSTER: dict[str, str | None] = {"KUBECONFIG": "/nowhere/kubeconfig", "COWORLD_NAMESPACE": None}
+
+
+@pytest.mark.parametrize("backend", [[], ["--backend", "process"]])
+def test_options_of_a_cluster_go_with_one(tmp_path: Path, backend: list[str]) -> None:
+    world, out = write_world(tmp_path / "world"), tmp_path / "out"
+    done = coworld("run-episode", world, *backend, "--context", "there", "-o", out)
+    assert done.status == 2
+    assert "--context goes with --backend kubernetes." in done.stderr
+    assert not out.exists()
+
+
+def test_no_kubeconfig_is_the_environments_fault(tmp_path: Path) -> None:
+    world, out = write_world(tmp_path / "world"), tmp_path / "out"
+    done = coworld("run-episode", world, "--backend", "kubernetes", "-o", out, "--json", env=NO_CLUSTER)
+    assert done.status == 3
+    error = json.loads(done.stdout)["error"]
+    assert error["code"] == "kubeconfig_missing"
+    assert "/nowhere/kubeconfig" in error["message"]
+    assert error["hint"]
+    assert not out.exists()
+
+
+def test_doctor_and_clean_say_that_there_is_no_cluster(tmp_path: Path) -> None:
+    looked = coworld("doctor", "--backend", "kubernetes", "--kubeconfig", tmp_path / "none", "--json", env=NO_CLUSTER)
+    assert looked.status == 3
+    (check,) = [entry for entry in json.loads(looked.stdout)["checks"] if entry["name"].startswith("kubernetes")]
+    assert check["status"] == "fail"
+    assert str(tmp_path / "none") in check["message"]
+    cleaned = coworld("clean", "--backend", "kubernetes", "--json", env=NO_CLUSTER)
+    assert cleaned.status == 3
+    (unavailable,) = json.loads(cleaned.stdout)["unavailable"]
+    assert unavailable.startswith("kubernetes: ")

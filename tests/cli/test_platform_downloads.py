@@ -1,0 +1,392 @@
+"""Files of a platform at the command line: where they go, what is kept, and what is never written."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from support.cli_kit import Started
+from support.cli_platform import Answer, Asked, Platform
+from support.cli_rows import COWORLD, TIME, episode, uuid
+
+from coworld_cli import exitcodes
+
+Run = Callable[..., Result]
+EREQ, XREQ = f"ereq_{uuid(1)}", f"xreq_{uuid(1)}"
+REPLAY = json.dumps({"frames": list(range(100))}).encode()
+
+
+def files_below(directory: Path) -> list[str]:
+    found = (path for path in directory.rglob("*") if path.is_file() and ".config" not in path.parts)
+    return sorted(path.relative_to(directory).as_posix() for path in found)
+
+
+def one_episode(told: Platform, **more: Any) -> None:
+    told.on("GET", f"/v2/episode-requests/{EREQ}", episode(1, **more))
+
+
+# --- a bundle -------------------------------------------------------------------------------------------------------
+
+
+def test_bundle(run: Run, told: Platform, tmp_path: Path) -> None:
+    told.on(
+        "GET", f"/v2/episode-requests/{EREQ}/bundle", Answer(b"PK-content", headers={"Content-Type": "application/zip"})
+    )
+    result = run("bundle", EREQ, "--include", "results", "--include", "replay", "--json")
+    assert json.loads(result.stdout)["size"] == 10
+    assert (tmp_path / f"{EREQ}.zip").read_bytes() == b"PK-content"
+    assert told.asked[0].query["include"] == ["results,replay"]
+    again = run("bundle", EREQ)
+    assert again.exit_code == exitcodes.USAGE
+    assert "is there already" in again.stderr
+    assert "--overwrite" in again.stderr
+    assert len(told.asked) == 1
+    assert run("bundle", EREQ, "--overwrite").exit_code == 0
+    assert files_below(tmp_path) == [f"{EREQ}.zip"]
+
+
+def test_refused_bundle_leaves_nothing(run: Run, told: Platform, tmp_path: Path) -> None:
+    told.on("GET", f"/v2/episode-requests/{EREQ}/bundle", Answer({"detail": "It is not over."}, 409))
+    result = run("bundle", EREQ)
+    assert result.exit_code == exitcodes.REMOTE
+    assert "It is not over." in result.stderr
+    assert files_below(tmp_path) == []
+
+
+def test_interrupted_download_goes_on(start: Callable[..., Started], told: Platform, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 16_384
+    half = len(content) // 2
+    begun, gone = threading.Event(), threading.Event()
+
+    def stalled() -> Iterator[bytes]:
+        yield content[:half]
+        begun.set()
+        gone.wait(60)
+
+    def bundle(asked: Asked) -> Any:
+        tag = {"ETag": '"one"', "Accept-Ranges": "bytes", "Content-Type": "application/zip"}
+        if "range" not in asked.headers:
+            return Answer(stalled(), headers={**tag, "Content-Length": str(len(content))})
+        assert asked.headers["if-range"] == '"one"'
+        first = int(asked.headers["range"].removeprefix("bytes=").removesuffix("-"))
+        span = f"bytes {first}-{len(content) - 1}/{len(content)}"
+        return Answer(content[first:], 206, {**tag, "Content-Range": span})
+
+    told.on("GET", f"/v2/episode-requests/{EREQ}/bundle", bundle)
+    env = {"COWORLD_SERVER": told.server, "COWORLD_TOKEN": "t", "SOFTMAX_CONFIG_DIR": str(tmp_path / ".config")}
+    first = start("bundle", EREQ, "-o", "got.zip", env=env, cwd=tmp_path)
+    try:
+        assert begun.wait(60)
+        # what was sent has arrived once it is on the disk
+        first.until(lambda: any(path.stat().st_size >= 1 << 20 for path in tmp_path.glob(".*part*")), "the first half")
+        first.send(signal.SIGINT)
+        done = first.end()
+    finally:
+        gone.set()
+    assert done.status == exitcodes.INTERRUPTED
+    assert "What has arrived is kept." in done.stderr
+    assert "The same command goes on from there." in done.stderr
+    assert not (tmp_path / "got.zip").exists()
+    second = start("bundle", EREQ, "-o", "got.zip", "--json", env=env, cwd=tmp_path).end()
+    assert second.status == 0, second.stderr
+    assert second.json["resumed"] is True
+    assert (tmp_path / "got.zip").read_bytes() == content
+    assert files_below(tmp_path) == ["got.zip"]
+
+
+# --- results and logs -----------------------------------------------------------------------------------------------
+
+
+def test_results_to_standard_output_and_to_a_file(run: Run, told: Platform, tmp_path: Path) -> None:
+    content = b'{"scores":[1.5,2],   "ticks": 9}'
+    told.on("GET", f"/v2/episode-requests/{EREQ}/artifacts/results", Answer(content))
+    assert json.loads(run("episode-results", EREQ).stdout) == {"scores": [1.5, 2], "ticks": 9}
+    assert run("episode-results", EREQ, "-o", "results.json").exit_code == 0
+    assert (tmp_path / "results.json").read_bytes() == content
+
+
+def with_logs(told: Platform) -> None:
+    one_episode(told)
+    seats = [
+        {"position": 0, "policy_version_id": uuid(7), "policy_name": "painter", "has_log": True, "has_artifact": True},
+        {"position": 1, "policy_version_id": uuid(8), "policy_name": "rival", "has_log": True, "has_artifact": False},
+    ]
+    told.on("GET", f"/v2/episode-requests/{EREQ}/policy-artifacts", seats)
+    told.on("GET", f"/v2/episode-requests/{EREQ}/artifacts/logs", Answer(b"the game \x1b[31mspeaks\n"))
+    told.on("GET", f"/v2/episode-requests/{EREQ}/{uuid(7)}/policy-logs/0", Answer(b"painter speaks\n"))
+    told.on("GET", f"/v2/episode-requests/{EREQ}/{uuid(8)}/policy-logs/1", Answer({"detail": "Not yours."}, 403))
+    told.on("GET", f"/v2/episode-requests/{EREQ}/{uuid(7)}/policy-artifact/0", Answer(b"PK-zip"))
+    told.on(
+        "GET",
+        "/stats/policy-versions",
+        {"entries": [{"id": uuid(7), "name": "painter", "version": 3}], "total_count": 1},
+    )
+    told.on("GET", "/v2/league-policy-memberships", [])
+
+
+def test_logs_are_listed(run: Run, told: Platform) -> None:
+    with_logs(told)
+    result = run("episode-logs", EREQ)
+    assert "policy_agent_0.log" in result.stdout
+    assert "policy_agent_1.log" in result.stdout
+    assert "--artifact" in result.stderr
+    answer = json.loads(run("episode-logs", EREQ, "--list", "--mine", "--json").stdout)
+    assert [seat["agent"] for seat in answer["agents"]] == [0]
+    artifacts = json.loads(run("episode-logs", EREQ, "--artifact", "--json").stdout)
+    assert [seat["filename"] for seat in artifacts["agents"]] == ["policy_artifact_0.zip"]
+
+
+def test_logs_are_printed(run: Run, told: Platform, tmp_path: Path) -> None:
+    with_logs(told)
+    assert run("episode-logs", EREQ, "--agent", "0").stdout == "painter speaks\n"
+    # a pipe gets what is there; only a terminal is protected
+    assert "\x1b[31m" in json.loads(run("episode-logs", EREQ, "--game", "--json").stdout)["log"]
+    refused = run("episode-logs", EREQ, "--agent", "1")
+    assert refused.exit_code == exitcodes.REMOTE
+    assert "Not yours." in refused.stderr
+    nobody = run("episode-logs", EREQ, "--agent", "5")
+    assert nobody.exit_code == exitcodes.REMOTE
+    assert "has no slot 5" in nobody.stderr
+    assert files_below(tmp_path) == []
+
+
+def test_logs_go_to_a_directory_and_one_that_fails_loses_no_other(run: Run, told: Platform, tmp_path: Path) -> None:
+    with_logs(told)
+    mine = run("episode-logs", EREQ, "--mine", "-d", "logs")
+    assert mine.exit_code == 0
+    assert files_below(tmp_path) == [f"logs/{EREQ}-policy_agent_0.log", f"logs/{EREQ}-policy_agent_0.zip"]
+    all_of_them = run("episode-logs", EREQ, "-d", "logs", "--json")
+    assert all_of_them.exit_code == exitcodes.ANSWER_IS_NO
+    answer = json.loads(all_of_them.stdout)
+    assert answer["ok"] is False
+    assert [file["error"]["code"] for file in answer["files"] if "error" in file] == ["forbidden"]
+    assert run("episode-logs", EREQ, "--game", "-d", "logs").exit_code == 0
+    assert f"logs/{EREQ}-game.log" in files_below(tmp_path)
+
+
+def test_artifact_to_a_file(run: Run, told: Platform, tmp_path: Path) -> None:
+    with_logs(told)
+    assert run("episode-logs", EREQ, "--artifact", "--agent", "0").exit_code == 0
+    again = run("episode-logs", EREQ, "--artifact", "--agent", "0")
+    assert again.exit_code == exitcodes.USAGE
+    assert "is there already" in again.stderr
+    assert run("episode-logs", EREQ, "--artifact", "--agent", "0", "-o", "mine.zip").exit_code == 0
+    assert files_below(tmp_path) == [f"{EREQ}-policy_agent_0.zip", "mine.zip"]
+    assert (tmp_path / "mine.zip").read_bytes() == b"PK-zip"
+
+
+# --- replays --------------------------------------------------------------------------------------------------------
+
+
+def with_replays(told: Platform, *rows: dict[str, Any]) -> None:
+    told.on("GET", "/v2/episode-requests", {"entries": list(rows), "total_count": len(rows), "limit": 200, "offset": 0})
+
+
+def test_replays_are_listed_with_the_command_that_shows_them(run: Run, told: Platform) -> None:
+    with_replays(told, episode(1, replay_url="https://x.example/1.z?sig=$(reboot)"), episode(2))
+    result = run("replays")
+    assert f"replay-open {EREQ}" in result.stdout
+    assert "reboot" not in result.stdout
+    assert len(result.stdout.splitlines()) == 2
+    (entry,) = json.loads(run("replays", "--json").stdout)
+    assert entry["episode_request_id"] == EREQ
+    assert entry["local_path"] is None
+
+
+def test_replays_are_fetched_once_and_unpacked(run: Run, told: Platform, tmp_path: Path) -> None:
+    with_replays(told, *(episode(number, replay_url=f"{told.server}/files/{number}.z") for number in (1, 2, 3)))
+    for number in (1, 2):
+        told.on("GET", f"/files/{number}.z", Answer(zlib.compress(REPLAY)))
+    told.on("GET", "/files/3.z", Answer({"detail": "The disk is gone."}, 400))
+    result = run("replays", "-o", "got", "--json")
+    assert result.exit_code == exitcodes.ANSWER_IS_NO
+    assert "The disk is gone." in result.stderr
+    names = [f"ereq_{uuid(number)}.replay" for number in (1, 2)]
+    assert files_below(tmp_path) == [*(f"got/{name}" for name in names), "got/index.json"]
+    assert all((tmp_path / "got" / name).read_bytes() == REPLAY for name in names)
+    index = json.loads((tmp_path / "got" / "index.json").read_text())
+    assert index == json.loads(result.stdout)
+    assert [entry["local_path"] for entry in index] == [f"got/{name}" for name in names]
+    assert [entry["file"] for entry in index] == names
+    assert set(index[0]) >= {
+        "episode_id",
+        "job_id",
+        "coworld_id",
+        "replay_url",
+        "seed",
+        "status",
+        "participants",
+        "scores",
+    }
+    told.on("GET", "/files/3.z", Answer(zlib.compress(REPLAY)))
+    assert run("replays", "-o", "got").exit_code == 0
+    assert len([asked for asked in told.asked if asked.path == "/files/1.z"]) == 1
+
+
+@pytest.mark.parametrize("id", ["ereq_../../outside", "ereq_/etc/passwd", "ereq_a\x00b", "../x", "ereq_.\\..\\x"])
+def test_a_hostile_id_names_no_file(id: str, run: Run, told: Platform, tmp_path: Path) -> None:
+    work = tmp_path / "a" / "b"
+    with_replays(told, {**episode(1, replay_url=f"{told.server}/files/1.z"), "id": id})
+    told.on("GET", "/files/1.z", Answer(REPLAY))
+    result = run("replays", "-o", str(work))
+    assert result.exit_code in (0, exitcodes.ANSWER_IS_NO)
+    assert files_below(tmp_path) == ["a/b/index.json"]
+
+
+def test_replay_that_is_not_there_yet(run: Run, told: Platform) -> None:
+    one_episode(told, status="running", replay_url=None)
+    result = run("replay-open", EREQ, "--json")
+    assert result.exit_code == exitcodes.ANSWER_IS_NO
+    error = json.loads(result.stdout)["error"]
+    assert error["code"] == "no_replay"
+    assert "it is running" in error["message"]
+
+
+def test_hosted_viewer(run: Run, told: Platform) -> None:
+    one_episode(told, replay_url="https://x.example/1.z")
+    told.on("POST", "/v2/coworlds/replays/session", {"viewer_url": "https://x.example/view"})
+    assert "https://x.example/view" in run("replay-open", EREQ, "--hosted").stdout
+    asked = told.calls("POST", "/v2/coworlds/replays/session")[0].json
+    assert asked == {"coworld_id": COWORLD["id"], "episode_id": uuid(201), "replay_uri": "https://x.example/1.z"}
+
+
+# --- Coworlds -------------------------------------------------------------------------------------------------------
+
+
+def test_coworld_is_downloaded_once(run: Run, told: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = Path(__file__).parents[2] / "examples" / "paintarena" / "coworld_manifest_template.json"
+    image = "registry.example/paint@sha256:" + "a" * 64
+    manifest = json.loads(template.read_text().replace("{{PAINTARENA_IMAGE}}", image))
+    manifest["game"]["version"] = "1.2.0"
+    told.on("GET", f"/v2/coworlds/{COWORLD['id']}", {**COWORLD, "manifest": manifest})
+    monkeypatch.delenv("COWORLD_TOKEN")
+    result = run("download", str(COWORLD["id"]), "--no-images", "--json")
+    assert result.exit_code == 0, result.output
+    names = ["AGENTS.md", "coworld_images.json", "coworld_manifest.json"]
+    assert files_below(tmp_path) == [f"coworld/{COWORLD['id']}/{name}" for name in names]
+    assert json.loads(result.stdout)["cached"] is False
+    assert json.loads(run("download", str(COWORLD["id"]), "--no-images", "--json").stdout)["cached"] is True
+    assert len(told.asked) == 1
+    # a command that takes a MANIFEST finds it by its id
+    assert "paintarena 1.2.0" in run("validate", str(COWORLD["id"])).stdout
+    assert run("download", "paint-arena", "--no-images").exit_code == exitcodes.ENVIRONMENT
+
+
+# --- experience requests --------------------------------------------------------------------------------------------
+
+
+def experience(**more: Any) -> dict[str, Any]:
+    counts = {f"{name}_count": 0 for name in ("pending", "submitted", "running", "completed", "failed")}
+    return {
+        "id": XREQ,
+        "requester_user_id": "user_1",
+        "coworld_id": COWORLD["id"],
+        "coworld_name": "paint-arena",
+        "coworld_version": "1.2.0",
+        "status": "completed",
+        "episode_count": 2,
+        "created_at": TIME,
+        **counts,
+        **more,
+    }
+
+
+def test_body_is_sent_as_it_is(run: Run, told: Platform) -> None:
+    told.on("POST", "/v2/experience-requests", {**experience(), "episodes": []})
+    body = {"coworld_id": COWORLD["id"], "roster": [{"player": {"policy_ref": "a:v1"}}], "of_tomorrow": {"x": None}}
+    result = run("xp-request", "create", "-", "--json", input=json.dumps(body))
+    assert json.loads(result.stdout)["id"] == XREQ
+    (asked,) = told.asked
+    assert asked.json == body
+    assert asked.headers["idempotency-key"]
+
+
+@pytest.mark.parametrize(("body", "said"), [("{", "is not JSON"), ("[]", "is not a JSON object"), ("", "is not JSON")])
+def test_body_that_cannot_be_meant(body: str, said: str, run: Run, told: Platform) -> None:
+    result = run("xp-request", "create", "-", input=body)
+    assert result.exit_code == exitcodes.USAGE
+    assert said in result.stderr
+    assert told.asked == []
+
+
+def watched(told: Platform, *statuses: str) -> None:
+    """A platform without a change feed, which is asked for the request itself."""
+    rows = [{**episode(number + 1), "status": status} for number, status in enumerate(statuses)]
+    over = all(status in ("completed", "failed", "cancelled") for status in statuses)
+    detail = experience(status="completed" if over else "running", episodes=rows)
+    told.on("GET", f"/v2/experience-requests/{XREQ}", detail)
+
+
+def test_watch_until_the_end(run: Run, told: Platform) -> None:
+    watched(told, "completed", "completed")
+    result = run("xp-request", "watch", XREQ, "--json")
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert (answer["ended"], answer["timed_out"], answer["ok"]) == (True, False, True)
+    lines = [json.loads(line) for line in run("xp-request", "watch", XREQ, "--jsonl").stdout.splitlines()]
+    assert [line["episode"]["status"] for line in lines] == ["completed", "completed"]
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+def test_watch_that_ends_badly(status: str, run: Run, told: Platform) -> None:
+    watched(told, "completed", status)
+    result = run("xp-request", "watch", XREQ)
+    assert result.exit_code == exitcodes.ANSWER_IS_NO
+    assert f"1 {status}" in result.stdout
+
+
+def test_watch_until_the_time_is_up(run: Run, told: Platform) -> None:
+    watched(told, "completed", "running")
+    result = run("xp-request", "watch", XREQ, "--timeout", "0.5", "--json")
+    assert result.exit_code == exitcodes.ANSWER_IS_NO
+    answer = json.loads(result.stdout)
+    assert (answer["ended"], answer["timed_out"]) == (False, True)
+
+
+def test_checkpoint_is_gone_on_from(run: Run, told: Platform, tmp_path: Path) -> None:
+    watched(told, "completed", "completed")
+    words = ["xp-request", "watch", XREQ, "--checkpoint", "seen.json"]
+    assert len(run(*words, "--jsonl").stdout.splitlines()) == 2
+    # nothing new, and what was seen is still known
+    assert run(*words, "--jsonl").stdout == ""
+    assert len(json.loads(run(*words, "--json").stdout)["episodes"]) == 2
+    assert len(run(*words, "--jsonl", "--reset").stdout.splitlines()) == 2
+    other = run("xp-request", "watch", f"xreq_{uuid(2)}", "--checkpoint", "seen.json")
+    assert other.exit_code == exitcodes.USAGE
+    assert "checkpoint of something else" in other.stderr
+    (tmp_path / "seen.json").write_text("garbage")
+    assert run(*words).exit_code == exitcodes.USAGE
+    assert files_below(tmp_path) == ["seen.json"]
+
+
+def test_bundles_of_what_is_over(run: Run, told: Platform, tmp_path: Path) -> None:
+    rows = [episode(1), episode(2, status="running"), episode(3)]
+    told.on("GET", f"/v2/experience-requests/{XREQ}/episodes", rows)
+    told.on("GET", f"/v2/episode-requests/{EREQ}/bundle", Answer(b"PK-1"))
+    told.on("GET", f"/v2/episode-requests/ereq_{uuid(3)}/bundle", Answer({"detail": "Broken."}, 400))
+    result = run("xp-request", "download", XREQ, "-d", "got", "--json")
+    assert result.exit_code == exitcodes.ANSWER_IS_NO
+    first, second, third = json.loads(result.stdout)["episodes"]
+    assert Path(first["path"]).read_bytes() == b"PK-1"
+    assert (second["path"], second["status"]) == (None, "running")
+    assert "Broken." in third["error"]["message"]
+    assert files_below(tmp_path) == [f"got/{EREQ}.zip"]
+    told.on("GET", f"/v2/experience-requests/{XREQ}/episodes", rows[:1])
+    assert run("xp-request", "download", XREQ, "-d", "got").exit_code == 0
+    assert len(told.calls("GET", f"/v2/episode-requests/{EREQ}/bundle")) == 1
+
+
+def test_cancel_twice(run: Run, told: Platform) -> None:
+    told.on("POST", f"/v2/experience-requests/{XREQ}/cancel", experience(status="cancelled"))
+    assert run("xp-request", "cancel", XREQ).exit_code == 0
+    told.on("POST", f"/v2/experience-requests/{XREQ}/cancel", Answer({"detail": "It has finished."}, 409))
+    again = run("xp-request", "cancel", XREQ)
+    assert again.exit_code == exitcodes.REMOTE
+    assert "It has finished." in again.stderr

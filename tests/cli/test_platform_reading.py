@@ -1,0 +1,436 @@
+"""Reading a platform at the command line: what is asked, what is shown, and what programs get."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from support.cli_kit import Terminal
+from support.cli_platform import Answer, Asked, Platform
+from support.cli_rows import (
+    COWORLD,
+    DIVISION,
+    EVENT,
+    IMAGE,
+    LEAGUE,
+    MEMBERSHIP,
+    PLAYER,
+    ROUND,
+    SUBMISSION,
+    TIME,
+    VERSION,
+    episode,
+    uuid,
+)
+
+from coworld_cli import exitcodes
+
+Run = Callable[..., Result]
+
+
+def rows_of(result: Result) -> list[list[str]]:
+    """The cells of a table, its heading first."""
+    import re
+
+    return [re.split(r" {2,}", line.strip()) for line in result.stdout.splitlines()]
+
+
+# --- lists ----------------------------------------------------------------------------------------------------------
+
+LISTS: list[tuple[str, str, dict[str, Any], list[str], list[str]]] = [
+    (
+        "leagues",
+        "/v2/leagues",
+        LEAGUE,
+        ["ID", "Name", "Game", "Public", "Created"],
+        [LEAGUE["id"], "Open", "Paint Arena", "yes", "2026-11-01 12:30"],
+    ),
+    (
+        "divisions",
+        "/v2/divisions",
+        DIVISION,
+        ["ID", "Name", "Level", "League", "Created"],
+        [DIVISION["id"], "First", "1", "Open", "2026-11-01 12:30"],
+    ),
+    (
+        "memberships",
+        "/v2/league-policy-memberships",
+        MEMBERSHIP,
+        ["ID", "Player", "Policy", "Division", "Status", "Substatus"],
+        [MEMBERSHIP["id"], "Ada", "painter:v3", "First", "competing", "champion"],
+    ),
+    (
+        "submissions",
+        "/v2/league-submissions",
+        SUBMISSION,
+        ["ID", "Status", "Player", "Policy", "League", "Membership"],
+        [SUBMISSION["id"], "placed", "Ada", "painter:v3", "Open", MEMBERSHIP["id"]],
+    ),
+    (
+        "events",
+        "/v2/competition-events",
+        EVENT,
+        ["ID", "Type", "When", "Headline", "Summary"],
+        ["evt_1", "round_completed", "2026-11-01 12:30", "Round 4 is over", "Ada won."],
+    ),
+    (
+        "list",
+        "/v2/coworlds",
+        COWORLD,
+        ["ID", "Name", "Version", "Canonical", "Size", "Manifest Hash"],
+        [COWORLD["id"], "paint-arena", "1.2.0", "yes", "4321 B", "abc123"],
+    ),
+    (
+        "images",
+        "/v2/container_images",
+        IMAGE,
+        ["ID", "Name", "Version", "Status", "Public URI"],
+        [IMAGE["id"], "painter", "v2", "ready", "-"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "path", "row", "head", "cells"), LISTS, ids=[entry[0] for entry in LISTS])
+def test_list(
+    name: str, path: str, row: dict[str, Any], head: list[str], cells: list[str], run: Run, told: Platform
+) -> None:
+    told.on("GET", path, [{**row, "invented_later": [1]}])
+    assert rows_of(run(name)) == [head, cells]
+    listed = json.loads(run(name, "--json").stdout)
+    # a bare list of what the server sent, unknown fields too
+    assert [entry["id"] for entry in listed] == [row["id"]]
+    assert listed[0]["invented_later"] == [1]
+    (line,) = run(name, "--jsonl").stdout.splitlines()
+    assert json.loads(line) == listed[0]
+    assert all(asked.headers["authorization"] == "Bearer token-of-ada" for asked in told.asked)
+
+
+@pytest.mark.parametrize("name", [entry[0] for entry in LISTS])
+def test_empty_list(name: str, run: Run, told: Platform) -> None:
+    told.on("GET", next(path for known, path, *_ in LISTS if known == name), [])
+    result = run(name)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("There are no ")
+    assert json.loads(run(name, "--json").stdout) == []
+    assert run(name, "--jsonl").stdout == ""
+
+
+def test_rounds_are_an_envelope(run: Run, told: Platform) -> None:
+    told.on("GET", "/v2/rounds", {"entries": [ROUND], "total_count": 7, "limit": 1, "offset": 2})
+    result = run("rounds", "--limit", "1", "--offset", "2", "--status", "completed", "-l", str(LEAGUE["id"]))
+    assert rows_of(result) == [
+        ["ID", "#", "Status", "Division", "Started", "Completed"],
+        [ROUND["id"], "4", "completed", "First", "2026-11-01 12:30", "-"],
+    ]
+    assert "1 round of 7 shown, from row 3 on; --all lists all of them." in result.stderr
+    asked = told.calls("GET", "/v2/rounds")[0]
+    assert asked.query["status"] == ["completed"]
+    assert asked.query["league_id"] == [LEAGUE["id"]]
+    assert asked.query["offset"] == ["2"]
+    answer = json.loads(run("rounds", "--limit", "1", "--json").stdout)
+    assert set(answer) == {"entries", "total_count", "limit", "offset"}
+    assert answer["total_count"] == 7
+    assert answer["entries"][0]["id"] == ROUND["id"]
+
+
+def paged(rows: list[dict[str, Any]]) -> Callable[[Asked], Any]:
+    """An envelope by offset, with at most two rows a page."""
+
+    def page(asked: Asked) -> Any:
+        offset = int(asked.query.get("offset", ["0"])[0])
+        limit = min(2, int(asked.query.get("limit", ["2"])[0]))
+        return {"entries": rows[offset : offset + limit], "total_count": len(rows), "limit": limit, "offset": offset}
+
+    return page
+
+
+def test_all_pages_are_read(run: Run, told: Platform) -> None:
+    told.on("GET", "/v2/episode-requests", paged([episode(number) for number in range(5)]))
+    assert len(json.loads(run("episodes", "--all", "--json").stdout)) == 5
+    lines = run("episodes", "--all", "--jsonl").stdout.splitlines()
+    assert [json.loads(line)["seed"] for line in lines] == [0, 1, 2, 3, 4]
+    cut = run("episodes", "--limit", "3", "--json")
+    assert len(json.loads(cut.stdout)) == 3
+    assert "3 episodes of 5 shown" in cut.stderr
+    assert "shown" not in run("episodes", "--limit", "5", "--json").stderr
+
+
+def test_limit_counts_matches(run: Run, told: Platform) -> None:
+    rows = [
+        episode(number, replay_url=f"https://x.example/{number}.z" if number % 3 == 2 else None) for number in range(9)
+    ]
+    told.on("GET", "/v2/episode-requests", paged(rows))
+    found = json.loads(run("episodes", "--with-replay", "--limit", "2", "--json").stdout)
+    assert [row["seed"] for row in found] == [2, 5]
+    policies = json.loads(run("episodes", "--policy", "rival:v1", "--all", "--json").stdout)
+    assert len(policies) == 9
+    assert json.loads(run("episodes", "--policy", "rival:v2", "--all", "--json").stdout) == []
+
+
+def test_rows_come_while_pages_are_read(run: Run, told: Platform) -> None:
+    def page(asked: Asked) -> Any:
+        if asked.query.get("cursor"):
+            return Answer({"detail": "Broken."}, 400)
+        return {"entries": [episode(1)], "next_cursor": "more"}
+
+    told.on("GET", "/v2/episode-requests", page)
+    result = run("episodes", "--all", "--jsonl")
+    assert result.exit_code == exitcodes.REMOTE
+    first, last = map(json.loads, result.stdout.splitlines())
+    assert first["seed"] == 1
+    assert last["error"]["code"] == "bad_request"
+
+
+def test_odd_row_does_not_break_a_list(run: Run, told: Platform) -> None:
+    told.on(
+        "GET",
+        "/v2/leagues",
+        [{**LEAGUE, "created_at": "yesterday", "public": "perhaps"}, "nonsense", {**LEAGUE, "id": f"league_{uuid(2)}"}],
+    )
+    result = run("leagues")
+    assert result.exit_code == 0
+    assert len(rows_of(result)) == 3
+    assert "left out 1 row that cannot be read" in result.stderr
+    assert "not as the API has them" in result.stderr
+    listed = json.loads(run("leagues", "--json").stdout)
+    assert listed[0]["created_at"] == "yesterday"
+
+
+def test_names_cannot_steer_the_terminal(run: Run, told: Platform) -> None:
+    told.on("GET", "/v2/leagues", [{**LEAGUE, "name": "\x1b[2JOpen\x1b]0;title\x07\nNext\u202eline"}])
+    result = run("leagues")
+    assert "\x1b" not in result.stdout
+    assert "Open Nextline" in result.stdout
+    assert len(result.stdout.splitlines()) == 2
+
+
+def test_narrow_terminal_shortens_prose_and_never_ids(
+    terminal: Callable[..., Terminal], told: Platform, tmp_path: Path
+) -> None:
+    told.on("GET", "/v2/competition-events", [{**EVENT, "id": "evt_" + "x" * 40, "summary": "so it goes " * 30}])
+    env = {"COWORLD_SERVER": told.server, "COWORLD_TOKEN": "t", "SOFTMAX_CONFIG_DIR": str(tmp_path)}
+    shell = terminal("events", env=env, columns=130)
+    assert shell.end() == 0
+    line = next(line for line in shell.text.splitlines() if "evt_" in line)
+    assert "evt_" + "x" * 40 in line
+    assert line.endswith("…")
+    assert len(line) <= 130
+
+
+def test_piped_prose_is_whole(run: Run, told: Platform) -> None:
+    told.on("GET", "/v2/competition-events", [{**EVENT, "summary": "so it goes " * 30}])
+    assert ("so it goes " * 30).strip() in run("events").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "path", "wanted"),
+    [
+        (f"divisions -l {LEAGUE['id']}", "/v2/divisions", {"league_id": LEAGUE["id"]}),
+        (
+            f"memberships -l {LEAGUE['id']} -d {DIVISION['id']} --mine --active-only --champions-only",
+            "/v2/league-policy-memberships",
+            {
+                "league_id": LEAGUE["id"],
+                "division_id": DIVISION["id"],
+                "mine": "true",
+                "active_only": "true",
+                "champions_only": "true",
+            },
+        ),
+        (
+            f"memberships --policy {uuid(7)}",
+            "/v2/league-policy-memberships",
+            {"policy_version_id": uuid(7), "mine": "false"},
+        ),
+        (
+            f"submissions --mine --player {PLAYER['id']}",
+            "/v2/league-submissions",
+            {"mine": "true", "player_id": PLAYER["id"]},
+        ),
+        (
+            f"events -r {ROUND['id']} --event-type x --audience public",
+            "/v2/competition-events",
+            {"round_id": ROUND["id"], "event_type": "x", "audience": "public"},
+        ),
+        (
+            f"episodes -d {DIVISION['id']} -r {ROUND['id']}",
+            "/v2/episode-requests",
+            {"division_id": DIVISION["id"], "round_id": ROUND["id"]},
+        ),
+    ],
+)
+def test_filters_are_asked_of_the_server(
+    words: str, path: str, wanted: dict[str, str], run: Run, told: Platform
+) -> None:
+    told.on("GET", path, [])
+    assert run(*words.split()).exit_code == 0
+    query = told.calls("GET", path)[0].query
+    assert {name: query[name][0] for name in wanted} == wanted
+
+
+# --- one thing ------------------------------------------------------------------------------------------------------
+
+ONE: list[tuple[str, str, dict[str, Any], list[str]]] = [
+    ("leagues", "/v2/leagues/{}", LEAGUE, ["Open", "Paint Arena"]),
+    ("divisions", "/v2/divisions/{}", DIVISION, ["First", str(LEAGUE["id"])]),
+    ("rounds", "/v2/rounds/{}", {**ROUND, "results": []}, ["completed", str(DIVISION["id"])]),
+    ("show", "/v2/coworlds/{}", COWORLD, ["paint-arena", "1.2.0", "4321 B", "abc123"]),
+    ("images", "/v2/container_images/{}", IMAGE, ["painter v2", "sha256:1"]),
+    ("episodes", "/v2/episode-requests/{}", episode(1), ["painter:v3=12.5", "rival:v1=3"]),
+]
+
+
+@pytest.mark.parametrize(("name", "path", "row", "said"), ONE, ids=[entry[0] for entry in ONE])
+def test_one(name: str, path: str, row: dict[str, Any], said: list[str], run: Run, told: Platform) -> None:
+    told.on("GET", path.format(row["id"]), row)
+    result = run(name, row["id"])
+    assert result.exit_code == 0, result.output
+    for text in [row["id"], *said]:
+        assert text in result.stdout
+    answer = json.loads(run(name, row["id"], "--json").stdout)
+    assert {key: answer[key] for key in ("id", "created_at") if key in row} == {
+        key: row[key].replace("+00:00", "Z") if key == "created_at" else row[key]
+        for key in ("id", "created_at")
+        if key in row
+    }
+
+
+def test_policies_have_labels_for_programs(run: Run, told: Platform) -> None:
+    told.on("GET", f"/v2/episode-requests/ereq_{uuid(1)}", episode(1))
+    answer = json.loads(run("episodes", f"ereq_{uuid(1)}", "--json").stdout)
+    assert [seat["label"] for seat in answer["participants"]] == ["painter:v3", "rival:v1"]
+
+
+@pytest.mark.parametrize("value", [[], None])
+def test_standings(value: Any, run: Run, told: Platform) -> None:
+    told.on(
+        "GET",
+        f"/v2/leagues/{LEAGUE['id']}/division-ladder",
+        [{"id": DIVISION["id"], "name": "First", "level": 1, "member_count": 5}],
+    )
+    assert rows_of(run("results", str(LEAGUE["id"]))) == [
+        ["Division", "ID", "Level", "Members"],
+        ["First", DIVISION["id"], "1", "5"],
+    ]
+    board = [{"rank": 1, "player_id": PLAYER["id"], "player_name": "Ada", "score": 1.23456, "rounds_played": 9}]
+    told.on("GET", f"/v2/divisions/{DIVISION['id']}/leaderboard", board)
+    assert rows_of(run("results", str(DIVISION["id"]), "--include-recent-rounds", "0")) == [
+        ["Rank", "Player", "Score", "Rounds"],
+        ["1", "Ada", "1.2346", "9"],
+    ]
+    assert told.asked[-1].query["include_recent_rounds"] == ["0"]
+    told.on("GET", f"/v2/divisions/{DIVISION['id']}/leaderboard", lambda _: value)
+    assert json.loads(run("results", str(DIVISION["id"]), "--json").stdout) == []
+    result = {"id": "r1", "rank": 1, "score": 2.5, "policy_version": VERSION, "player": PLAYER, "created_at": TIME}
+    told.on("GET", f"/v2/rounds/{ROUND['id']}", {**ROUND, "results": [result]})
+    assert rows_of(run("results", str(ROUND["id"])))[1] == ["1", "Ada", "painter:v3", "2.5000"]
+
+
+def test_next_version(run: Run, told: Platform) -> None:
+    told.on("GET", "/v2/coworlds", [COWORLD])
+    assert run("next-version", "paint_arena").stdout == "1.2.1\n"
+    missing = run("next-version", "chess")
+    assert missing.exit_code == exitcodes.REMOTE
+    assert "There is no Coworld named 'chess'" in missing.stderr
+
+
+def test_stats(run: Run, told: Platform) -> None:
+    stats = {
+        "game_stats": {"ticks": 40.0},
+        "policy_stats": [
+            {
+                "position": 0,
+                "policy_name": "painter",
+                "policy_version": 3,
+                "num_agents": 1,
+                "avg_reward": 2.0,
+                "agents": [],
+            }
+        ],
+        "steps": 40,
+    }
+    told.on("GET", f"/v2/episode-requests/ereq_{uuid(1)}/episode-stats", stats)
+    result = run("episode-stats", f"ereq_{uuid(1)}")
+    assert "Steps: 40" in result.stdout
+    assert "painter:v3" in result.stdout
+    assert "2.0000" in result.stdout
+
+
+# --- refusals -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 410, 422, 429])
+def test_the_servers_own_words(status: int, run: Run, told: Platform) -> None:
+    told.on(
+        "POST",
+        f"/v2/league-policy-memberships/{MEMBERSHIP['id']}/retire",
+        Answer({"detail": f"Words of the server for {status}."}, status, {"X-Request-Id": "req-9", "Retry-After": "0"}),
+    )
+    result = run("retire-membership", str(MEMBERSHIP["id"]))
+    assert result.exit_code == exitcodes.REMOTE
+    assert f"Words of the server for {status}." in result.stderr
+    assert len([line for line in result.stderr.splitlines() if line.startswith("error:")]) == 1
+    error = json.loads(run("retire-membership", str(MEMBERSHIP["id"]), "--json").stdout)["error"]
+    assert error["context"]["status"] == status
+    assert error["context"]["request_id"] == "req-9"
+    assert set(error) >= {"code", "message", "hint", "context"}
+
+
+def test_validation_names_the_field(run: Run, told: Platform) -> None:
+    detail = [{"loc": ["body", "roster", 0], "msg": "Field required", "type": "missing"}]
+    told.on("POST", "/v2/experience-requests", Answer({"detail": detail}, 422))
+    result = run("xp-request", "create", "-", input="{}")
+    assert result.exit_code == exitcodes.REMOTE
+    assert "roster.0: Field required" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "server", ["http://127.0.0.1:9", "https://no-such-host.invalid"], ids=["nobody listens", "no such host"]
+)
+def test_server_that_cannot_be_reached(server: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COWORLD_SERVER", server)
+    result = run("leagues")
+    assert result.exit_code == exitcodes.ENVIRONMENT
+    lines = result.stderr.splitlines()
+    assert lines[0].startswith("error: ")
+    assert server.split("//")[1].split(":")[0] in lines[0]
+    assert len(lines) <= 3
+    assert json.loads(run("leagues", "--json").stdout)["error"]["message"] == lines[0].removeprefix("error: ")
+
+
+def test_tls_where_there_is_none(run: Run, told: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COWORLD_SERVER", told.server.replace("http://", "https://"))
+    result = run("leagues")
+    assert result.exit_code == exitcodes.ENVIRONMENT
+    assert "127.0.0.1" in result.stderr.splitlines()[0]
+
+
+def test_page_for_people_is_not_an_api(run: Run, told: Platform) -> None:
+    told.on("GET", "/v2/leagues", Answer(b"<html>hello</html>", headers={"Content-Type": "text/html"}))
+    result = run("leagues")
+    assert result.exit_code == exitcodes.REMOTE
+    assert "<html>" not in result.stderr or len(result.stderr) < 600
+
+
+def test_nobody_may_look_at_public_things(run: Run, told: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COWORLD_TOKEN")
+    told.on("GET", f"/v2/coworlds/{COWORLD['id']}", COWORLD)
+    told.on("GET", "/v2/leagues", [LEAGUE])
+    assert run("show", str(COWORLD["id"])).exit_code == 0
+    assert run("leagues").exit_code == 0
+    assert all("authorization" not in asked.headers for asked in told.asked)
+    assert run("show", str(COWORLD["id"]), "--as-user").exit_code == exitcodes.ENVIRONMENT
+    assert run("episodes").exit_code == exitcodes.ENVIRONMENT
+
+
+def test_team_rights_are_asked_for_by_name(run: Run, told: Platform) -> None:
+    told.on("GET", "/v2/leagues", [])
+    run("leagues")
+    run("leagues", "--elevated")
+    plain, elevated = told.calls("GET", "/v2/leagues")
+    assert "x-use-elevated-privileges" not in plain.headers
+    assert elevated.headers["x-use-elevated-privileges"] == "true"

@@ -1,0 +1,344 @@
+"""Uploads and what else changes a platform, at the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from support.cli_platform import Answer, Platform
+from support.cli_rows import COWORLD, LEAGUE, MEMBERSHIP, SUBMISSION, TIME, episode, uuid
+
+from coworld_cli import exitcodes
+
+Run = Callable[..., Result]
+IMAGE = f"img_{uuid(1)}"
+VERSION = {"id": uuid(9), "name": "painter", "version": 3}
+PAINT = Path(__file__).parents[2] / "examples" / "paintarena" / "coworld_manifest_template.json"
+
+
+# --- policies -------------------------------------------------------------------------------------------------------
+
+
+def takes_policies(told: Platform) -> None:
+    told.on("POST", "/stats/policy-secret-envs", {"id": "senv_1"})
+    told.on("POST", "/stats/policies/docker-img/complete", VERSION)
+
+
+def test_policy_of_an_image_that_is_there(run: Run, told: Platform) -> None:
+    takes_policies(told)
+    words = ["--run", "python", "--run", "-m", "--run", "player", "--tag", "kind=bot", "--tag", "note=a=b"]
+    result = run("upload-policy", IMAGE, "--name", "painter", *words)
+    assert result.exit_code == 0, result.output
+    assert "Upload complete: painter:v3" in result.stdout
+    assert "submit painter:v3" in result.stdout
+    (asked,) = told.asked
+    assert asked.json == {
+        "name": "painter",
+        "container_image_id": IMAGE,
+        "run": ["python", "-m", "player"],
+        "tags": {"kind": "bot", "note": "a=b"},
+    }
+    assert json.loads(run("upload-policy", IMAGE, "-n", "painter", "--json").stdout)["label"] == "painter:v3"
+
+
+def secrets_of(told: Platform) -> Any:
+    return told.calls("POST", "/stats/policy-secret-envs")[-1].json["policy_secret_env"]
+
+
+def test_secrets_come_from_the_environment_a_file_or_standard_input(
+    run: Run, told: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    takes_policies(told)
+    monkeypatch.setenv("API_KEY", "hidden-1")
+    (tmp_path / "env").write_text("# keys\nOTHER_KEY='hidden-2'\n")
+    result = run("upload-policy", IMAGE, "-n", "painter", "--secret-env", "API_KEY", "--secret-env-file", "env")
+    assert result.exit_code == 0, result.output
+    assert secrets_of(told) == {"API_KEY": "hidden-1", "OTHER_KEY": "hidden-2"}
+    assert "hidden" not in result.output
+    assert told.asked[-1].json["policy_secret_env_id"] == "senv_1"
+
+
+def test_secrets_on_the_command_line_are_warned_about(run: Run, told: Platform) -> None:
+    takes_policies(told)
+    result = run("upload-policy", IMAGE, "-n", "painter", "--secret-env", "API_KEY=hidden=3")
+    assert result.exit_code == 0
+    assert secrets_of(told) == {"API_KEY": "hidden=3"}
+    assert "warning: the value of API_KEY stood on the command line" in result.stderr
+    assert "hidden" not in result.output
+
+
+def test_bedrock_is_a_secret_like_others(run: Run, told: Platform) -> None:
+    takes_policies(told)
+    assert run("upload-policy", IMAGE, "-n", "painter", "--use-bedrock", "--bedrock-model", "m").exit_code == 0
+    assert secrets_of(told) == {"USE_BEDROCK": "true", "BEDROCK_MODEL": "m"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--secret-env", "NOT_SET_ANYWHERE"], "NOT_SET_ANYWHERE is not set in your environment"),
+        (["--secret-env-file", "absent"], "cannot be read"),
+        (["--run", "python -m player"], "--run python --run -m --run player"),
+        (["--secret-env-file", "-", "--secret-env-file", "-"], "can be given once"),
+    ],
+)
+def test_policy_that_cannot_be_meant(words: list[str], said: str, run: Run, told: Platform) -> None:
+    result = run("upload-policy", IMAGE, "-n", "painter", *words)
+    assert result.exit_code == exitcodes.USAGE
+    assert said in result.stderr
+    assert told.asked == []
+
+
+def test_secrets_of_a_refused_policy_are_taken_back(run: Run, told: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+    takes_policies(told)
+    told.on("POST", "/stats/policies/docker-img/complete", Answer({"detail": "No such image."}, 404))
+    told.on("DELETE", "/stats/policy-secret-envs/senv_1", {})
+    monkeypatch.setenv("API_KEY", "hidden-4")
+    result = run("upload-policy", IMAGE, "-n", "painter", "--secret-env", "API_KEY", "--json")
+    assert result.exit_code == exitcodes.REMOTE
+    assert "No such image." in json.loads(result.stdout)["error"]["message"]
+    assert "hidden" not in result.output
+    assert len(told.calls("DELETE", "/stats/policy-secret-envs/senv_1")) == 1
+
+
+# --- submissions ----------------------------------------------------------------------------------------------------
+
+
+def test_submit_by_name(run: Run, told: Platform) -> None:
+    rows = [{"id": uuid(number), "name": "painter", "version": number} for number in (1, 2)]
+    told.on("GET", "/stats/policy-versions", {"entries": rows, "total_count": 2})
+    told.on("POST", "/v2/league-submissions", {"id": SUBMISSION["id"], "status": "pending"})
+    result = run("submit", "painter", "-l", str(LEAGUE["id"]), "--auto-champion", "never")
+    assert result.exit_code == 0, result.output
+    assert told.asked[-1].json == {
+        "league_id": LEAGUE["id"],
+        "policy_version_id": uuid(2),
+        "auto_champion": "never",
+    }
+    assert "placement is asynchronous" in result.stdout
+    assert f"detail=policy-version:{uuid(2)}" in result.stdout
+    answer = json.loads(run("submit", "painter:v2", "-l", str(LEAGUE["id"]), "--json").stdout)
+    assert answer["policy_version_id"] == uuid(2)
+
+
+def test_submit_what_is_not_yours(run: Run, told: Platform) -> None:
+    told.on("GET", "/stats/policy-versions", {"entries": [], "total_count": 0})
+    result = run("submit", "rival:v3", "-l", str(LEAGUE["id"]))
+    assert result.exit_code == exitcodes.REMOTE
+    assert "You have no policy 'rival:v3'" in result.stderr
+    assert told.calls("POST", "/v2/league-submissions") == []
+
+
+def test_retire_with_and_without_a_reason(run: Run, told: Platform) -> None:
+    path = f"/v2/league-policy-memberships/{MEMBERSHIP['id']}/retire"
+    told.on("POST", path, {**MEMBERSHIP, "status": "retired"})
+    assert "retired" in run("retire-membership", str(MEMBERSHIP["id"])).stdout
+    run("retire-membership", str(MEMBERSHIP["id"]), "--reason", "too weak")
+    bare, reasoned = told.calls("POST", path)
+    assert bare.body == b""
+    assert reasoned.json == {"reason": "too weak"}
+
+
+# --- Coworlds -------------------------------------------------------------------------------------------------------
+
+
+def manifest(directory: Path) -> Path:
+    """A built manifest whose images the platform has."""
+    value = json.loads(PAINT.read_text().replace("{{PAINTARENA_IMAGE}}", IMAGE))
+    value["game"]["version"] = "1.2.0"
+    path = directory / "coworld_manifest.json"
+    path.write_text(json.dumps(value))
+    return path
+
+
+def takes_coworlds(told: Platform, *smoke: dict[str, Any]) -> None:
+    told.on("GET", "/v2/coworlds", [])
+    told.on("POST", "/v2/coworlds/upload", lambda asked: {**COWORLD, "manifest": asked.json["manifest"]})
+    told.on("GET", f"/v2/coworlds/{COWORLD['id']}", COWORLD)
+    told.on("GET", f"/v2/coworlds/{COWORLD['id']}/episode-requests", {"entries": list(smoke), "next_cursor": None})
+
+
+def test_certification_is_skipped_only_for_a_reason(run: Run, told: Platform, tmp_path: Path) -> None:
+    takes_coworlds(told)
+    manifest(tmp_path)
+    words = ["upload-coworld", ".", "--no-wait-hosted-smoke"]
+    result = run(*words, "--skip-certification", "tried elsewhere", "--json")
+    assert result.exit_code == 0, result.output
+    assert "warning: not certified: tried elsewhere" in result.stderr
+    answer = json.loads(result.stdout)
+    assert (answer["id"], answer["already"]) == (COWORLD["id"], False)
+    body = told.calls("POST", "/v2/coworlds/upload")[0].json
+    assert body["certification"] == {"status": "skipped", "reason": "tried elsewhere"}
+    assert body["manifest"]["game"]["runnable"]["image"] == IMAGE
+    assert run(*words, "--skip-certification", " ").exit_code == exitcodes.USAGE
+
+
+def test_same_upload_twice_is_said_to_be_there(run: Run, told: Platform, tmp_path: Path) -> None:
+    takes_coworlds(told)
+    manifest(tmp_path)
+    told.on("GET", "/v2/coworlds", [{**COWORLD, "name": "paintarena"}])
+    result = run("upload-coworld", ".", "--no-wait-hosted-smoke", "--skip-certification", "as before")
+    assert result.exit_code == 0
+    assert "had this version already" in result.stdout
+
+
+def test_what_is_not_certified_is_not_uploaded(run: Run, told: Platform, tmp_path: Path) -> None:
+    takes_coworlds(told)
+    path = manifest(tmp_path)
+    value = json.loads(path.read_text())
+    value["certification"]["game_config"]["width"] = "wide"
+    path.write_text(json.dumps(value))
+    result = run("upload-coworld", str(path), "--json")
+    assert result.exit_code == exitcodes.ANSWER_IS_NO
+    assert told.calls("POST", "/v2/coworlds/upload") == []
+    answer = json.loads(result.stdout)
+    assert answer.get("uploaded") is False or answer["error"]["code"] == "manifest_invalid"
+
+
+def test_template_is_not_uploaded(run: Run, told: Platform, tmp_path: Path) -> None:
+    (tmp_path / "coworld_manifest_template.json").write_text(PAINT.read_text())
+    result = run("upload-coworld", ".")
+    assert result.exit_code == exitcodes.USAGE
+    assert "coworld build" in result.stderr
+    assert told.asked == []
+
+
+@pytest.mark.parametrize(
+    ("status", "exit_code", "verdict"), [("completed", 0, "passed"), ("failed", exitcodes.ANSWER_IS_NO, "failed")]
+)
+def test_hosted_episodes_are_waited_for(
+    status: str, exit_code: int, verdict: str, run: Run, told: Platform, tmp_path: Path
+) -> None:
+    takes_coworlds(told, episode(1, status=status, error="The game was late." if status == "failed" else None))
+    manifest(tmp_path)
+    result = run("upload-coworld", ".", "--skip-certification", "x", "--json")
+    assert result.exit_code == exit_code, result.output
+    answer = json.loads(result.stdout)
+    assert answer["hosted_smoke"] == verdict
+    assert answer["hosted_smoke_episodes"][0]["status"] == status
+    assert f"{COWORLD['id']}" in result.stderr
+    shown = run("status", str(COWORLD["id"]))
+    assert shown.exit_code == exit_code
+    assert verdict in shown.stdout
+
+
+def test_hosted_episodes_that_do_not_end_in_time(run: Run, told: Platform) -> None:
+    takes_coworlds(told, episode(1, status="running"))
+    waited = ["status", str(COWORLD["id"]), "--wait-hosted-smoke", "--hosted-smoke-timeout-seconds", "0.2"]
+    assert run(*waited).exit_code == exitcodes.ANSWER_IS_NO
+    assert run("status", str(COWORLD["id"])).exit_code == 0
+
+
+def test_platform_that_plays_none_is_not_waited_for(run: Run, told: Platform) -> None:
+    takes_coworlds(told)
+    waited = ["status", str(COWORLD["id"]), "--wait-hosted-smoke", "--hosted-smoke-timeout-seconds", "0.2", "--json"]
+    result = run(*waited)
+    assert result.exit_code == 0
+    answer = json.loads(result.stdout)
+    assert (answer["hosted_smoke"], answer["hosted_smoke_episodes"]) == ("none", [])
+    assert answer["coworld"]["id"] == COWORLD["id"]
+
+
+def test_change_to_a_coworld_of_the_platform(run: Run, told: Platform, tmp_path: Path) -> None:
+    takes_coworlds(told)
+    stored = json.loads(manifest(tmp_path).read_text())
+    told.on("GET", f"/v2/coworlds/{COWORLD['id']}", {**COWORLD, "manifest": stored})
+    told.on("GET", "/v2/container_images", [])
+    (tmp_path / "patch.json").write_text(json.dumps({"game": {"description": "Painted anew."}}))
+    other = f"img_{uuid(2)}"
+    words = ["--patch", "patch.json", "--image", f"player.sweep-painter={other}", "--no-wait-hosted-smoke"]
+    result = run("upload-coworld", "--from-coworld", str(COWORLD["id"]), *words)
+    assert result.exit_code == 0, result.output
+    assert "warning: not certified on this machine" in result.stderr
+    body = told.calls("POST", "/v2/coworlds/upload")[0].json
+    sent = body["manifest"]
+    assert sent["game"]["version"] == "1.2.1"
+    assert sent["game"]["description"] == "Painted anew."
+    assert {player["id"]: player["image"] for player in sent["player"]}["sweep-painter"] == other
+    assert body["certification"]["status"] == "skipped"
+    wrong = run("upload-coworld", "--from-coworld", str(COWORLD["id"]), "--image", "grader=x")
+    assert wrong.exit_code == exitcodes.USAGE
+
+
+def test_commissioner_is_replaced(run: Run, told: Platform) -> None:
+    told.on("POST", "/v2/coworlds/patch-commissioner", {**COWORLD, "version": "1.3.0"})
+    result = run("patch-commissioner", "paint-arena", IMAGE, "--runnable-id", "main", "--version", "1.3.0")
+    assert result.exit_code == 0, result.output
+    assert "1.3.0" in result.stdout
+    assert told.asked[0].json == {
+        "coworld_name": "paint-arena",
+        "container_image_id": IMAGE,
+        "runnable_id": "main",
+        "version": "1.3.0",
+    }
+
+
+# --- secrets, leagues, hosted games ---------------------------------------------------------------------------------
+
+
+def test_secrets_are_kept_listed_and_deleted(run: Run, told: Platform, tmp_path: Path) -> None:
+    row = {
+        "coworld_id": COWORLD["id"],
+        "coworld_name": "arena",
+        "secret_name": "a/b",
+        "size_bytes": 8,
+        "updated_at": TIME,
+    }
+    told.on("PUT", "/v2/coworlds/secrets/arena/a%2Fb", row)
+    told.on("GET", "/v2/coworlds/secrets/arena", [row])
+    told.on("DELETE", "/v2/coworlds/secrets/arena/a%2Fb", row)
+    (tmp_path / "key").write_bytes(b"hidden\x00\xff")
+    kept = run("secret", "put", "arena", "a/b", "key")
+    assert kept.exit_code == 0, kept.output
+    assert told.asked[0].body == b"hidden\x00\xff"
+    assert told.asked[0].headers["content-type"] == "application/octet-stream"
+    assert "hidden" not in kept.output
+    assert run("secret", "put", "arena", "a/b", "-", input="of a pipe").exit_code == 0
+    assert told.asked[1].body == b"of a pipe"
+    assert "a/b" in run("secret", "list", "arena").stdout
+    assert json.loads(run("secret", "list", "arena", "--json").stdout)[0]["size_bytes"] == 8
+    assert run("secret", "delete", "arena", "a/b").stdout == "Deleted a/b of arena.\n"
+
+
+def test_leagues_are_asked_for(run: Run, told: Platform) -> None:
+    row = {
+        "id": f"lseed_{uuid(1)}",
+        "coworld_name": "arena",
+        "template": "default",
+        "enabled": True,
+        "created_by": "user_1",
+        "created_at": TIME,
+        "league_id": None,
+    }
+    told.on("POST", "/v2/coworld-league-seeds", row)
+    told.on("GET", "/v2/coworld-league-seeds", [row])
+    words = ["--set", "rounds=3", "--set", "name=Open", "--set", 'rules={"a": [1]}', "-t", "default"]
+    result = run("league", "create", "arena", *words)
+    assert "not there yet" in result.stdout
+    assert told.asked[0].json["overrides"] == {"rounds": 3, "name": "Open", "rules": {"a": [1]}}
+    assert "arena" in run("league", "list").stdout
+    told.on("POST", "/v2/coworld-league-seeds", Answer({"detail": "For the team only."}, 403))
+    refused = run("league", "create", "arena")
+    assert refused.exit_code == exitcodes.REMOTE
+    assert "For the team only." in refused.stderr
+
+
+def test_hosted_game(run: Run, told: Platform) -> None:
+    session = {
+        "session_id": "cps_1",
+        "join_url": "/join",
+        "lobby_url": "/lobby",
+        "player_count": 2,
+        "global_url": "/watch",
+    }
+    told.on("POST", "/v2/coworlds/play/session", session)
+    told.on("POST", "/v2/coworlds/play/session/cps_1/join", {"player_url": "/play", "slot": 1, "player": {"slot": 1}})
+    made = run("hosted-game", "create", str(COWORLD["id"]), "--variant", "quick", "--no-spectators")
+    assert "hosted-game join cps_1" in made.stdout
+    assert told.asked[0].json == {"coworld_id": COWORLD["id"], "variant_id": "quick", "allow_spectators": False}
+    assert "/play" in run("hosted-game", "join", "cps_1").stdout
+    assert json.loads(run("hosted-game", "join", "cps_1", "--json").stdout)["slot"] == 1

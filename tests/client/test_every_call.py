@@ -1,0 +1,180 @@
+"""Every call of the client, through every fault: what may be repeated is, and nothing is done twice."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from support.canned_platform import canned_platform, uid
+from support.flaky_transport import Fault, FlakyTransport
+
+from coworld_client import ApiConnectionError, ApiShapeError, ApiStatusError, Backoff, CoworldClient
+
+AT_ONCE = Backoff(base=0.0, cap=0.0)
+EREQ, XREQ, COW = f"ereq_{uid(11)}", f"xreq_{uid(15)}", f"cow_{uid(12)}"
+LEAGUE, DIVISION, ROUND = f"league_{uid(2)}", f"div_{uid(3)}", f"round_{uid(7)}"
+ROSTER = {"coworld_id": COW, "roster": [{"player": {"random": True}}], "num_episodes": 1}
+
+Call = Callable[[CoworldClient], Awaitable[Any]]
+
+READING: dict[str, Call] = {
+    "whoami": lambda api: api.whoami(),
+    "games.list": lambda api: api.games.list().all(),
+    "leagues.list": lambda api: api.leagues.list().all(),
+    "leagues.get": lambda api: api.leagues.get(LEAGUE),
+    "leagues.game_of_week": lambda api: api.leagues.game_of_week(),
+    "leagues.ladder": lambda api: api.leagues.ladder(LEAGUE),
+    "divisions.list": lambda api: api.divisions.list(league=LEAGUE).all(),
+    "divisions.get": lambda api: api.divisions.get(DIVISION),
+    "divisions.leaderboard": lambda api: api.divisions.leaderboard(DIVISION),
+    "divisions.leaderboards": lambda api: api.divisions.leaderboards(DIVISION),
+    "rounds.list": lambda api: api.rounds.list(division=DIVISION).all(),
+    "rounds.get": lambda api: api.rounds.get(ROUND),
+    "events.list": lambda api: api.events.list(round=ROUND).all(),
+    "memberships.list": lambda api: api.memberships.list(mine=True).all(),
+    "submissions.list": lambda api: api.submissions.list(mine=True).all(),
+    "policies.list": lambda api: api.policies.list().all(),
+    "policies.lookup": lambda api: api.policies.lookup("alice:v3"),
+    "episodes.list": lambda api: api.episodes.list(mine=True).all(),
+    "episodes.progress": lambda api: api.episodes.progress([EREQ], status="completed").all(),
+    "episodes.annotations": lambda api: api.episodes.annotations(EREQ, uid(4)),
+    "downloads.list": lambda api: api.downloads.list(XREQ, include=["replay"], positions=[0]).all(),
+    "leagues.guide": lambda api: api.leagues.guide(LEAGUE),
+    "episodes.get": lambda api: api.episodes.get(EREQ),
+    "episodes.stats": lambda api: api.episodes.stats(EREQ),
+    "episodes.results": lambda api: api.episodes.results(EREQ),
+    "episodes.artifact": lambda api: api.episodes.artifact(EREQ, "game-config"),
+    "episodes.game_log": lambda api: api.episodes.game_log(EREQ),
+    "episodes.agent_logs": lambda api: api.episodes.agent_logs(EREQ),
+    "episodes.agent_log": lambda api: api.episodes.agent_log(EREQ, 0),
+    "experience.list": lambda api: api.experience.list(mine=True).all(),
+    "experience.get": lambda api: api.experience.get(XREQ),
+    "experience.episodes": lambda api: api.experience.episodes(XREQ).all(),
+    "experience.wait": lambda api: api.experience.wait(XREQ),
+    "coworlds.list": lambda api: api.coworlds.list().all(),
+    "coworlds.get": lambda api: api.coworlds.get(COW),
+    "coworlds.find": lambda api: api.coworlds.find("paint_arena"),
+    "coworlds.certification": lambda api: api.coworlds.certification(COW),
+    "images.list": lambda api: api.images.list().all(),
+    "images.get": lambda api: api.images.get(f"img_{uid(16)}"),
+    "secrets.list": lambda api: api.secrets.list("paint-arena"),
+    "league_seeds.list": lambda api: api.league_seeds.list().all(),
+    "players.list": lambda api: api.players.list().all(),
+}
+
+WRITING: dict[str, Call] = {
+    "memberships.retire": lambda api: api.memberships.retire(f"lpm_{uid(9)}", reason="tired"),
+    "memberships.nominate": lambda api: api.memberships.nominate(f"lpm_{uid(9)}"),
+    "submissions.create": lambda api: api.submissions.create(LEAGUE, "alice"),
+    "experience.create": lambda api: api.experience.create(ROSTER),
+    "experience.cancel": lambda api: api.experience.cancel(XREQ),
+    "hosted.create": lambda api: api.hosted.create(COW),
+    "hosted.join": lambda api: api.hosted.join("cps_1"),
+    "hosted.replay_session": lambda api: api.hosted.replay_session(COW, uid(14), "https://example.org/r"),
+    "league_seeds.create": lambda api: api.league_seeds.create("paint-arena"),
+    "players.create": lambda api: api.players.create("Alice"),
+    "players.login": lambda api: api.players.login(f"ply_{uid(6)}"),
+}
+
+AS_THEY_ARE = ("episodes.artifact", "episodes.game_log", "leagues.guide")
+"""Calls whose answer may be anything."""
+
+FAULTS = {
+    "refused": lambda: Fault("refused"),
+    "lost": lambda: Fault("lost"),
+    "truncated": lambda: Fault("truncated"),
+    "garbled": lambda: Fault("garbled"),
+    "503": lambda: Fault("status", status=503),
+    "502": lambda: Fault("status", status=502, body=b"<html>bad gateway</html>"),
+    "429": lambda: Fault("status", status=429, headers={"Retry-After": "0"}),
+}
+
+
+@pytest.mark.parametrize("name", READING)
+async def test_reading_survives_every_fault(name: str) -> None:
+    async with canned_platform() as platform:
+        async with CoworldClient(platform.server, backoff=AT_ONCE, transport=FlakyTransport()) as api:
+            wanted = await READING[name](api)
+        for fault in FAULTS.values():
+            transport = FlakyTransport(fault())
+            async with CoworldClient(platform.server, transport=transport, backoff=AT_ONCE) as api:
+                assert await READING[name](api) == wanted
+            assert transport.faults[0].times == 0, "the fault was not met"
+
+
+@pytest.mark.parametrize("name", WRITING)
+async def test_writing_is_done_once_through_every_fault(name: str) -> None:
+    for kind, fault in FAULTS.items():
+        async with canned_platform() as platform:
+            broken = fault()
+            broken.method = "POST"
+            transport = FlakyTransport(broken)
+            async with CoworldClient(platform.server, transport=transport, backoff=AT_ONCE) as api:
+                await WRITING[name](api)
+            posts = [asked for asked in transport.asked if asked.method == "POST"]
+            assert len(posts) == 2
+            assert len({asked.headers["idempotency-key"] for asked in posts}) == 1
+            assert len({asked.body for asked in posts}) == 1
+            assert len(platform.done) == 1, f"{kind}: {platform.done}"
+
+
+async def followed(api: CoworldClient) -> None:
+    """What waiting does, without its patience."""
+    async with api.watch(XREQ, patience=0) as changes:
+        async for _ in changes:
+            pass
+
+
+@pytest.mark.parametrize("name", READING)
+async def test_reading_gives_up_with_a_typed_error(name: str) -> None:
+    async with canned_platform() as platform:
+        for fault, error in (
+            (Fault("refused", times=100), ApiConnectionError),
+            (Fault("truncated", times=100), ApiConnectionError),
+            (Fault("status", times=100, status=500), ApiStatusError),
+            (Fault("status", times=100, status=200, body=b"<html>"), ApiShapeError),
+        ):
+            async with CoworldClient(platform.server, transport=FlakyTransport(fault), backoff=AT_ONCE) as api:
+                if name == "experience.wait":
+                    with pytest.raises(error):
+                        await followed(api)
+                elif fault.status == 200 and name in AS_THEY_ARE:
+                    assert await READING[name](api)
+                else:
+                    with pytest.raises(error):
+                        await READING[name](api)
+
+
+@pytest.mark.parametrize("name", ["leagues.get", "episodes.list", "episodes.results"])
+async def test_an_answer_that_never_comes_is_asked_for_again(name: str) -> None:
+    transport = FlakyTransport(Fault("stuck"))
+    # many attempts, for a machine that is busy
+    options: dict[str, Any] = {"transport": transport, "backoff": AT_ONCE, "timeout": 0.3, "max_retries": 50}
+    async with canned_platform() as platform, CoworldClient(platform.server, **options) as api:
+        assert await READING[name](api)
+    assert transport.faults[0].times == 0
+
+
+async def test_two_calls_have_two_keys() -> None:
+    transport = FlakyTransport()
+    async with canned_platform() as platform:
+        async with CoworldClient(platform.server, transport=transport) as api:
+            await api.experience.create(ROSTER)
+            await api.experience.create(ROSTER)
+            await api.experience.create(ROSTER, idempotency_key="mine")
+        assert len(platform.done) == 3
+    keys = [asked.headers["idempotency-key"] for asked in transport.asked]
+    assert len(set(keys)) == 3
+    assert keys[2] == "mine"
+
+
+async def test_secrets_are_put_and_deleted_again_when_the_reply_is_lost() -> None:
+    async with canned_platform() as platform:
+        transport = FlakyTransport(Fault("lost"), Fault("lost", method="DELETE"))
+        async with CoworldClient(platform.server, transport=transport, backoff=AT_ONCE) as api:
+            assert (await api.secrets.put("paint-arena", "a/b", b"\0secret")).secret_name == "KEY"
+            assert (await api.secrets.delete("paint-arena", "a/b")).size_bytes == 3
+        assert [asked.method for asked in transport.asked] == ["PUT", "PUT", "DELETE", "DELETE"]
+        assert transport.asked[0].url.endswith("/observatory/v2/coworlds/secrets/paint-arena/a%2Fb")
+        assert transport.asked[0].body == b"\0secret"

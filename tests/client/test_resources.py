@@ -1,0 +1,487 @@
+"""What the nouns add to the wire: filters, lookups, and finding a thing on servers that keep it elsewhere."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+from support.canned_platform import EPISODE, LEAGUE, MEMBERSHIP, SEAT, canned_platform, json_say, uid
+from support.flaky_transport import FlakyTransport
+from support.hostile_server import Ask, Say, serve
+
+from coworld_client import ApiShapeError, Backoff, CoworldClient, Forbidden, NotFound, Unprocessable
+from coworld_core.api import ExperienceBody
+from coworld_core.errors import CoworldError, UsageError
+
+EREQ, JOB = f"ereq_{uid(11)}", uid(13)
+AT_ONCE = Backoff(base=0.0, cap=0.0)
+
+
+def api_of(server: str) -> CoworldClient:
+    return CoworldClient(server, transport=FlakyTransport(), backoff=AT_ONCE)
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def episode(number: int, name: str = "alice", *, replay: bool = False, **more: Any) -> dict[str, Any]:
+    seat = {**SEAT, "policy_name": name, "policy_version_id": uid(100 if name == "alice" else 200)}
+    return {
+        **EPISODE,
+        "id": f"ereq_{uid(number)}",
+        "policy_version_ids": [seat["policy_version_id"]],
+        "participants": [seat],
+        "replay_url": "https://example.org/r.z" if replay else None,
+        **more,
+    }
+
+
+class Listing:
+    """A platform with many episodes, which filters by nothing."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self.rows = rows
+        self.asked: list[Ask] = []
+
+    async def __call__(self, ask: Ask) -> Say:
+        self.asked.append(ask)
+        if ask.path.endswith("/stats/policy-versions"):
+            return json_say({"entries": [{"id": uid(100), "name": "alice", "version": 3}], "total_count": 1})
+        if ask.path.endswith("/league-policy-memberships"):
+            assert ask.query["mine"] == "true"
+            return json_say([])
+        start, size = int(ask.query.get("offset", "0")), int(ask.query["limit"])
+        part = self.rows[start : start + size]
+        return json_say({"entries": part, "total_count": len(self.rows), "limit": size, "offset": start})
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"policy": "bob"}, lambda row, at: at % 50 == 0),
+        ({"policy": "bob:v3"}, lambda row, at: at % 50 == 0),
+        ({"policy": "bob:v4"}, lambda row, at: False),
+        ({"policy": uid(200)}, lambda row, at: at % 50 == 0),
+        ({"with_replay": True}, lambda row, at: at % 40 == 0),
+        ({"mine": True}, lambda row, at: at % 50 != 0),
+        ({"status": "failed"}, lambda row, at: at % 70 == 0),
+        ({"status": ("failed", "completed")}, lambda row, at: True),
+        ({"policy": "bob", "with_replay": True}, lambda row, at: at % 200 == 0),
+        ({"coworld": f"cow_{uid(12)}"}, lambda row, at: True),
+        ({"coworld": f"cow_{uid(99)}"}, lambda row, at: False),
+    ],
+)
+async def test_filters_are_applied_while_paging(options: dict[str, Any], wanted: Any) -> None:
+    rows = [
+        episode(
+            1000 + at,
+            "bob" if at % 50 == 0 else "alice",
+            replay=at % 40 == 0,
+            status="failed" if at % 70 == 0 else "completed",
+        )
+        for at in range(650)
+    ]
+    expected = [row["id"] for at, row in enumerate(rows) if wanted(row, at)]
+    async with serve(Listing(rows)) as server, api_of(server.url) as api:
+        assert [row.id async for row in api.episodes.list(**options)] == expected
+        assert [row.id for row in (await api.episodes.list(**options, limit=3)).items] == expected[:3]
+
+
+async def test_what_the_server_can_filter_by_is_asked_of_it() -> None:
+    listing = Listing([episode(1)])
+    async with serve(listing) as server, api_of(server.url) as api:
+        page = await api.episodes.list(division="div_1", round="round_1", player="ply_1", limit=5, offset=0)
+    assert page.total == 1
+    query = listing.asked[0].query
+    assert query == {"division_id": "div_1", "round_id": "round_1", "player_id": "ply_1", "limit": "5", "offset": "0"}
+
+
+async def test_newer_servers_list_the_episodes_of_one_thing_elsewhere() -> None:
+    async def newer(ask: Ask) -> Say:
+        place = ask.path.removeprefix("/observatory/v2/")
+        if place == "episode-requests":
+            return json_say({"detail": [{"loc": ["query", "ids"], "msg": "field required"}]}, 422)
+        assert place in ("rounds/round_1/episode-requests", f"policy-versions/{uid(100)}/episode-requests")
+        assert int(ask.query["limit"]) <= 100
+        if "cursor" not in ask.query:
+            return json_say({"entries": [episode(1)], "next_cursor": "more"})
+        return json_say({"entries": [episode(2)], "next_cursor": None})
+
+    async with serve(newer) as server, api_of(server.url) as api:
+        assert len(await api.episodes.list(round="round_1").all()) == 2
+        assert len(await api.episodes.list(policy=uid(100)).all()) == 2
+        with pytest.raises(CoworldError, match="field required"):
+            await api.episodes.list(division="div_1")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda api: api.episodes.list(division="round_1"),
+        lambda api: api.episodes.list(policy="alice:vx"),
+        lambda api: api.rounds.list(league="div_1"),
+        lambda api: api.memberships.list(player="lpm_1"),
+        lambda api: api.submissions.list(league="x"),
+        lambda api: api.events.list(round="div_1"),
+        lambda api: api.divisions.list(league="div_1"),
+        lambda api: api.leagues.list(game="league_1"),
+        lambda api: api.watch("league_1").__aenter__(),
+        lambda api: api.downloads.list([]),
+        lambda api: api.downloads.list(["ereq_1", "xreq_1"]),
+        lambda api: api.downloads.list("ereq_1", include=["secrets"]),
+        lambda api: api.episodes.progress([f"ereq_{n}" for n in range(51)]),
+        lambda api: api.episodes.annotations("ereq_1", "alice:v1"),
+        lambda api: api.leagues.guide("div_1"),
+        lambda api: api.leagues.get("div_1"),
+        lambda api: api.divisions.leaderboard("league_1"),
+        lambda api: api.rounds.get("../../whoami"),
+        lambda api: api.episodes.get("xreq_1"),
+        lambda api: api.episodes.artifact("ereq_1", "passwd"),
+        lambda api: api.episodes.download_bundle("ereq_1", Path("x"), include=["secrets"]),
+        lambda api: api.experience.get("ereq_1"),
+        lambda api: api.experience.wait("ereq_1"),
+        lambda api: api.coworlds.get("paint"),
+        lambda api: api.images.get("cow_1"),
+        lambda api: api.memberships.retire("sub_1"),
+        lambda api: api.submissions.create("div_1", "alice"),
+        lambda api: api.players.login("user_1"),
+        lambda api: api.hosted.create("league_1"),
+    ],
+)
+async def test_a_wrong_id_is_found_before_anything_is_asked(call: Any) -> None:
+    transport = FlakyTransport()
+    async with CoworldClient("http://127.0.0.1:9", transport=transport) as api:
+        with pytest.raises(UsageError):
+            await call(api)
+    assert not transport.asked
+
+
+async def test_memberships_events_and_submissions_by_name_of_anyones_policy() -> None:
+    async with canned_platform() as platform, api_of(platform.server) as api:
+        for rows in (api.memberships, api.events, api.submissions):
+            assert len(await rows.list(policy="alice").all()) == 1
+            assert await rows.list(policy="alice:v2").all() == []
+            assert len(await rows.list(policy=uid(4)).all()) == 1
+        asked = [ask.query for ask in platform.asked]
+    assert "policy_version_id" not in asked[0]
+    assert any(query.get("policy_version_id") == uid(4) for query in asked)
+    assert asked[0]["active_only"] == asked[0]["champions_only"] == asked[0]["mine"] == "false"
+
+
+# --- policies and Coworlds
+
+
+async def test_a_lookup_takes_the_newest_unless_told_and_nobody_elses() -> None:
+    rows = [
+        {"id": uid(n), "name": name, "version": v} for n, name, v in ((1, "alice", 1), (2, "alice", 3), (3, "bob", 9))
+    ]
+    async with canned_platform() as platform, api_of(platform.server) as api:
+        # this server takes no notice of any parameter
+        platform.replace["GET /stats/policy-versions"] = lambda ask: json_say({"entries": rows, "total_count": 3})
+        assert (await api.policies.lookup("alice")).id == uid(2)
+        assert (await api.policies.lookup("alice:v1")).id == uid(1)
+        for absent in ("alice:v2", "carol"):
+            with pytest.raises(NotFound, match="You have no policy"):
+                await api.policies.lookup(absent)
+        with pytest.raises(UsageError):
+            await api.policies.lookup(uid(1))
+        assert platform.asked[0].query == {"mine": "true", "name_exact": "alice", "limit": "100", "offset": "0"}
+
+
+async def test_a_submission_by_id_needs_no_lookup() -> None:
+    async with canned_platform() as platform, api_of(platform.server) as api:
+        made = await api.submissions.create(LEAGUE["id"], uid(4), auto_champion="never")
+        assert (str(made.status), made.status.is_terminal) == ("pending", False)
+        assert [ask.method for ask in platform.asked] == ["POST"]
+
+
+async def test_a_body_may_say_what_this_version_does_not_know() -> None:
+    transport = FlakyTransport()
+    async with canned_platform() as platform, CoworldClient(platform.server, transport=transport) as api:
+        await api.experience.create({"coworld_id": "cow_1", "roster": [], "tomorrow": {"a": None}})
+        body = ExperienceBody.model_validate({"coworld_id": "cow_1", "roster": [{"player": {"top_n": 1}}]})
+        await api.experience.create(body)
+    assert transport.asked[0].body == b'{"coworld_id":"cow_1","roster":[],"tomorrow":{"a":null}}'
+    assert transport.asked[1].body == b'{"coworld_id":"cow_1","roster":[{"player":{"top_n":1}}],"num_episodes":1}'
+
+
+# --- where artifacts are
+
+
+class Artifacts:
+    """A platform on which some routes are missing or not for us."""
+
+    def __init__(self, **answers: Say) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    async def __call__(self, ask: Ask) -> Say:
+        place = ask.path.removeprefix("/observatory")
+        self.asked.append(place)
+        if place == f"/v2/episode-requests/{EREQ}":
+            return json_say(EPISODE)
+        if place.startswith("/jobs/"):
+            return self.answers.get("jobs", json_say({"detail": "team only"}, 403))
+        if place.endswith("/bundle"):
+            assert ask.query == {"include": "results"}
+            return self.answers.get("bundle", json_say({"detail": "no bundle"}, 404))
+        if place.endswith("/stats/policy-versions"):
+            return json_say({"entries": [{"id": uid(4), "name": "alice", "version": 3}], "total_count": 1})
+        if place.endswith("/league-policy-memberships"):
+            return json_say([MEMBERSHIP])
+        return self.answers.get("front", json_say({"detail": "not here"}, 404))
+
+
+def zipped(**files: bytes) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name.replace("_", "."), data)
+    return content.getvalue()
+
+
+async def test_the_front_door_is_enough_where_it_is_open() -> None:
+    platform = Artifacts(front=json_say({"scores": [1]}))
+    async with serve(platform) as server, api_of(server.url) as api:
+        assert await api.episodes.results(EREQ) == {"scores": [1]}
+        assert await api.episodes.game_log(EREQ) == '{"scores": [1]}'
+    assert not any("/jobs/" in place or "/bundle" in place for place in platform.asked)
+
+
+@pytest.mark.parametrize("status", [404, 422])
+async def test_results_come_out_of_a_bundle_on_servers_that_do_not_serve_them(status: int) -> None:
+    bundle = Say(200, zipped(results_json=b'{"scores": [2]}'))
+    platform = Artifacts(front=json_say({"detail": "?"}, status), bundle=bundle)
+    async with serve(platform) as server, api_of(server.url) as api:
+        assert await api.episodes.results(EREQ) == {"scores": [2]}
+    assert not any("/jobs/" in place for place in platform.asked)
+
+
+async def test_the_job_is_asked_last() -> None:
+    platform = Artifacts(jobs=json_say({"scores": [3]}))
+    async with serve(platform) as server, api_of(server.url) as api:
+        assert await api.episodes.results(EREQ) == {"scores": [3]}
+        assert (await api.episodes.game_log(EREQ)) == '{"scores": [3]}'
+        assert (await api.episodes.agent_log(EREQ, 0)) == '{"scores": [3]}'
+    assert platform.asked[-1] == f"/jobs/{JOB}/policy-logs/0"
+
+
+async def test_a_refusal_at_the_front_door_is_final() -> None:
+    platform = Artifacts(front=json_say({"detail": "not yours"}, 403), jobs=json_say({}))
+    async with serve(platform) as server, api_of(server.url) as api:
+        for call in (api.episodes.results, api.episodes.game_log, api.episodes.stats):
+            with pytest.raises(Forbidden, match="not yours"):
+                await call(EREQ)
+        with pytest.raises(Forbidden, match="not yours"):
+            await api.episodes.agent_log(EREQ, 0)
+    assert not any("/jobs/" in place for place in platform.asked)
+
+
+async def test_what_only_the_team_may_see_is_not_found_for_others() -> None:
+    async with serve(Artifacts()) as server, api_of(server.url) as api:
+        for call in (api.episodes.results, api.episodes.game_log, api.episodes.stats):
+            with pytest.raises(NotFound, match="not here"):
+                await call(EREQ)
+
+
+@pytest.mark.parametrize("bundle", [b"no zip", b"", zipped(results_json=b"{}")[:-30]])
+async def test_a_bundle_that_is_none(bundle: bytes) -> None:
+    async with serve(Artifacts(bundle=Say(200, bundle))) as server, api_of(server.url) as api:
+        with pytest.raises(ApiShapeError, match="no zip"):
+            await api.episodes.results(EREQ)
+
+
+async def test_a_bundle_without_results_has_none() -> None:
+    async with serve(Artifacts(bundle=Say(200, zipped(manifest_json=b"{}")))) as server, api_of(server.url) as api:
+        with pytest.raises(NotFound):
+            await api.episodes.results(EREQ)
+
+
+async def test_a_bundle_that_unpacks_to_more_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    import coworld_client.resources.episodes as module
+
+    monkeypatch.setattr(module, "MAX_BODY", 1000)
+    async with serve(Artifacts(bundle=Say(200, zipped(results_json=b" " * 2000)))) as server, api_of(server.url) as api:
+        with pytest.raises(ApiShapeError) as raised:
+            await api.episodes.results(EREQ)
+    assert raised.value.code == "too_large"
+
+
+async def test_which_players_left_something_by_way_of_the_job() -> None:
+    async def older(ask: Ask) -> Say:
+        place = ask.path.removeprefix("/observatory")
+        if place == f"/jobs/{JOB}/policy-logs":
+            return json_say(["policy_agent_0.log", "policy_agent_1.log", "notes.txt"])
+        if place == f"/jobs/{JOB}/policy-artifact":
+            return json_say(["policy_artifact_1.zip"])
+        return json_say(EPISODE) if place.endswith(EREQ) else json_say({"detail": "no"}, 404)
+
+    async with serve(older) as server, api_of(server.url) as api:
+        found = await api.episodes.agent_logs(EREQ)
+    assert [(row.position, row.has_log, row.has_artifact, row.policy_name) for row in found] == [
+        (0, True, False, "alice"),
+        (1, True, True, None),
+    ]
+
+
+async def test_which_players_left_something_where_only_the_team_is_told() -> None:
+    async with serve(Artifacts()) as server, api_of(server.url) as api:
+        (row,) = await api.episodes.agent_logs(EREQ)
+    assert (row.position, row.has_log, row.has_artifact) == (0, None, None)
+
+
+async def test_a_slot_that_is_not_there() -> None:
+    async with serve(Artifacts()) as server, api_of(server.url) as api:
+        with pytest.raises(NotFound) as raised:
+            await api.episodes.agent_log(EREQ, 7)
+    assert raised.value.hint == "Its slots: 0."
+
+
+async def test_an_episode_in_hand_is_not_asked_for_again(tmp_path: Path) -> None:
+    platform = Artifacts(front=Say(200, b"bytes"))
+    async with serve(platform) as server, api_of(server.url) as api:
+        row = await api.episodes.get(EREQ)
+        await api.episodes.agent_log(row, 0)
+        await api.episodes.download_log(row, tmp_path / "0.log", position=0)
+        await api.episodes.download_artifact(row, 0, tmp_path / "0.zip")
+        await api.episodes.download_replay(row, tmp_path / "replay")
+    assert sum(place.endswith(EREQ) for place in platform.asked) == 1
+    assert set(files(tmp_path).values()) == {b"bytes"}
+
+
+@pytest.mark.parametrize("status", [403, 404, 410])
+async def test_a_link_to_a_replay_that_has_run_out(tmp_path: Path, status: int) -> None:
+    asked: list[str] = []
+
+    async def handler(ask: Ask) -> Say:
+        asked.append(ask.path)
+        if ask.path.startswith("/storage"):
+            return Say(status, b"<Error>")
+        if ask.path.endswith("/artifacts/replay"):
+            return Say(200, b"replay")
+        return json_say({**EPISODE, "replay_url": f"http://{ask.headers['host']}/storage/r?X-Amz-Signature=s"})
+
+    async with serve(handler) as server, api_of(server.url) as api:
+        await api.episodes.download_replay(EREQ, tmp_path / "replay")
+    assert files(tmp_path) == {"replay": b"replay"}
+    assert asked[-1] == f"/observatory/v2/episode-requests/{EREQ}/artifacts/replay"
+
+
+@pytest.mark.parametrize(("first", "wanted"), [(403, Forbidden), (404, NotFound), (422, Unprocessable)])
+async def test_what_the_episodes_own_route_says_counts(tmp_path: Path, first: int, wanted: type[Exception]) -> None:
+    async def handler(ask: Ask) -> Say:
+        if ask.path.startswith("/observatory/jobs/"):
+            return json_say({"detail": "team only"}, 403)
+        if "/artifacts/" in ask.path:
+            return json_say({"detail": "its own words"}, first)
+        return json_say({**EPISODE, "replay_url": f"http://{ask.headers['host']}/gone"})
+
+    async with serve(handler) as server, api_of(server.url) as api:
+        with pytest.raises(wanted, match="its own words"):
+            await api.episodes.download_log(await api.episodes.get(EREQ), tmp_path / "log")
+    assert files(tmp_path) == {}
+
+
+async def test_a_replay_of_an_episode_that_is_not_over(tmp_path: Path) -> None:
+    running = {**EPISODE, "status": "running"}
+
+    async def handler(ask: Ask) -> Say:
+        return json_say(running)
+
+    async with serve(handler) as server, api_of(server.url) as api:
+        with pytest.raises(NotFound, match="it is running"):
+            await api.episodes.download_replay(EREQ, tmp_path / "replay")
+    assert files(tmp_path) == {}
+
+
+# --- many things at once
+
+
+class Storage:
+    """A platform with one thing to download, whose link runs out."""
+
+    def __init__(
+        self, *, stale: int = 0, status: int = 403, content: bytes = b"replay", encoding: str = "identity"
+    ) -> None:
+        self.stale = stale
+        self.status = status
+        self.content = content
+        self.encoding = encoding
+        self.listed = 0
+        self.url = ""
+
+    async def __call__(self, ask: Ask) -> Say:
+        if ask.path.startswith("/storage/"):
+            assert "authorization" in ask.headers
+            generation = int(ask.path.rpartition("/")[2])
+            if generation <= self.stale:
+                return Say(self.status, b"<Error>expired</Error>")
+            assert ask.headers["if-match"] == f'"{generation}"'
+            return Say(200, self.content, {"ETag": f'"{generation}"'})
+        assert parse_qs(ask.target.partition("?")[2])["ids"] == [EREQ]
+        self.listed += 1
+        entry = {
+            "episode_request_id": EREQ,
+            "category": "replay",
+            "artifact_id": "a1",
+            "filename": "../../../etc/passwd",
+            "state": "ready",
+            "encoding": self.encoding,
+            "size": len(self.content),
+            "etag": f'"{self.listed}"',
+            "url": f"{self.url}/storage/{self.listed}",
+        }
+        return json_say({"entries": [entry], "unavailable_ids": ["ereq_gone"], "next_cursor": None})
+
+
+@pytest.mark.parametrize("status", [403, 404, 410, 412])
+async def test_a_link_that_has_run_out_is_renewed_once(tmp_path: Path, status: int) -> None:
+    storage = Storage(stale=1, status=status)
+    async with serve(storage) as server, CoworldClient(server.url, token="t" * 20, transport=FlakyTransport()) as api:
+        storage.url = server.url
+        page = await api.downloads.list(EREQ)
+        assert page.extra == {"unavailable_ids": ["ereq_gone"]}
+        done = await api.downloads.fetch(page.items[0], tmp_path / "mine")
+        storage.stale = 9
+        with pytest.raises(CoworldError):
+            await api.downloads.fetch(page.items[0], tmp_path / "other")
+    assert done.path == tmp_path / "mine"
+    assert files(tmp_path) == {"mine": b"replay"}
+
+
+async def test_what_is_packed_is_unpacked_and_checked(tmp_path: Path) -> None:
+    storage = Storage(content=zlib.compress(b"replay" * 100), encoding="zlib")
+    async with serve(storage) as server, CoworldClient(server.url, token="t" * 20, transport=FlakyTransport()) as api:
+        storage.url = server.url
+        (entry,) = await api.downloads.list(EREQ).all()
+        await api.downloads.fetch(entry, tmp_path / "plain")
+        await api.downloads.fetch(entry, tmp_path / "packed", unpack=False)
+        with pytest.raises(CoworldError):
+            await api.downloads.fetch(entry, tmp_path / "none", limit=50)
+        with pytest.raises(CoworldError):
+            await api.downloads.fetch(entry.model_copy(update={"size": 3}), tmp_path / "none")
+    assert files(tmp_path) == {"plain": b"replay" * 100, "packed": storage.content}
+
+
+async def test_what_is_not_there_yet_is_not_fetched(tmp_path: Path) -> None:
+    async with canned_platform() as platform, api_of(platform.server) as api:
+        (entry,) = await api.downloads.list(EREQ).all()
+        with pytest.raises(NotFound, match="it is pending"):
+            await api.downloads.fetch(entry, tmp_path / "none")
+    assert files(tmp_path) == {}
+
+
+async def test_notes_of_a_policy_are_read_line_by_line() -> None:
+    async with canned_platform() as platform, api_of(platform.server) as api:
+        place = f"GET /v2/episode-requests/{EREQ}/{uid(4)}/annotations"
+        platform.replace[place] = lambda ask: Say(200, b'{"step": 1}\n\n[2]\n')
+        assert await api.episodes.annotations(EREQ, uid(4)) == ({"step": 1}, [2])
+        platform.replace[place] = lambda ask: Say(200, b'{"step": 1}\n{"st')
+        with pytest.raises(ApiShapeError):
+            await api.episodes.annotations(EREQ, uid(4))

@@ -1,0 +1,70 @@
+"""Who is blamed for what on a cluster: the rows of the matrix that have to do with the platform, several at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator, Generator
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+from faults.test_matrix import GAMES, MIB, PLAYERS, Case, judge
+from support.arena import Arena, open_arena
+from support.kube import namespace_for_tests, need_cluster
+
+from coworld_runner import episode as episode_module
+from coworld_runner.episode import EpisodeOptions
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(1200)]
+
+AT_ONCE = 4
+DEADLINE = 60.0
+"""Seconds for rows that wait for the deadline: a pod is behind a container in coming and going."""
+
+
+@pytest.fixture(scope="module")
+def namespace() -> Generator[str]:
+    need_cluster()
+    with namespace_for_tests() as name:
+        yield name
+
+
+@pytest.fixture
+async def arena(namespace: str, tmp_path: Path) -> AsyncGenerator[Arena]:
+    assert namespace
+    async for opened in open_arena("kubernetes", tmp_path):
+        yield opened
+
+
+def on_cluster(case: Case) -> Case:
+    """The row as a cluster has it."""
+    options = dict(case.options)
+    if "timeout" in options:
+        options["timeout"] = DEADLINE
+    return replace(case, options=options, within=math.inf)
+
+
+@pytest.mark.slow
+async def test_blame(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(episode_module, "ARTIFACT_LIMIT", 2 * MIB)
+    wrong: dict[str, str] = {}
+    limit = anyio.CapacityLimiter(AT_ONCE)
+
+    async def one(case: Case) -> None:
+        async with limit:
+            options = replace(EpisodeOptions(timeout=600), **case.options)
+            workspace = arena.directory / case.id
+            try:
+                found = await arena.play(
+                    arena.plan(case.game, *case.players, **case.config), options, workspace=workspace
+                )
+                judge(case, found)
+            except (AssertionError, Exception) as error:
+                wrong[case.id] = f"{type(error).__name__}: {error}"
+
+    async with anyio.create_task_group() as group:
+        for case in (*GAMES, *PLAYERS):
+            if case.docker:
+                group.start_soon(one, on_cluster(case))
+    assert wrong == {}, "\n".join(f"{name}: {words}" for name, words in wrong.items())

@@ -1,0 +1,416 @@
+"""The hosted worker on a real cluster: what it hands over, and what becomes of it when somebody fails."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+import zipfile
+import zlib
+from collections.abc import AsyncGenerator, Generator
+from typing import Any
+
+import pytest
+from support.images import docker_client, need_docker
+from support.kube import need_cluster
+from support.misfit_kit import ensure_image
+from support.worker_image import ensure_worker_image
+from support.worker_kit import Desk, accounts_have_tokens, arena_namespace, misfit_request, open_desk
+
+from coworld_core.episode import EpisodeRecord
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+KEEPER = (
+    "python3",
+    "-c",
+    """
+import os, time, urllib.request
+import player, asyncio
+asyncio.run(player.play())
+time.sleep(2)
+url = os.environ["COWORLD_PLAYER_ARTIFACT_UPLOAD_URL"]
+request = urllib.request.Request(url, data=player.zipped(10), method="PUT", headers={"Content-Type": "application/zip"})
+urllib.request.urlopen(request).close()
+print("kept", flush=True)
+""",
+)
+"""A player that uploads something when the game has been over for a while."""
+
+
+@pytest.fixture(scope="module")
+def namespace() -> Generator[str]:
+    need_docker()
+    need_cluster()
+    ensure_image()
+    ensure_worker_image()
+    with arena_namespace() as name:
+        yield name
+
+
+@pytest.fixture
+async def desk(namespace: str) -> AsyncGenerator[Desk]:
+    async with open_desk(namespace) as opened:
+        yield opened
+
+
+def published_job(job_id: str, image: str, urls: dict[str, str], namespace: str) -> dict[str, Any]:
+    """A Job as the published platform writes it: the worker's module by name, inputs and outputs in its environment."""
+    worker = ensure_worker_image()
+    module = ["python", "-m", "coworld.runner.kubernetes_runner"]
+    mounts = [{"name": "coworld-workdir", "mountPath": "/coworld"}]
+
+    def env(**values: str) -> list[dict[str, Any]]:
+        return [{"name": name, "value": value} for name, value in values.items()]
+
+    labels = {"job-id": job_id, "coworld-component": "game"}
+    fields = [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in (("POD_NAME", "metadata.name"), ("POD_UID", "metadata.uid"))
+    ]
+    small = {"requests": {"cpu": "10m", "memory": "32Mi"}}
+    init = {
+        "name": "coworld-init-config",
+        "image": worker,
+        "command": module,
+        "args": ["init-config"],
+        "env": env(
+            JOB_SPEC_URI=urls["JOB_SPEC_URI"],
+            COWORLD_WORKDIR="/coworld",
+            COGAME_CONFIG_URI="file:///coworld/config.json",
+        ),
+        "volumeMounts": mounts,
+        "resources": small,
+    }
+    game = {
+        "name": "game",
+        "image": image,
+        "command": ["python3"],
+        "args": ["game.py"],
+        "env": env(
+            COGAME_HOST="0.0.0.0",
+            COGAME_PORT="8080",
+            COGAME_CONFIG_URI="file:///coworld/config.json",
+            COGAME_RESULTS_URI="file:///coworld/results.json",
+            COGAME_SAVE_REPLAY_URI="file:///coworld/replay",
+        ),
+        "ports": [{"containerPort": 8080}],
+        "livenessProbe": {"tcpSocket": {"port": 9090}, "periodSeconds": 5, "initialDelaySeconds": 10},
+        "volumeMounts": mounts,
+        "resources": small,
+    }
+    run = {
+        "name": "worker",
+        "image": worker,
+        "command": module,
+        "args": ["run"],
+        "env": [
+            *env(
+                COWORLD_WORKDIR="/coworld",
+                COGAME_PORT="8080",
+                COWORLD_WORKER_HEALTH_PORT="9090",
+                JOB_ID=job_id,
+                JOB_NAME=f"coworld-{job_id}",
+                JOB_NAMESPACE=namespace,
+                COWORLD_SERVICE_NAME=f"coworld-{job_id}",
+                COWORLD_TIMEOUT_SECONDS="1200",
+                COWORLD_PLAYER_CPU_REQUEST="10m",
+                COWORLD_PLAYER_MEMORY_REQUEST="32Mi",
+                COWORLD_PLAYER_IMAGE_PULL_POLICY="IfNotPresent",
+                BEDROCK_REQUEST_METADATA='{"team": "red"}',
+                **urls,
+            ),
+            *fields,
+        ],
+        "volumeMounts": mounts,
+        "resources": small,
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": f"coworld-{job_id}", "labels": labels},
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": 180,
+            "ttlSecondsAfterFinished": 600,
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "serviceAccountName": "coworld-worker",
+                    "automountServiceAccountToken": True,
+                    "initContainers": [init],
+                    "containers": [game, run],
+                    "volumes": [{"name": "coworld-workdir", "emptyDir": {}}],
+                },
+            },
+        },
+    }
+
+
+async def test_a_platform_that_drives_the_published_worker_drives_ours(desk: Desk, namespace: str) -> None:
+    job_id = f"published-{time.time_ns()}"
+    request = misfit_request("well", "tells", KEEPER, seed=7)
+    desk.server.documents["/spec"] = request.model_dump_json(by_alias=True, exclude_none=True).encode()
+    secrets = {"policies": {"0": {"MY_KEY": "s3cret$$HOME$(POD_NAME)"}}}
+    desk.server.documents["/secrets"] = json.dumps(secrets).encode()
+    base = f"{desk.server.url}/{job_id}"
+    urls = {
+        "JOB_SPEC_URI": f"{desk.server.url}/spec",
+        "POLICY_SECRETS_URI": f"{desk.server.url}/secrets",
+        "PLAYER_ARTIFACT_UPLOAD_URLS": json.dumps({"1": f"{base}/policy_artifact_1.zip"}),
+        "RESULTS_URI": f"{base}/results.json",
+        "REPLAY_URI": f"{base}/replay.z",
+        "DEBUG_URI": f"{base}/debug.zip",
+        "POLICY_LOG_URLS": json.dumps({str(slot): f"{base}/policy_agent_{slot}.log" for slot in range(2)}),
+        "ERROR_INFO_URI": f"{base}/error_info.json",
+        "WORKER_TIMINGS_URI": f"{base}/worker_timings.json",
+    }
+    # the first answers are those of a store that is not quite up yet
+    desk.server.faults |= {
+        "/spec": [503],
+        f"/{job_id}/results.json": [503, "reset"],
+        f"/{job_id}/replay.z": ["503/1"],
+    }
+    await desk.apply(published_job(job_id, ensure_image(), urls, namespace))
+    status = await desk.status(job_id)
+    log = await desk.log(job_id)
+    assert status == 0, log
+    kept = desk.kept(job_id)
+    assert sorted(kept) == [
+        "debug.zip",
+        "policy_agent_0.log",
+        "policy_agent_1.log",
+        "policy_artifact_1.zip",
+        "replay.z",
+        "results.json",
+        "worker_timings.json",
+    ], kept["policy_agent_1.log"].decode() + log
+    # byte for byte what the game wrote
+    assert kept["results.json"] == b'{"scores": [7, 8], "ticks": 3}'
+    assert zlib.decompress(kept["replay.z"]) == b"the end\n"
+    with zipfile.ZipFile(io.BytesIO(kept["debug.zip"])) as archive:
+        assert set(archive.namelist()) == {
+            "game.stdout.log",
+            "policy_agent_0.log",
+            "policy_agent_1.log",
+            "episode.json",
+        }
+        assert archive.read("game.stdout.log").startswith(b"misfits: well\n")
+        for slot in range(2):
+            assert archive.read(f"policy_agent_{slot}.log") == kept[f"policy_agent_{slot}.log"]
+        record = EpisodeRecord.model_validate_json(archive.read("episode.json"))
+    assert record.ok, record.faults
+    assert record.leaks == ()
+    assert record.backend == "kubernetes-job"
+    # the second player was given the time to upload what it kept
+    assert kept["policy_agent_1.log"] == b"kept\n"
+    assert zipfile.is_zipfile(io.BytesIO(kept["policy_artifact_1.zip"]))
+    timings = json.loads(kept["worker_timings.json"])
+    assert list(timings) == ["game_boot_s", "player_launch_s", "first_step_s", "gameplay_s", "artifact_upload_s"]
+    assert all(isinstance(value, float) and value >= 0 for value in timings.values())
+    # the order in which nothing half-done looks finished
+    order = [path.removeprefix(f"/{job_id}/") for path in desk.server.order()]
+    assert order[-2:] == ["results.json", "worker_timings.json"]
+    types = {name: desk.server.put_of(f"/{job_id}/{name}").content_type for name in kept}
+    assert types == {
+        "debug.zip": "application/zip",
+        "policy_agent_0.log": "text/plain",
+        "policy_agent_1.log": "text/plain",
+        "policy_artifact_1.zip": "application/zip",
+        "replay.z": "application/x-compress",
+        "results.json": "application/json",
+        "worker_timings.json": "application/json",
+    }
+    assert all(put.length is not None for put in desk.server.puts)
+    # what the first player was told
+    told = dict(line.split("=", 1) for line in kept["policy_agent_0.log"].decode().splitlines() if "=" in line)
+    assert told["MY_KEY"] == "s3cret$$HOME$(POD_NAME)"
+    assert json.loads(told["BEDROCK_REQUEST_METADATA"]) == {"team": "red", "slot": "0"}
+    assert told["COWORLD_PLAYER_WS_URL"] == told["COGAMES_ENGINE_WS_URL"]
+    assert told["COWORLD_PLAYER_WS_URL"].startswith(f"ws://coworld-{job_id}:8080/player?slot=0&token=")
+    assert "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL" not in told
+    assert "s3cret" not in log
+    assert await desk.left(job_id) == []
+
+
+async def test_a_game_that_fails(desk: Desk) -> None:
+    job_id = await desk.submit(misfit_request("exits-5"), desk.options(2))
+    assert await desk.status(job_id) == 1
+    kept = desk.kept(job_id)
+    assert {"results.json", "replay.z", "worker_timings.json"}.isdisjoint(kept)
+    error = desk.error_info(job_id)
+    assert list(error) == ["error_type", "message", "failed_policy_index"]
+    assert error["error_type"] == "game_unhealthy"
+    assert "exited with status 5" in error["message"]
+    assert error["failed_policy_index"] is None
+    with zipfile.ZipFile(io.BytesIO(kept["debug.zip"])) as archive:
+        assert b"something is very wrong" in archive.read("game.stdout.log")
+    assert await desk.left(job_id) == []
+
+
+async def test_players_that_fail(desk: Desk) -> None:
+    """One that crashes, one that cannot be pulled: seen at once, and named."""
+    crashing = await desk.submit(misfit_request("hangs", "well", "exits-3-midway"), desk.options(2))
+    request = misfit_request("hangs", "well", "well")
+    absent = request.players[1].model_copy(update={"image": "coworld-nowhere.invalid/absent:1"})
+    request = request.model_copy(update={"players": (request.players[0], absent)})
+    unpullable = await desk.submit(request, desk.options(2))
+    assert await desk.status(crashing) == 1
+    error = desk.error_info(crashing)
+    assert (error["error_type"], error["failed_policy_index"]) == ("player_error", 1)
+    assert "exited with status 3" in error["message"]
+    assert desk.kept(crashing)["policy_agent_1.log"].startswith(b"player: exits-3-midway")
+    assert await desk.status(unpullable) == 1
+    error = desk.error_info(unpullable)
+    assert (error["error_type"], error["failed_policy_index"]) == ("player_error", 1)
+    assert "Image" in error["message"]
+    assert await desk.left(crashing) == await desk.left(unpullable) == []
+
+
+async def test_results_are_withheld_when_something_else_cannot_be_uploaded(desk: Desk) -> None:
+    options = desk.options(2)
+    desk.server.faults[f"/{options.job_id}/policy_agent_1.log"] = [403]
+    job_id = await desk.submit(misfit_request("well"), options)
+    assert await desk.status(job_id) == 1
+    kept = desk.kept(job_id)
+    assert "results.json" not in kept
+    assert {"replay.z", "debug.zip", "policy_agent_0.log"} <= set(kept)
+    error = desk.error_info(job_id)
+    assert error["error_type"] == "crash"
+    assert error["message"].startswith("artifact_transport_error: The log of player 1 could not be uploaded")
+    assert await desk.left(job_id) == []
+
+
+async def test_the_rights_of_the_published_worker_are_enough(desk: Desk) -> None:
+    """Pods are looked at where they may not be watched, and secrets stand in pods where Secrets may not be made."""
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "get", "list", "delete"]},
+        {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["services"], "verbs": ["create", "get", "delete"]},
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["delete"]},
+    ]
+    name, namespace = {"metadata": {"name": "published"}}, desk.cluster.namespace
+    group = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+    await desk.cluster.call("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", body=name)
+    await desk.cluster.call("POST", f"{group}/roles", body={**name, "rules": rules})
+    binding = {
+        **name,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "published"},
+        "subjects": [{"kind": "ServiceAccount", "name": "published", "namespace": namespace}],
+    }
+    await desk.cluster.call("POST", f"{group}/rolebindings", body=binding)
+    await accounts_have_tokens(desk.cluster)
+    options = desk.options(2, service_account="published")
+    # without being told that it may, no secret is written into a pod
+    refused = await desk.submit(misfit_request("well"), options)
+    assert await desk.status(refused) == 1
+    assert "secret of player-0 could not be made" in desk.error_info(refused)["message"]
+    allowed = await desk.submit(
+        misfit_request("well"), desk.options(2, service_account="published"), COWORLD_PLAIN_PLAYER_ENV="1"
+    )
+    assert await desk.status(allowed) == 0, await desk.log(allowed)
+    record = EpisodeRecord.model_validate_json(desk.kept(allowed)["episode.json"])
+    assert record.ok, record.faults
+    assert [warning for warning in record.warnings if "may not watch pods" in warning]
+    assert await desk.left(refused) == await desk.left(allowed) == []
+
+
+async def test_told_to_stop(desk: Desk) -> None:
+    """Deleted in the middle of a game: what there is is handed over, and nothing stays. Its players meanwhile."""
+    job_id = await desk.submit(misfit_request("hangs", "tells", "well"), desk.options(2))
+    players = await desk.players(job_id, count=2, phase="Running")
+    for player in players:
+        _check_hardened(player, job_id)
+    pod = (await desk.pod(job_id))["metadata"]["name"]
+    secrets = (await desk.cluster.list("secrets", f"coworld-job-id={job_id}"))["items"]
+    assert {entry["metadata"]["ownerReferences"][0]["name"] for entry in secrets} == {pod}
+    assert "game" in {entry["metadata"]["labels"].get("coworld-component") for entry in [await desk.pod(job_id)]}
+    await desk.until(lambda: _has_said(desk, f"coworld-{job_id}-player-0", "token="))
+    await desk.cluster.delete("pods", pod)
+    await desk.until(lambda: _has_kept(desk, job_id, "error_info.json", "debug.zip", "policy_agent_0.log"))
+    error = desk.error_info(job_id)
+    assert error["error_type"] == "crash"
+    assert error["message"].startswith("interrupted: ")
+    assert "results.json" not in desk.kept(job_id)
+    assert b"player: tells" in desk.kept(job_id)["policy_agent_0.log"]
+    await desk.until(lambda: _nothing_left(desk, job_id))
+
+
+async def _has_said(desk: Desk, pod: str, words: str) -> bool:
+    return words in str(await desk.cluster.call("GET", desk.cluster.path("pods", pod, "log")))
+
+
+async def _has_kept(desk: Desk, job_id: str, *names: str) -> bool:
+    return set(names) <= set(desk.kept(job_id))
+
+
+async def _nothing_left(desk: Desk, job_id: str) -> bool:
+    return await desk.left(job_id) == []
+
+
+def _check_hardened(pod: Any, job_id: str) -> None:
+    metadata, spec = pod["metadata"], pod["spec"]
+    slot = metadata["labels"]["coworld-player-slot"]
+    assert metadata["name"] == f"coworld-{job_id}-player-{slot}"
+    assert metadata["labels"]["coworld-component"] == "player"
+    assert metadata["ownerReferences"][0]["kind"] == "Pod"
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["restartPolicy"] == "Never"
+    assert spec["activeDeadlineSeconds"] <= 300
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    [container] = spec["containers"]
+    assert container["name"] == "player"
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert {"memory", "ephemeral-storage"} <= set(container["resources"]["limits"])
+    assert "volumeMounts" not in container
+    # neither tokens nor secrets stand in the pod
+    values = {entry["name"]: entry.get("value") for entry in container["env"]}
+    assert values["COWORLD_PLAYER_WS_URL"] is values["COGAMES_ENGINE_WS_URL"] is None
+    assert "token=" not in json.dumps(pod)
+
+
+async def test_a_game_that_lingers_and_an_earlier_attempt_of_its_worker(desk: Desk) -> None:
+    """What an earlier worker left is replaced; results count when they are complete, not when the game ends."""
+    options = desk.options(2)
+    name = f"coworld-{options.job_id}"
+    labels = {"coworld-job-id": options.job_id, "coworld-attempt": "earlier"}
+    service = {"metadata": {"name": name, "labels": labels}, "spec": {"ports": [{"port": 8080}]}}
+    await desk.cluster.create("services", service)
+    container = {"name": "player", "image": ensure_image(), "command": ["sleep", "600"]}
+    pod = {"metadata": {"name": f"{name}-player-0", "labels": labels}, "spec": {"containers": [container]}}
+    pod["spec"]["terminationGracePeriodSeconds"] = 0  # type: ignore[index]
+    await desk.cluster.create("pods", pod)
+    job_id = await desk.submit(
+        misfit_request("lingers", delay=600),
+        options,
+        grace=2,
+        COWORLD_GAME_LINGER_SECONDS="1",
+        COWORLD_PLAYER_ARTIFACT_SECONDS="10",
+    )
+    assert await desk.status(job_id) == 0, await desk.log(job_id)
+    kept = desk.kept(job_id)
+    assert json.loads(kept["results.json"])["ticks"] == 3
+    assert "error_info.json" not in kept
+    assert json.loads(kept["episode.json"])["status"] == "completed"
+    assert await desk.left(job_id) == []
+    # the worker is gone and its health port with it: the cluster ends the game
+    assert await desk.status(job_id, "game") != 0
+
+
+async def test_a_worker_that_is_killed_takes_its_game_and_players_with_it(desk: Desk) -> None:
+    job_id = await desk.submit(misfit_request("hangs"), desk.options(2), grace=2)
+    await desk.players(job_id, count=2, phase="Running")
+    pod = await desk.pod(job_id)
+    entry = next(item for item in pod["status"]["containerStatuses"] if item["name"] == "worker")
+    client = docker_client()
+    try:
+        client.containers.get(entry["containerID"].removeprefix("docker://")).kill()
+    finally:
+        client.close()
+    assert await desk.status(job_id) == 137
+    assert await desk.status(job_id, "game") != 0
+    # what it made belongs to its pod
+    await desk.cluster.delete("jobs", f"coworld-{job_id}")
+    await desk.until(lambda: _nothing_left(desk, job_id))

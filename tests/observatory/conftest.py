@@ -1,0 +1,80 @@
+"""Databases for the Observatory's tests: SQLite, and a real PostgreSQL."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Generator
+
+import anyio
+import asyncpg
+import pytest
+from support.postgres import find_programs, running_postgres
+
+from observatory.database import open_database
+from observatory.settings import database_url
+
+_NUMBERS = itertools.count()
+_TEMPLATE = "observatory_template"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Generator[str]:
+    """URL of a PostgreSQL server, `{name}` for the database, with a template database that has all tables."""
+    if given := os.environ.get("OBSERVATORY_TEST_POSTGRES"):
+        anyio.run(_make_template, given)
+        yield given
+        return
+    programs = find_programs()
+    if programs is None:
+        pytest.skip("no PostgreSQL: neither OBSERVATORY_TEST_POSTGRES nor /usr/lib/postgresql/*/bin/postgres")
+    with running_postgres(programs) as url:
+        anyio.run(_make_template, url)
+        yield url
+
+
+@pytest.fixture
+def empty_postgres(postgres: str) -> Generator[str]:
+    """URL of a database of its own without tables."""
+    yield from _fresh(postgres, None)
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def database_server(request: pytest.FixtureRequest) -> str | None:
+    """Each kind of database in turn; of the session, so that a server that starts is no leak of a test."""
+    server: str | None = request.getfixturevalue("postgres") if request.param == "postgresql" else None
+    return server
+
+
+@pytest.fixture
+def database(database_server: str | None) -> Generator[str | None]:
+    """Each of the databases in turn: None for SQLite in the data directory, else a URL."""
+    if database_server is None:
+        yield None
+    else:
+        yield from _fresh(database_server, _TEMPLATE)
+
+
+def _fresh(server: str, template: str | None) -> Generator[str]:
+    name = f"t{os.getpid()}_{next(_NUMBERS)}"
+    like = f" TEMPLATE {template}" if template else ""
+    anyio.run(_execute, server, f"CREATE DATABASE {name}{like}")
+    try:
+        yield server.format(name=name)
+    finally:
+        anyio.run(_execute, server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def _make_template(server: str) -> None:
+    await _execute(server, f"DROP DATABASE IF EXISTS {_TEMPLATE}")
+    await _execute(server, f"CREATE DATABASE {_TEMPLATE}")
+    async with open_database(database_url(server.format(name=_TEMPLATE), None)) as database:  # type: ignore[arg-type]
+        await database.upgrade()
+
+
+async def _execute(server: str, statement: str) -> None:
+    connection = await asyncpg.connect(server.format(name="postgres"))
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()

@@ -1,0 +1,151 @@
+"""Tokens, identities, and what they open."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from support.observatory import Inside, inside
+
+from observatory import auth
+from observatory.columns import now
+from observatory.identity import disable_user, new_token
+from observatory.models import Token
+
+
+async def _players(platform: Inside, token: str) -> tuple[str, str]:
+    """A player of the token's owner, and a session as it."""
+    player = await platform.post("/players", token, {"name": "sprinter"})
+    session = await platform.post(f"/players/{player['id']}/login", token)
+    return player["id"], session["token"]
+
+
+async def test_identities(tmp_path: Path, database: str | None) -> None:
+    async with inside(tmp_path, database=database) as platform:
+        ann, bob = await platform.add_user("ann", email="ann@example.org"), await platform.add_user("bob")
+        player_id, session = await _players(platform, ann)
+        assert session.startswith("ply_")
+        me = await platform.get("/whoami", session)
+        assert (me["subject_type"], me["subject_id"], me["name"]) == ("player", player_id, "sprinter")
+        assert me["owner_user_id"] == (await platform.get("/whoami", ann))["subject_id"]
+        assert [row["is_default"] for row in await platform.get("/players", ann)] == [True]
+        assert await platform.get("/players", bob) == []
+        # a player manages no players, and nobody logs in as somebody else's
+        refused = await platform.ask("GET", "/players", session, expect=403)
+        assert refused.json()["type"] == "user_token_needed"
+        await platform.ask("POST", f"/players/{player_id}/login", bob, expect=404)
+        await platform.ask("POST", "/players", ann, json={"name": "sprinter"}, expect=409)
+
+
+async def test_every_way_to_show_a_token(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        ann = await platform.add_user("ann")
+        for headers in ({"Authorization": f"Bearer {ann}"}, {"authorization": f"bearer {ann}"}, {"X-Auth-Token": ann}):
+            answer = await platform.ask("GET", "/whoami", headers=headers)
+            assert answer.json()["name"] == "ann"
+        for text in ("", "Bearer", f"Basic {ann}", f"Bearer {ann[:-1]}x", f"Bearer {ann}\x7f", f"Bearer x{ann}"):
+            headers = {"Authorization": text}
+            assert (await platform.ask("GET", "/whoami", headers=headers)).json()["subject_type"] == "anonymous"
+            assert (await platform.ask("GET", "/players", headers=headers, expect=401)).headers["WWW-Authenticate"]
+
+
+async def test_a_secret_is_not_kept(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        ann = await platform.add_user("ann")
+        secret = ann.rpartition("_")[2]
+        kept = _everything(tmp_path)
+        assert secret.encode() not in kept
+        assert b"$argon2id$" in kept
+
+
+async def test_a_guess_with_the_right_id_is_refused(tmp_path: Path) -> None:
+    """Also right after the true token was verified, and remembered."""
+    async with inside(tmp_path) as platform:
+        ann = await platform.add_user("ann")
+        await platform.get("/players", ann)
+        head, _, secret = ann.rpartition("_")
+        await platform.ask("GET", "/players", f"{head}_{secret[::-1]}", expect=401)
+
+
+async def test_what_ends_a_token_ends_it_at_once(tmp_path: Path, database: str | None) -> None:
+    async with inside(tmp_path, database=database) as platform:
+        tokens = platform.services.tokens
+        ann = await platform.add_user("ann")
+        _, session = await _players(platform, ann)
+        async with platform.services.database.writing() as db:
+            await db.execute(
+                sa.update(Token).where(Token.kind == "player").values(expires_at=now() - dt.timedelta(seconds=1))
+            )
+        await platform.ask("GET", "/v2/container_images", session, expect=401)
+        assert await platform.get("/v2/container_images", ann) == []
+        async with platform.services.database.writing() as db:
+            fresh = await new_token(db, tokens, "ann", revoke=True)
+        await platform.ask("GET", "/players", ann, expect=401)
+        assert len(await platform.get("/players", fresh.text)) == 1
+        async with platform.services.database.writing() as db:
+            await disable_user(db, "ann")
+        await platform.ask("GET", "/players", fresh.text, expect=401)
+
+
+async def test_team_rights_are_asked_for(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        admin, ann = await platform.add_user("admin", team=True), await platform.add_user("ann")
+        _, session = await _players(platform, admin)
+        elevated = {"X-Use-Elevated-Privileges": "true"}
+        await platform.ask("GET", "/whoami", admin, headers=elevated)
+        for token, status in ((ann, 403), (session, 403), (None, 401)):
+            await platform.ask("GET", "/whoami", token, headers=elevated, expect=status)
+        await platform.ask("GET", "/v2/coworld-league-seeds", ann, expect=403)
+        await platform.ask("GET", "/v2/coworld-league-seeds", None, expect=401)
+        assert await platform.get("/v2/coworld-league-seeds", admin) == []
+
+
+async def test_a_cookie_reads_and_never_writes(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        await platform.add_user("ann")
+        async with platform.services.database.writing() as db:
+            user_id = await db.scalar(sa.select(sa.text("id")).select_from(sa.text("users")))
+            web = await platform.services.tokens.mint(db, "web", user_id)
+        cookie = {"Cookie": f"{auth.SESSION_COOKIE}={web.text}"}
+        assert (await platform.ask("GET", "/players", headers=cookie)).json() == []
+        await platform.ask("POST", "/players", headers=cookie, json={"name": "x"}, expect=401)
+        # and it is nothing but a cookie
+        await platform.ask("GET", "/players", web.text, expect=401)
+
+
+async def test_codes(tmp_path: Path, database: str | None) -> None:
+    async with inside(tmp_path, database=database) as platform:
+        ann = await platform.add_user("ann")
+        page = await platform.http.get("/cli-auth", params={"callback": "http://127.0.0.1:4711/callback?state=s"})
+        assert page.status_code == 200
+        assert "form" in page.text
+        form = {"callback": "http://127.0.0.1:4711/callback?state=s", "token": ann}
+        sent = await platform.http.post("/cli-auth", data=form)
+        assert sent.status_code == 303
+        target = sent.headers["location"]
+        assert target.startswith("http://127.0.0.1:4711/callback?state=s&code=")
+        code = target.rpartition("code=")[2]
+        made = await platform.post("/credentials/auth-codes/exchange", None, {"code": code})
+        assert (await platform.get("/whoami", made["token"]))["name"] == "ann"
+        assert made["token"] != ann
+        await platform.ask("POST", "/credentials/auth-codes/exchange", json={"code": code}, expect=410)
+        await platform.ask("POST", "/credentials/auth-codes/exchange", json={"code": "x"}, expect=400)
+
+
+@pytest.mark.parametrize(
+    "callback", ["https://127.0.0.1:1/x", "http://evil.example:1/", "http://127.0.0.1@evil.example:1/", "javascript:1"]
+)
+async def test_a_code_never_leaves_the_machine(tmp_path: Path, callback: str) -> None:
+    async with inside(tmp_path) as platform:
+        ann = await platform.add_user("ann")
+        assert (await platform.http.get("/cli-auth", params={"callback": callback})).status_code == 400
+        sent = await platform.http.post("/cli-auth", data={"callback": callback, "token": ann})
+        assert sent.status_code == 400
+        wrong = await platform.http.post("/cli-auth", data={"callback": "", "token": "obs_x"})
+        assert wrong.status_code == 403
+
+
+def _everything(directory: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in directory.rglob("*") if path.is_file())

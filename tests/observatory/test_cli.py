@@ -1,0 +1,131 @@
+"""``observatory`` at the terminal: words for people, JSON for programs, an exit status for both."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+from support.observatory import add_account, inside, run_server
+from support.uploads import upload_coworld
+
+from observatory import serving
+from observatory.app import open_services
+from observatory.cli import main
+from observatory.settings import Settings
+
+
+def _run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    out, err = capsys.readouterr()
+    status = left.value.code
+    assert isinstance(status, int)
+    return status, out, err
+
+
+def test_accounts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ("--data", str(tmp_path / "o"))
+    status, out, err = _run(capsys, "user", "add", "ann", *where)
+    assert (status, out.count("\n")) == (0, 1)
+    assert out.startswith("obs_")
+    assert "cannot be shown again" in err
+    status, out, _ = _run(capsys, "user", "add", "bob", "--team", "--json", *where)
+    made = json.loads(out)
+    assert (status, made["name"], made["team"], made["token"][:4]) == (0, "bob", True, "obs_")
+    status, out, err = _run(capsys, "user", "add", "ann", *where)
+    assert (status, out) == (2, "")
+    assert "observatory user token ann" in err
+    assert (tmp_path / "o").stat().st_mode & 0o777 == 0o700
+    _, out, _ = _run(capsys, "user", "token", "ann", "--revoke", "--json", *where)
+    assert json.loads(out)["token"].startswith("obs_")
+    assert _run(capsys, "user", "disable", "ann", *where)[0] == 0
+    _, out, _ = _run(capsys, "user", "list", *where)
+    assert [line.split("  ")[1:] for line in out.splitlines()] == [["ann", "(closed)"], ["bob", "(team)"]]
+    _, out, _ = _run(capsys, "user", "list", "--json", *where)
+    assert [user["name"] for user in json.loads(out)["items"]] == ["ann", "bob"]
+
+
+async def _coworld(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        await upload_coworld(platform, await platform.add_user("ann"))
+
+
+def test_leagues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ("--data", str(tmp_path / "observatory"))
+    status, out, _ = _run(capsys, "league", "add", "open", "--coworld", "paint-arena", "--json", *where)
+    error = json.loads(out)["error"]
+    assert (status, error["code"]) == (2, "unknown_coworld")
+    assert "upload-coworld" in error["hint"]
+    anyio.run(_coworld, tmp_path)
+    status, out, _ = _run(capsys, "league", "add", "open", "--coworld", "Paint-Arena", "--json", *where)
+    made = json.loads(out)
+    assert (status, made["coworld"], made["division_id"][:4]) == (0, "paint_arena", "div_")
+    status, _, err = _run(capsys, "league", "add", "open", "--coworld", "paint-arena", *where)
+    assert status == 2
+    assert "already" in err
+    _, out, _ = _run(capsys, "league", "list", *where)
+    assert out == f"{made['id']}  open (paint_arena)\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "code"),
+    [
+        (("serve", "--port", "70000"), 2, "usage"),
+        (("serve", "--database", "mysql://x"), 2, "bad_database"),
+        (("serve", "--port", "0", "--artifacts", "nothing://x"), 3, "bad_artifacts_url"),
+        (("user", "list", "--data", "/dev/null/x"), 2, "bad_directory"),
+        (("user", "add", " "), 2, "bad_name"),
+        (("nothing",), 2, "usage"),
+        (("worker", "--backend", "none"), 2, "no_backend"),
+    ],
+)
+def test_what_cannot_be_is_said(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    status: int,
+    code: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    left, out, _ = _run(capsys, *arguments, "--json")
+    assert (left, json.loads(out)["error"]["code"]) == (status, code)
+    left, out, err = _run(capsys, *arguments)
+    assert (left, out) == (status, "")
+    assert err.startswith("error: ")
+
+
+async def test_an_address_that_is_taken(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(Exception, match="cannot be listened on") as error:
+            serving.bind("127.0.0.1", taken.getsockname()[1])
+    assert getattr(error.value, "code", "") == "address_in_use"
+
+
+async def test_one_server_a_directory(tmp_path: Path) -> None:
+    async with open_services(Settings(data=tmp_path)):
+        with serving.only_one(tmp_path), pytest.raises(Exception, match="already"), serving.only_one(tmp_path):
+            pass
+        with serving.only_one(tmp_path):
+            pass
+
+
+async def test_the_first_five_minutes(tmp_path: Path) -> None:
+    """Nobody has an account, and is told how to make one; the one that is made works at once."""
+    data = tmp_path / "new"
+    log = tmp_path / "log"
+    command = ["serve", "--port", "0", "--json", "--backend", "none", "--data", str(data)]
+    async with run_server(command, log=log) as (process, said):
+        assert said["users"] == 0
+        token = await add_account(Settings(data=data), "ann")
+        async with httpx2.AsyncClient(base_url=said["url"]) as http:
+            answer = await http.get("/observatory/whoami", headers={"Authorization": f"Bearer {token}"})
+        assert answer.json()["name"] == "ann"
+    assert process.returncode == 0
+    assert "observatory user add" in await anyio.Path(log).read_text()

@@ -1,0 +1,103 @@
+"""Servers and workers that are killed: no request is lost, and none has two results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+import sqlalchemy as sa
+from anyio.abc import Process
+from support.observatory import add_account, run_server
+from support.observatory_kit import QUICK, World, add_policy, roster, seed
+
+from observatory.app import open_services
+from observatory.models import Artifact, EpisodeRequest, EpisodeScore, ExperienceRequest, User
+from observatory.services import Services
+from observatory.settings import Settings
+
+EPISODES = 200
+KILL_AFTER = (40, 120)
+"""How many episodes are over when they are killed, the first and the second time."""
+
+
+async def counts(services: Services) -> dict[str, int]:
+    async with services.database.reading() as session:
+        found = await session.execute(sa.select(EpisodeRequest.status, sa.func.count()).group_by(EpisodeRequest.status))
+        return {row[0]: row[1] for row in found}
+
+
+async def ask(url: str, token: str, world: World) -> None:
+    """Ask for two hundred episodes."""
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx2.AsyncClient(base_url=f"{url}/observatory", headers=headers, timeout=60) as client:
+        for _ in range(EPISODES // 100):
+            body = {"coworld_id": world.id, "roster": roster("left", "right"), "num_episodes": 100}
+            answer = await client.post("/v2/experience-requests", json=body)
+            assert answer.status_code == 200, answer.text
+
+
+async def reach(services: Services, completed: int) -> None:
+    """Wait until so many episodes are completed."""
+    with anyio.fail_after(900):
+        while (await counts(services)).get("completed", 0) < completed:  # noqa: ASYNC110 - in another process
+            await anyio.sleep(0.1)
+
+
+async def kill(*processes: Process) -> None:
+    """SIGKILL, all at once."""
+    for process in processes:
+        process.kill()
+    for process in processes:
+        await process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+async def test_two_kills_in_two_hundred_episodes(tmp_path: Path) -> None:
+    settings = Settings(data=tmp_path / "observatory")
+    token = await add_account(settings, "ann")
+    where, log = ["--data", str(settings.data), "--json"], tmp_path / "log"
+    plays = ["--backend", "process", "--package", str(QUICK.directory), "--parallel", "2", "--lease", "3"]
+    async with open_services(settings) as services:
+        async with services.database.reading() as session:
+            owner = (await session.scalars(sa.select(User.id))).one()
+        world = await seed(services, owner)
+        for name in ("left", "right"):
+            await add_policy(services, owner, name)
+        # the first time a server with the worker in it is killed, the second time a server and a worker beside it
+        async with run_server(["serve", "--port", "0", *where, *plays], log=log) as (server, said):
+            await ask(said["url"], token, world)
+            await reach(services, KILL_AFTER[0])
+            await kill(server)
+        async with (
+            run_server(["serve", "--port", "0", *where, "--backend", "none"], log=log) as (server, _),
+            run_server(["worker", *where, *plays], log=log) as (worker, _),
+        ):
+            await reach(services, KILL_AFTER[1])
+            await kill(server, worker)
+        async with run_server(["serve", "--port", "0", *where, *plays], log=log):
+            await reach(services, EPISODES)
+        assert await counts(services) == {"completed": EPISODES}
+        async with services.database.reading() as session:
+            rows = (await session.scalars(sa.select(EpisodeRequest))).all()
+            requests = (await session.scalars(sa.select(ExperienceRequest.status))).all()
+            made = {
+                kind: await session.scalar(sa.select(sa.func.count()).where(Artifact.kind == kind))
+                for kind in ("results", "replay")
+            }
+            scores = await session.scalar(sa.select(sa.func.count()).select_from(EpisodeScore))
+    assert requests == ["completed"] * (EPISODES // 100)
+    assert len(rows) == len({row.episode_id for row in rows}) == EPISODES
+    assert made == {"results": EPISODES, "replay": EPISODES}
+    assert scores == 2 * EPISODES
+    # a score is made of the episode's own seed: no result was written to another's row
+    for row in rows:
+        assert [score.score for score in row.scores] == [row.seed, (row.seed or 0) + 1]
+    assert {row.attempts for row in rows} > {1}, "nothing was being played when they were killed"
+    assert all(row.lease_token is None for row in rows)
+    # what the killed attempts had stored is gone, too
+    kept = sorted(path.parent.parent.name for path in (settings.data / "artifacts").rglob("results.json"))
+    assert kept == sorted(row.id for row in rows)
+    assert list((settings.data / "work").iterdir()) == []

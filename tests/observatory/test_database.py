@@ -1,0 +1,225 @@
+"""The database: its steps, its transactions, the order of its changes; and where artifacts are kept."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import anyio
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+
+from coworld_core.errors import EnvironmentFault, UsageError
+from observatory.database import Database, next_revision, open_database
+from observatory.models import Base, Counter, User
+from observatory.settings import Settings, database_url, prepare_directory, write_private
+from observatory.storage import artifact_store
+
+
+async def _check_tables(url: str) -> None:
+    async with open_database(url) as database:
+        assert await database.revision() is None
+        # several processes may start at once
+        async with anyio.create_task_group() as starting:
+            for _ in range(3):
+                starting.start_soon(database.upgrade)
+        assert await database.revision() is not None
+
+        def differences(connection: sa.Connection) -> list[object]:
+            context = MigrationContext.configure(connection, opts={"compare_type": True})
+            return list(compare_metadata(context, Base.metadata))
+
+        async with database.engine.connect() as connection:
+            assert await connection.run_sync(differences) == []
+        async with database.writing() as session:
+            assert await next_revision(session) == 1
+
+
+async def test_the_steps_lead_to_the_tables(tmp_path: Path) -> None:
+    await _check_tables(database_url(None, tmp_path))
+
+
+async def test_the_steps_lead_to_the_tables_of_postgresql(empty_postgres: str, tmp_path: Path) -> None:
+    await _check_tables(database_url(empty_postgres, tmp_path))
+
+
+async def _open(database: str | None, tmp_path: Path) -> str:
+    url = database_url(database, tmp_path)
+    async with open_database(url) as opened:
+        await opened.upgrade()
+    return url
+
+
+async def _fail_half_way(opened: Database) -> None:
+    async with opened.writing() as session:
+        session.add(User(name="ann"))
+        await next_revision(session)
+        raise ZeroDivisionError
+
+
+async def test_an_error_undoes_everything(tmp_path: Path, database: str | None) -> None:
+    async with open_database(await _open(database, tmp_path)) as opened:
+        with pytest.raises(ZeroDivisionError):
+            await _fail_half_way(opened)
+        async with opened.writing() as session:
+            assert (await session.scalars(sa.select(User))).all() == []
+            assert await next_revision(session) == 1
+
+
+async def test_changes_become_visible_in_their_order(tmp_path: Path, database: str | None) -> None:
+    """Whoever reads the highest number has seen all below it: nothing appears behind a cursor."""
+    async with open_database(await _open(database, tmp_path)) as opened:
+        seen: list[int] = []
+        done = anyio.Event()
+
+        async def write(number: int) -> None:
+            async with opened.writing() as session:
+                revision = await next_revision(session)
+                await anyio.sleep(0.001 * (number % 3))
+                session.add(User(name=f"user {revision}"))
+
+        async def read() -> None:
+            while not done.is_set():
+                async with opened.reading() as session:
+                    names = (await session.scalars(sa.select(User.name))).all()
+                    highest = max((int(name.split()[1]) for name in names), default=0)
+                    assert len(names) == highest
+                    seen.append(highest)
+                await anyio.sleep(0.002)
+
+        async with anyio.create_task_group() as all_of_them:
+            all_of_them.start_soon(read)
+            async with anyio.create_task_group() as writers:
+                for number in range(24):
+                    writers.start_soon(write, number)
+            done.set()
+        assert seen == sorted(seen)
+        async with opened.reading() as session:
+            assert await session.scalar(sa.select(Counter.value).where(Counter.name == "changes")) == 24
+
+
+async def test_two_writers_never_trip_each_other(tmp_path: Path) -> None:
+    """Two processes' worth of engines on one SQLite file: both wait their turn."""
+    url = await _open(None, tmp_path)
+    async with open_database(url) as one, open_database(url) as other:
+
+        async def write(database: Database) -> None:
+            for _ in range(20):
+                async with database.writing() as session:
+                    await session.scalars(sa.select(User))
+                    await next_revision(session)
+
+        async with anyio.create_task_group() as both:
+            both.start_soon(write, one)
+            both.start_soon(write, other)
+        async with one.writing() as session:
+            assert await next_revision(session) == 41
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "nothing", "http://x"])
+def test_other_databases_are_refused(url: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as error:
+        Settings(data=tmp_path, database=url).database_url  # noqa: B018
+    assert error.value.code == "bad_database"
+
+
+async def test_a_database_that_is_not_there(tmp_path: Path) -> None:
+    url = database_url(f"postgresql://me:hunter2@/nothing?host={tmp_path}", tmp_path)
+    with pytest.raises(EnvironmentFault) as error:
+        async with open_database(url):
+            pass
+    assert error.value.code == "database_unreachable"
+    assert "hunter2" not in str(error.value)
+
+
+def test_directories_and_files_are_private(tmp_path: Path) -> None:
+    loose = tmp_path / "loose"
+    loose.mkdir(mode=0o755)
+    assert prepare_directory(loose).stat().st_mode & 0o777 == 0o700
+    write_private(tmp_path / "new" / "file", b"one")
+    write_private(tmp_path / "new" / "file", b"two")
+    assert (tmp_path / "new" / "file").read_bytes() == b"two"
+    assert [path.stat().st_mode & 0o777 for path in (tmp_path / "new").iterdir()] == [0o600]
+    (tmp_path / "plain").write_text("")
+    with pytest.raises(UsageError):
+        prepare_directory(tmp_path / "plain")
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Generator[str]:
+    """URL of a bucket on an S3 server of our own."""
+    import boto3
+    from fsspec.asyn import get_loop
+    from moto.server import ThreadedMotoServer
+
+    # fsspec's own thread, which lasts as long as the process
+    get_loop()
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    before = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL")}
+    os.environ |= {
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+    }
+    try:
+        boto3.client("s3", region_name="us-east-1").create_bucket(Bucket="artifacts")
+        yield "s3://artifacts/here"
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        server.stop()
+
+
+async def _check_store(url: str) -> None:
+    store = artifact_store(url)
+    await store.check()
+    content = os.urandom(700_000)
+    stored = await store.put("episodes/a/replay", content)
+    assert (stored.size, stored.sha256) == (len(content), hashlib.sha256(content).hexdigest())
+    assert await store.get("episodes/a/replay") == content
+    assert await store.size("episodes/a/replay") == len(content)
+    async with store.reading("episodes/a/replay", start=500_000, stop=500_010) as chunks:
+        assert b"".join([chunk async for chunk in chunks]) == content[500_000:500_010]
+    async with store.reading("episodes/a/replay") as chunks:
+        assert b"".join([chunk async for chunk in chunks]) == content
+    await store.put("episodes/a/replay", b"other")
+    assert await store.get("episodes/a/replay") == b"other"
+    await store.delete(["episodes/a/replay", "episodes/a/nothing"])
+    with pytest.raises(FileNotFoundError):
+        await store.get("episodes/a/replay")
+    for key in ("", "../x", "a/../../x", "/x", "a//b", "a\0b", "."):
+        with pytest.raises(ValueError, match="not a key"):
+            await store.put(key, b"x")
+
+
+async def test_artifacts_on_the_disk(tmp_path: Path) -> None:
+    await _check_store(f"file://{tmp_path}/artifacts")
+    assert [path for path in (tmp_path / "artifacts").rglob("*") if path.is_file()] == []
+
+
+async def test_an_artifact_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    store = artifact_store(f"file://{tmp_path}/artifacts")
+    await store.put("a/b", b"first")
+    with pytest.raises(FileNotFoundError):
+        await store.put("a/b", tmp_path / "absent")
+    assert await store.get("a/b") == b"first"
+    assert [path.name for path in (tmp_path / "artifacts" / "a").iterdir()] == ["b"]
+
+
+async def test_artifacts_on_s3(bucket: str) -> None:
+    await _check_store(bucket)
+
+
+def test_artifacts_nowhere() -> None:
+    with pytest.raises(EnvironmentFault) as error:
+        artifact_store("nothing://x")
+    assert error.value.code == "bad_artifacts_url"

@@ -1,0 +1,185 @@
+"""Games for people: replays shown by the game, seats to take, and the way through the server to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+import sqlalchemy as sa
+from support.misfit_kit import leftovers
+from support.observatory_kit import Account, Platform, World, open_platform, roster, seed, until_over
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from observatory import hosted_sessions
+from observatory.models import HostedSession
+
+pytestmark = pytest.mark.timeout(1200)
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may take its time to start a game."""
+    monkeypatch.setattr(hosted_sessions, "START_SECONDS", 300)
+
+
+async def played(platform: Platform, ann: Account, world: World) -> dict[str, str]:
+    """One episode that is over."""
+    async with platform.client(ann) as client:
+        body = {"coworld_id": world.id, "roster": roster("a", "a")}
+        made = (await client.post("/v2/experience-requests", json=body)).json()
+        return (await until_over(client, made["id"]))["episodes"][0]
+
+
+async def runs(platform: Platform) -> list[str]:
+    """Labels of the sessions' runs."""
+    async with platform.services.database.reading() as session:
+        return [run or "" for run in await session.scalars(sa.select(HostedSession.run_id))]
+
+
+async def test_a_replay_is_shown_through_the_server(tmp_path: Path) -> None:
+    async with open_platform(tmp_path) as platform:
+        ann, eve = await platform.account("ann"), await platform.account("eve")
+        world = await seed(platform.services, ann.id)
+        await platform.policy(ann, "a")
+        episode = await played(platform, ann, world)
+        body = {"coworld_id": world.id, "episode_id": episode["episode_id"], "replay_uri": episode["replay_url"]}
+        place = "/v2/coworlds/replays/session"
+        async with platform.client(eve) as stranger, platform.client(ann) as client:
+            assert (await stranger.post(place, json=body)).status_code == 404
+            answer = await client.post(place, json=body)
+            assert (answer.status_code, answer.json()["ready"]) == (200, True), answer.text
+            url = answer.json()["viewer_url"]
+            # named by its replay alone it is the same, and the same game shows it
+            again = await client.post(place, json={"coworld_id": world.id, "replay_uri": episode["replay_url"]})
+            assert again.json()["viewer_url"] == url
+            for change, status in (
+                ({"episode_id": "none"}, 404),
+                ({"coworld_id": "cow_none"}, 404),
+                ({"episode_id": None, "replay_uri": "http://127.0.0.1:1/replay"}, 404),
+                ({"episode_id": None, "replay_uri": None}, 422),
+            ):
+                assert (await client.post(place, json=body | change)).status_code == status, change
+        async with httpx2.AsyncClient(headers={"Cookie": "observatory_session=secret"}, timeout=300) as browser:
+            page = await browser.get(url)
+            assert (page.status_code, "quick.js" in page.text) == (200, True)
+            # nobody's code may pass for a page of this server
+            assert page.headers["content-security-policy"].startswith("sandbox allow-scripts")
+            assert "set-cookie" not in page.headers
+            script = await browser.get(url.replace("/client/replay", "/client/quick.js"))
+            assert script.headers["content-type"] == "text/javascript"
+            base = url.partition("/client/")[0]
+            for path in ("/client/admin", "/admin", "/%2e%2e/secret", "/nothing"):
+                assert (await browser.get(base + path)).status_code == 404
+            assert (await browser.get(f"{platform.url}/sessions/cps_none/client/replay")).status_code == 404
+        async with connect(base.replace("http", "ws") + "/replay", open_timeout=300) as socket:
+            assert await socket.recv() == '{"type":"state","game":"quick"}'
+        with pytest.raises(InvalidStatus):
+            await connect(base.replace("http", "ws") + "/admin", open_timeout=300)
+        labels = await runs(platform)
+        assert len(labels) == 1
+    assert leftovers(run_ids=labels) == []
+    assert not (tmp_path / "observatory" / "sessions").exists() or not list(
+        (tmp_path / "observatory" / "sessions").iterdir()
+    )
+
+
+async def test_a_replay_that_nobody_looks_at_is_put_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosted_sessions, "IDLE_SECONDS", 0.2)
+    async with open_platform(tmp_path) as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id)
+        await platform.policy(ann, "a")
+        episode = await played(platform, ann, world)
+        body = {"coworld_id": world.id, "episode_id": episode["id"]}
+        async with platform.client(ann) as client:
+            assert (await client.post("/v2/coworlds/replays/session", json=body)).status_code == 200
+            with anyio.fail_after(300):
+                while True:
+                    async with platform.services.database.reading() as session:
+                        (row,) = await session.scalars(sa.select(HostedSession))
+                    if row.ended_at is not None:
+                        break
+                    await anyio.sleep(0.05)
+            assert row.status == "over"
+            assert leftovers(run_ids=[row.run_id or ""]) == []
+            # who asks again gets it again
+            assert (await client.post("/v2/coworlds/replays/session", json=body)).status_code == 200
+
+
+async def test_people_take_seats_and_play(tmp_path: Path) -> None:
+    async with open_platform(tmp_path) as platform:
+        ann, bob, eve = [await platform.account(name) for name in ("ann", "bob", "eve")]
+        world = await seed(platform.services, ann.id)
+        async with platform.client(ann) as one, platform.client(bob) as two, platform.client(eve) as three:
+            start = "/v2/coworlds/play/session"
+            assert (await one.post(start, json={"coworld_id": world.id, "variant_id": "none"})).status_code == 404
+            assert (await one.post(start, json={"coworld_id": "cow_none"})).status_code == 404
+            made = (await one.post(start, json={"coworld_id": world.id, "allow_spectators": True})).json()
+            assert made["player_count"] == 2
+            join = f"{start}/{made['session_id']}/join"
+            first = (await one.post(join)).json()
+            assert (await one.post(join)).json()["player_url"] == first["player_url"]
+            second = (await two.post(join)).json()
+            assert (first["slot"], second["slot"], second["player"]["label"]) == (0, 1, "bob")
+            assert (await three.post(join)).status_code == 409
+            assert (await three.post(f"{start}/cps_none/join")).status_code == 404
+            async with httpx2.AsyncClient(timeout=300) as browser:
+                assert (await browser.get(made["global_url"])).status_code == 200
+                assert (await browser.get(first["player_url"])).status_code == 200
+            sockets = [url["player_url"].replace("http", "ws").replace("/client/", "/") for url in (first, second)]
+            with pytest.raises(InvalidStatus):
+                await connect(sockets[0].replace("token=", "token=0"), open_timeout=300)
+            async with connect(sockets[0], open_timeout=300) as left:
+                assert await left.recv()
+                async with connect(sockets[1], open_timeout=300) as right:
+                    assert await right.recv()
+                    # both are there, so the quick game is over, and hangs up
+                    await right.wait_closed()
+                await left.wait_closed()
+            sessions = platform.services.runtime.sessions
+            assert sessions is not None
+            session = sessions.get(made["session_id"])
+            assert session is not None
+            with anyio.fail_after(300):
+                while not session.over:  # noqa: ASYNC110 - bounded by the deadline
+                    await anyio.sleep(0.02)
+            assert (session.scores, session.error) == ((0, 1), "")
+            assert (await three.post(join)).status_code == 409
+        labels = await runs(platform)
+    assert leftovers(run_ids=labels) == []
+
+
+async def test_a_running_episode_can_be_watched_and_not_played(tmp_path: Path) -> None:
+    async with open_platform(tmp_path) as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id)
+        await platform.policy(ann, "a")
+        async with platform.client(ann) as client:
+            body = {"coworld_id": world.id, "roster": roster("a", "a"), "game_config_overrides": {"linger": 3}}
+            made = (await client.post("/v2/experience-requests", json=body)).json()
+            place = f"/v2/episode-requests/{made['episodes'][0]['id']}"
+            with anyio.fail_after(300):
+                while (url := (await client.get(place)).json()["live_url"]) is None:  # noqa: ASYNC110 - bounded
+                    await anyio.sleep(0.02)
+            base = url.partition("/client/")[0]
+            async with httpx2.AsyncClient(timeout=300) as browser:
+                for path in ("/client/player", "/player", "/client/admin"):
+                    assert (await browser.get(base + path)).status_code == 404
+                forged = base[:-1] + ("0" if base[-1] != "0" else "1")
+                assert (await browser.get(f"{forged}/client/global")).status_code == 404
+            await until_over(client, made["id"])
+            assert (await client.get(place)).json()["live_url"] is None
+            async with httpx2.AsyncClient(timeout=300) as browser:
+                assert (await browser.get(url)).status_code == 404
+
+
+async def test_a_server_without_a_backend_says_so(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id)
+        async with platform.client(ann) as client:
+            answer = await client.post("/v2/coworlds/play/session", json={"coworld_id": world.id})
+            assert (answer.status_code, answer.json()["type"]) == (503, "no_backend")

@@ -1,0 +1,163 @@
+"""The OpenAPI document, and the server held to it by requests that nobody would think of."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import httpx2
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from openapi_spec_validator import validate
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from support.observatory import Inside, inside
+from support.uploads import upload_coworld, upload_policy
+
+from observatory import serving
+from observatory.app import PREFIX, api_endpoints
+from observatory.leagues import create_league, league_divisions
+from observatory.openapi import document
+from observatory.settings import Settings
+
+EXAMPLES = int(os.environ.get("OBSERVATORY_TEST_EXAMPLES", "3"))
+"""Requests an operation and caller."""
+
+
+def test_every_route_is_described() -> None:
+    described = document(api_endpoints(), prefix=PREFIX, url="http://here")
+    operations = [operation for methods in described["paths"].values() for operation in methods.values()]
+    assert len(operations) == len(api_endpoints())
+    names = [operation["operationId"] for operation in operations]
+    assert sorted(names) == sorted(set(names))
+    for operation in operations:
+        assert operation["summary"]
+        assert not operation["summary"].endswith(".")
+        assert "200" in operation["responses"]
+    text = json.dumps(described)
+    for reference in {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}:
+        assert reference in described["components"]["schemas"], reference
+
+
+def test_it_is_a_valid_document() -> None:
+    validate(document(api_endpoints(), prefix=PREFIX, url="http://here"))
+
+
+async def test_it_is_served(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        here, there = [await platform.http.get(path) for path in ("/openapi.json", "/observatory/openapi.json")]
+        assert here.json() == there.json()
+        assert here.json()["servers"] == [{"url": "http://127.0.0.1:8787"}]
+        page = await platform.http.get("/docs")
+        assert "/observatory/v2/leagues/{league_id}" in page.text
+        assert "script" not in page.text
+        assert page.headers["content-security-policy"].startswith("default-src 'none'")
+
+
+@pytest.mark.slow
+async def test_no_request_breaks_the_server(tmp_path: Path) -> None:
+    """Every operation, called with what its description allows and forbids, by somebody and by nobody."""
+    listener = serving.bind("127.0.0.1", 0)
+    settings = serving.with_url(Settings(data=tmp_path / "observatory"), listener, None)
+    async with (
+        serving.serve(settings, listener) as services,
+        httpx2.AsyncClient(base_url=settings.url) as http,
+    ):
+        platform = Inside(services, http)
+        ann = await platform.add_user("ann")
+        known = await _some_things(platform, ann)
+        callers = {"ann": ann, "nobody": None}
+        wrong = await anyio.to_thread.run_sync(_call_everything, settings.url, callers, known)
+    assert not wrong, "\n\n".join(wrong)
+
+
+async def _some_things(platform: Inside, token: str) -> dict[str, str]:
+    """Ids of things that are there, by the name of a path's parameter."""
+    coworld = await upload_coworld(platform, token)
+    version = await upload_policy(platform, token)
+    image = (await platform.get("/v2/container_images", token))[0]
+    async with platform.services.database.writing() as db:
+        league = await create_league(db, "open", coworld="paint-arena")
+        [division] = await league_divisions(db, league.id)
+    body = {"league_id": league.id, "policy_version_id": version["id"]}
+    submission = await platform.post("/v2/league-submissions", token, body)
+    found = await platform.get("/stats/policy-versions", token, mine="true")
+    player = await platform.post("/players", token, {"name": "sprinter"})
+    episodes = await platform.get("/v2/episode-requests", token)
+    return {
+        "coworld_id": coworld["id"],
+        "coworld": "paint-arena",
+        "name": "paint_arena",
+        "image_id": image["id"],
+        "league_id": league.id,
+        "division_id": division.id,
+        "membership_id": submission["league_policy_membership_id"],
+        "policy_id": found["entries"][0]["policy_id"],
+        "policy_version_id": version["id"],
+        "player_id": player["id"],
+        "episode_id": episodes["entries"][0]["id"],
+    }
+
+
+def _call_everything(server: str, callers: dict[str, str | None], known: dict[str, str]) -> list[str]:
+    schema = schemathesis.openapi.from_url(f"{server}/openapi.json")
+    wrong: list[str] = []
+    with requests.Session() as session:
+        for result in schema.get_all_operations():
+            operation = result.ok()
+            for who, token in callers.items():
+                headers = {"Authorization": f"Bearer {token}"} if token else {}
+                call = partial(_call_once, session=session, headers=headers, known=known)
+                try:
+                    _with_examples(operation, call)
+                except BaseExceptionGroup as error:
+                    wrong.append(f"{operation.label} by {who}: {error.exceptions}")
+                except Exception as error:
+                    wrong.append(f"{operation.label} by {who}: {error}")
+    return wrong
+
+
+def _with_examples(operation: Any, call: Any) -> None:
+    @seed(1)
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy(), real=st.booleans())
+    def every(case: Any, real: bool) -> None:
+        call(case, real)
+
+    every()
+
+
+def _call_once(
+    case: Any, real: bool, *, session: requests.Session, headers: dict[str, str], known: dict[str, str]
+) -> None:
+    if real:
+        for name in case.path_parameters or {}:
+            case.path_parameters[name] = known.get(name, case.path_parameters[name])
+    if case.query and "wait_seconds" in case.query:
+        # nothing changes here that would be worth waiting for
+        case.query["wait_seconds"] = 0
+    case.headers = {key: value for key, value in (case.headers or {}).items() if key.lower() != "authorization"}
+    response = case.call(session=session, headers=headers, timeout=30)
+    checks = [status_code_conformance, content_type_conformance, response_schema_conformance]
+    if response.status_code != 503:
+        # nothing is run here, so whoever wants to play is told to come again; the document says so
+        checks.append(not_a_server_error)
+    case.validate_response(response, checks=checks)

@@ -1,0 +1,297 @@
+"""The image registry: pushed in pieces, verified, pulled by who may, and by a real engine."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from support.images import need_docker
+from support.observatory import Inside, inside, running_observatory
+from support.registry import image_archive
+from support.uploads import MANIFEST_TYPE, image_parts, manifest_for, push, upload_image
+
+from coworld_runner.backends.docker import DockerBackend
+from observatory.blobs import BlobStore
+from observatory.registry_login import worker_login
+
+
+class Push:
+    """Leave to push one image, and requests made with it."""
+
+    def __init__(self, platform: Inside, image: dict[str, Any], grant: dict[str, Any]) -> None:
+        self.platform = platform
+        self.image = image
+        self.grant = grant
+        self.headers = {"Authorization": f"Basic {grant['authorization_token']}"}
+        self.base = f"/v2/{grant['repository']}"
+
+    async def __call__(self, method: str, path: str, expect: int, **more: Any) -> httpx2.Response:
+        headers = {**self.headers, **more.pop("headers", {})}
+        url = path if path.startswith("/v2/") else f"{self.base}{path}"
+        answer = await self.platform.http.request(method, url, headers=headers, **more)
+        assert answer.status_code == expect, (method, path, answer.status_code, answer.text)
+        if expect >= 400 and method != "HEAD":
+            assert answer.json()["errors"][0]["code"]
+        return answer
+
+    async def blob(self, content: bytes) -> str:
+        """Push a blob in one go."""
+        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        await self("POST", "/blobs/uploads/", 201, params={"digest": digest}, content=content)
+        return digest
+
+
+async def _begin(platform: Inside, token: str, name: str = "game") -> Push:
+    made = await platform.post("/v2/container_images/upload", token, {"name": name, "client_hash": os.urandom(8).hex()})
+    return Push(platform, made["image"], made["pre_signed_info"])
+
+
+async def test_a_blob_comes_in_pieces(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        push = await _begin(platform, await platform.add_user("ann"))
+        content = os.urandom(300_000)
+        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        await push("HEAD", f"/blobs/{digest}", 404)
+        begun = await push("POST", "/blobs/uploads/", 202)
+        where = begun.headers["location"]
+        assert begun.headers["range"] == "0-0"
+        first = await push("PATCH", where, 202, content=content[:100_000], headers={"Content-Range": "0-99999"})
+        assert first.headers["range"] == "0-99999"
+        # a piece that does not follow is refused, and told what would
+        gap = await push("PATCH", where, 416, content=b"x", headers={"Content-Range": "100001-100001"})
+        assert gap.headers["range"] == "0-99999"
+        await push("PATCH", where, 416, content=b"x", headers={"Content-Range": "0-0"})
+        assert (await push("GET", where, 204)).headers["range"] == "0-99999"
+        await push("PATCH", where, 202, content=content[100_000:200_000])
+        done = await push("PUT", where, 201, params={"digest": digest}, content=content[200_000:])
+        assert done.headers["docker-content-digest"] == digest
+        await push("GET", where, 404)
+        assert (await push("HEAD", f"/blobs/{digest}", 200)).headers["content-length"] == "300000"
+        assert (await push("GET", f"/blobs/{digest}", 200)).content == content
+        part = await push("GET", f"/blobs/{digest}", 206, headers={"Range": "bytes=100000-100009"})
+        assert part.content == content[100_000:100_010]
+        assert part.headers["content-range"] == "bytes 100000-100009/300000"
+
+
+async def test_an_upload_outlives_the_server(tmp_path: Path) -> None:
+    content = os.urandom(50_000)
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    async with inside(tmp_path) as platform:
+        push = await _begin(platform, await platform.add_user("ann"))
+        where = (await push("POST", "/blobs/uploads/", 202)).headers["location"]
+        await push("PATCH", where, 202, content=content[:20_000])
+    async with inside(tmp_path) as platform:
+        push.platform = platform
+        assert (await push("GET", where, 204)).headers["range"] == "0-19999"
+        await push("PUT", where, 201, params={"digest": digest}, content=content[20_000:])
+        assert (await push("GET", f"/blobs/{digest}", 200)).content == content
+
+
+async def test_what_was_announced_must_come(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        push = await _begin(platform, await platform.add_user("ann"))
+        wrong = "sha256:" + "0" * 64
+        where = (await push("POST", "/blobs/uploads/", 202)).headers["location"]
+        await push("PUT", where, 400, params={"digest": wrong}, content=b"content")
+        await push("GET", where, 404)
+        await push("HEAD", f"/blobs/{wrong}", 404)
+        for digest in ("", "sha256:x", "md5:0", "sha256:" + "0" * 63 + "/", "../../x"):
+            where = (await push("POST", "/blobs/uploads/", 202)).headers["location"]
+            await push("PUT", where, 400, params={"digest": digest}, content=b"content")
+        left = await push("DELETE", where, 204)
+        assert left.content == b""
+        assert _blobs(tmp_path) == []
+        layer, config, manifest = image_parts()
+        kind = {"Content-Type": MANIFEST_TYPE}
+        # a manifest comes after its parts
+        answer = await push("PUT", "/manifests/v1", 400, content=manifest.content, headers=kind)
+        assert answer.json()["errors"][0]["code"] == "MANIFEST_BLOB_UNKNOWN"
+        await push.blob(layer.content)
+        await push.blob(config.content)
+        await push("PUT", f"/manifests/{wrong}", 400, content=manifest.content, headers=kind)
+        for content in (
+            b"",
+            b"[]",
+            b"{}",
+            b'{"layers": 1}',
+            b'{"config": {}}',
+            b"\xff",
+            b'{"layers": [{"digest": 1}]}',
+        ):
+            await push("PUT", "/manifests/v1", 400, content=content, headers=kind)
+        await push("PUT", "/manifests/-x", 400, content=manifest.content, headers=kind)
+        await push("PUT", "/manifests/v1", 201, content=manifest.content, headers=kind)
+        seen = await push("GET", "/manifests/v1", 200)
+        assert (seen.content, seen.headers["content-type"]) == (manifest.content, MANIFEST_TYPE)
+        assert seen.headers["docker-content-digest"] == manifest.digest
+        head = await push("HEAD", f"/manifests/{manifest.digest}", 200)
+        assert head.headers["content-length"] == str(len(manifest.content))
+        assert (await push("GET", "/tags/list", 200)).json()["tags"] == ["v1"]
+
+
+async def test_leave_is_for_one_repository(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
+        hers, his = await _begin(platform, ann), await _begin(platform, bob)
+        assert hers.base != his.base
+        content = os.urandom(100)
+        digest = await his.blob(content)
+        await hers("POST", f"{his.base}/blobs/uploads/", 403)
+        await hers("GET", f"{his.base}/blobs/{digest}", 403)
+        # the blob is on the disk, and not in her repository: she has to bring it
+        await hers("HEAD", f"/blobs/{digest}", 404)
+        mount = {"mount": digest, "from": his.base.removeprefix("/v2/")}
+        await hers("POST", "/blobs/uploads/", 202, params=mount)
+        where = (await his("POST", "/blobs/uploads/", 202)).headers["location"]
+        await hers("PATCH", where.replace(his.base, hers.base), 404, content=b"x")
+        # the token of a person does not push, and that of an upload opens nothing but the registry
+        for token in (ann, bob):
+            await hers("POST", "/blobs/uploads/", 403, headers={"Authorization": f"Bearer {token}"})
+        text = base64.b64decode(hers.grant["authorization_token"]).decode().partition(":")[2]
+        await platform.ask("GET", "/players", text, expect=401)
+        for wrong in ("Basic eHg=", "Basic !", "Bearer x", f"Bearer {text}x", "Digest x"):
+            answer = await hers("POST", "/blobs/uploads/", 401, headers={"Authorization": wrong})
+            assert answer.headers["www-authenticate"].startswith('Bearer realm="http://127.0.0.1:8787/v2/token"')
+        # between one's own repositories nothing needs to be sent twice
+        other = await _begin(platform, ann, "other")
+        own = await hers.blob(b"shared")
+        mount = {"mount": own, "from": hers.base.removeprefix("/v2/")}
+        await other("POST", "/blobs/uploads/", 201, params=mount)
+        assert (await other("GET", f"/blobs/{own}", 200)).content == b"shared"
+
+
+async def test_who_may_pull(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
+        image = await upload_image(platform, ann, "game")
+        private = await upload_image(platform, ann, "game")
+        base = "/v2/" + image["image_uri"].partition("/")[2].rpartition(":")[0]
+
+        async def status(reference: str, token: str | None = None) -> int:
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            return (await platform.http.get(f"{base}/{reference}", headers=headers)).status_code
+
+        assert [await status("manifests/v1", token) for token in (None, bob, ann)] == [401, 403, 200]
+        assert [await status("manifests/absent", token) for token in (None, bob, ann)] == [401, 404, 404]
+        await platform.post("/v2/coworlds/upload", ann, {"manifest": manifest_for(image["id"])})
+        assert [await status(f"manifests/{image['image_digest']}", token) for token in (None, bob)] == [200, 200]
+        assert [await status("manifests/v1", token) for token in (None, bob)] == [200, 200]
+        # what is beside it in the repository is still its owner's
+        assert private["image_uri"].endswith(":v2")
+        assert [await status("manifests/v2", token) for token in (None, bob, ann)] == [401, 403, 200]
+        assert [await status("tags/list", token) for token in (None, bob, ann)] == [401, 403, 200]
+        layers = (await platform.http.get(f"{base}/manifests/v1")).json()["layers"]
+        assert await status(f"blobs/{layers[0]['digest']}") == 200
+        # the way of engines: asked to sign in, they fetch a token, for nobody too
+        ping = await platform.http.get("/v2/")
+        assert ping.status_code == 401
+        token = (await platform.http.get("/v2/token", params={"scope": "repository:x:pull"})).json()["token"]
+        assert await status("manifests/v1", token) == 200
+        assert await status("manifests/v2", token) == 401
+        mine = await platform.http.get("/v2/token", auth=("ann", ann))
+        assert await status("manifests/v2", mine.json()["token"]) == 200
+        assert (await platform.http.get("/v2/", auth=("ann", ann))).status_code == 200
+        assert (await platform.http.get("/v2/token", auth=("ann", "wrong"))).status_code == 401
+
+
+async def test_what_is_complete_stays(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        ann = await platform.add_user("ann")
+        first = await _begin(platform, ann)
+        await push(platform, first.grant, image_parts())
+        await platform.post("/v2/container_images/upload/complete", ann, {"id": first.image["id"]})
+        layer, config, manifest = image_parts()
+        for blob in (layer, config):
+            await first.blob(blob.content)
+        kind = {"Content-Type": MANIFEST_TYPE}
+        await first("PUT", "/manifests/v1", 403, content=manifest.content, headers=kind)
+        await first("PUT", "/manifests/v2", 201, content=manifest.content, headers=kind)
+
+
+async def test_strange_names(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        ann = await platform.add_user("ann")
+        for name in ("UPPER", "a//b", "a%2F..%2F..%2Fetc", "a/", "%00", "a" * 300, "é"):
+            for path in (f"/v2/{name}/manifests/v1", f"/v2/{name}/blobs/sha256:{'0' * 64}", f"/v2/{name}/tags/list"):
+                answer = await platform.http.get(path, headers={"Authorization": f"Bearer {ann}"})
+                assert answer.status_code == 404, (path, answer.text)
+        for reference in ("sha256:x", "%00", "..%2F..", "a%00b"):
+            answer = await platform.http.get(f"/v2/a/blobs/{reference}", headers={"Authorization": f"Bearer {ann}"})
+            assert answer.status_code in (400, 404), (reference, answer.text)
+        assert (await platform.http.delete("/v2/a/manifests/v1")).status_code == 405
+
+
+async def test_stale_uploads_are_swept(tmp_path: Path) -> None:
+    store = BlobStore(tmp_path / "registry")
+    fresh, stale = await store.start("a"), await store.start("a")
+    os.utime(stale.data, (1, 1))
+    assert store.sweep() == 1
+    assert store.find(fresh.id, "a") is fresh
+    assert store.find(stale.id, "a") is None
+    assert store.find("../" + fresh.id, "a") is None
+
+
+def _blobs(directory: Path) -> list[Path]:
+    return [path for path in (directory / "observatory" / "registry" / "blobs").rglob("*") if path.is_file()]
+
+
+@pytest.mark.docker
+async def test_a_real_engine_pushes_and_pulls(tmp_path: Path) -> None:
+    need_docker()
+    async with running_observatory(tmp_path) as platform, httpx2.AsyncClient(base_url=platform.server) as http:
+        ann = await platform.add_user("ann")
+        headers = {"Authorization": f"Bearer {ann}"}
+        body = {"name": "noise", "client_hash": "noise"}
+        begun = (await http.post("/observatory/v2/container_images/upload", json=body, headers=headers)).json()
+        grant = begun["pre_signed_info"]
+        user, _, password = base64.b64decode(grant["authorization_token"]).decode().partition(":")
+        uri = grant["image_uri"]
+        config = tmp_path / "docker"
+        config.mkdir()
+        auth = {"auths": {grant["registry"]: {"auth": base64.b64encode(f"{user}:{password}".encode()).decode()}}}
+        (config / "config.json").write_text(json.dumps(auth))
+        strangers = tmp_path / "nobody"
+        strangers.mkdir()
+
+        async def docker(*arguments: str, config: Path = config, check: bool = True, **more: Any) -> str:
+            command = ["docker", "--config", str(config), *arguments]
+            done = await anyio.run_process(command, check=False, stderr=subprocess.STDOUT, **more)
+            said = done.stdout.decode()
+            assert not check or done.returncode == 0, said
+            return said
+
+        local = f"observatory-test-{os.getpid()}:1"
+        await docker("load", input=image_archive(local, "amd64"))
+        try:
+            await docker("tag", local, uri)
+            await docker("push", uri)
+            complete = {"id": begun["image"]["id"]}
+            done = await http.post("/observatory/v2/container_images/upload/complete", json=complete, headers=headers)
+            digest = done.json()["image_digest"]
+            assert digest.startswith("sha256:")
+            await docker("rmi", uri, local)
+            pinned = f"{uri.rpartition(':')[0]}@{digest}"
+            assert "unauthorized" in await docker("pull", pinned, config=strangers, check=False)
+            await docker("pull", pinned)
+            assert digest in await docker("inspect", "--format", "{{.RepoDigests}}", pinned)
+            await docker("rmi", pinned)
+            # our own worker pulls it too, with a login that is in no file of the engine's
+            async with platform.services() as services:
+                login = await worker_login(services)
+            async with DockerBackend(logins={grant["registry"]: login}) as backend:
+                await backend.ensure_image(pinned)
+            assert digest in await docker("inspect", "--format", "{{.RepoDigests}}", pinned)
+            answer = await http.post(f"/v2/{grant['repository']}/blobs/uploads/", auth=login)
+            assert answer.status_code == 403
+            assert (await http.get("/v2/", auth=("worker", login[1] + "x"))).status_code == 401
+        finally:
+            await docker("rmi", "-f", local, uri, check=False)
+            await docker("image", "rm", "-f", f"{uri.rpartition(':')[0]}@{digest}", check=False)

@@ -1,0 +1,88 @@
+"""The server as a process: it starts, answers, refuses, and stops."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import httpx2
+import pytest
+import sqlalchemy as sa
+from support.observatory import inside, running_observatory
+
+from observatory.columns import now
+from observatory.housekeeping import tidy
+from observatory.models import Idempotent, Token
+
+
+async def test_starts_knows_its_callers_and_stops(tmp_path: Path) -> None:
+    async with running_observatory(tmp_path) as platform:
+        ann = await platform.add_user("ann")
+        async with httpx2.AsyncClient(base_url=platform.server) as http:
+            nobody = await http.get("/observatory/whoami")
+            assert nobody.json()["subject_type"] == "anonymous"
+            stale = await http.get("/observatory/whoami", headers={"Authorization": "Bearer obs_nonsense"})
+            assert stale.json()["subject_type"] == "anonymous"
+            me = (await http.get("/observatory/whoami", headers={"Authorization": f"Bearer {ann}"})).json()
+            assert (me["subject_type"], me["name"], me["is_softmax_team_member"]) == ("user", "ann", False)
+            admin = {"X-Auth-Token": platform.admin_token}
+            assert (await http.get("/observatory/whoami", headers=admin)).json()["is_softmax_team_member"] is True
+            refused = await http.get("/observatory/players", headers={"Authorization": "Bearer obs_nonsense"})
+            assert refused.status_code == 401
+            assert refused.json()["type"] == "not_authenticated"
+            assert refused.headers["X-Request-Id"]
+    assert platform.process.returncode == 0
+
+
+async def test_tidying_up(tmp_path: Path) -> None:
+    """What is long over goes, what may still be asked for stays."""
+    async with inside(tmp_path) as platform:
+        ann = await platform.add_user("ann")
+        key = {"Idempotency-Key": "one"}
+        first = await platform.ask("POST", "/players", ann, json={"name": "x"}, headers=key)
+        await platform.post(f"/players/{first.json()['id']}/login", ann)
+        await tidy(platform.services)
+        assert (await platform.ask("POST", "/players", ann, json={"name": "x"}, headers=key)).json() == first.json()
+        long_ago = now() - dt.timedelta(days=30)
+        async with platform.services.database.writing() as db:
+            await db.execute(sa.update(Idempotent).values(created_at=long_ago))
+            await db.execute(sa.update(Token).where(Token.kind == "player").values(expires_at=long_ago))
+        await tidy(platform.services)
+        await platform.ask("POST", "/players", ann, json={"name": "x"}, headers=key, expect=409)
+        async with platform.services.database.reading() as db:
+            assert list(await db.scalars(sa.select(Token.kind))) == ["user"]
+
+
+async def test_what_every_answer_has(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        ann = await platform.add_user("ann")
+        for path, status in (("/v2/leagues", 200), ("/v2/leagues/x", 404), ("/nothing", 404), ("/players", 401)):
+            answer = await platform.ask("GET", path, expect=status, headers={"X-Request-Id": "mine-1"})
+            assert answer.headers["X-Request-Id"] == "mine-1"
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            if status >= 400:
+                assert set(answer.json()) == {"detail", "type"}
+        strange = await platform.ask("GET", "/v2/leagues", headers={"X-Request-Id": "a\tb" * 99})
+        assert strange.headers["X-Request-Id"].isalnum()
+        wrong = await platform.ask("DELETE", "/v2/leagues", ann, expect=405)
+        assert set(wrong.headers["Allow"].split(", ")) == {"GET", "HEAD"}
+        assert (await platform.ask("HEAD", "/v2/leagues")).content == b""
+        long = await platform.ask("POST", "/players", ann, content=b"x" * (8 * 1024 * 1024 + 1), expect=413)
+        assert long.json()["type"] == "too_large"
+        for body in (b"", b"{", b"[]", b'{"name": "\\ud800"}', b'{"name": "\\u0000"}', b'{"name": "x", "more": 1}'):
+            refused = await platform.ask("POST", "/players", ann, content=body, expect=422)
+            assert refused.json()["detail"][0]["loc"][0] == "body"
+
+
+async def test_a_failure_is_told_by_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fault of ours says nothing of its inside, and how to find it in the log."""
+    async with inside(tmp_path) as platform:
+        monkeypatch.setattr(platform.services.database, "reading", None)
+        answer = await platform.ask("GET", "/v2/leagues", expect=500)
+        assert answer.json()["type"] == "internal"
+        request_id = answer.headers["X-Request-Id"]
+        assert request_id in answer.json()["detail"]
+        assert "NoneType" not in answer.text
+        assert request_id in caplog.text

@@ -1,0 +1,305 @@
+"""Episodes asked for over HTTP are played by the worker, and what they leave can be had."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import sqlalchemy as sa
+from support.misfit_kit import leftovers
+from support.observatory_kit import (
+    MISFITS,
+    QUICK,
+    Account,
+    Platform,
+    World,
+    add_policy,
+    open_platform,
+    roster,
+    seed,
+    until_over,
+)
+
+from coworld_runner.backends.process import ProcessBackend
+from observatory import worker_queue
+from observatory.app import open_services
+from observatory.columns import now
+from observatory.models import Artifact, EpisodeRequest, EpisodeScore, User
+from observatory.services import Services
+from observatory.settings import Settings
+from observatory.worker import Worker, WorkerOptions
+from observatory.worker_images import ImageNames, PackageContexts
+from observatory.worker_queue import MAX_ATTEMPTS, Outcome, Queue
+
+pytestmark = pytest.mark.timeout(1200)
+
+
+async def play(
+    platform: Platform, owner: Account, world: World, *policies: str, count: int = 1, **config: Any
+) -> dict[str, Any]:
+    """Ask for episodes, and wait until they are over."""
+    async with platform.client(owner) as client:
+        body = {
+            "coworld_id": world.id,
+            "roster": roster(*policies),
+            "num_episodes": count,
+            "game_config_overrides": config,
+        }
+        made = await client.post("/v2/experience-requests", json=body)
+        assert made.status_code == 200, made.text
+        assert made.json()["pending_count"] == count
+        return await until_over(client, made.json()["id"])
+
+
+async def test_a_request_is_played_to_results_replay_and_logs(tmp_path: Path, database: str | None) -> None:
+    async with open_platform(tmp_path, database=database) as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id)
+        await platform.policy(ann, "left", secrets={"QUICK_SECRET": "the left one's"})
+        await platform.policy(ann, "right")
+        over = await play(platform, ann, world, "left", "right:v1", count=3)
+        assert (over["status"], over["completed_count"], over["failed_count"]) == ("completed", 3, 0), over
+        assert [episode["seed"] for episode in over["episodes"]] == [0, 1, 2]
+        for index, episode in enumerate(over["episodes"]):
+            names = [player["name"] for player in episode["game_config"]["players"]]
+            # from episode to episode they change places
+            assert names == (["left:v1", "right:v1"] if index % 2 == 0 else ["right:v1", "left:v1"])
+            assert [score["score"] for score in episode["scores"]] == [index, index + 1]
+            row = await platform.episode(episode["id"])
+            assert {(item.kind, item.position) for item in row.artifacts} >= {
+                ("results", -1),
+                ("replay", -1),
+                ("game_logs", -1),
+                ("player_logs", 0),
+                ("player_logs", 1),
+            }
+            replay = next(item for item in row.artifacts if item.kind == "replay")
+            packed = await platform.services.artifacts.get(replay.key)
+            assert zlib.decompress(packed) == f"quick replay of seed {index}\n".encode()
+            # a secret is for its own seat, and for nobody and nothing else
+            logs = {
+                names[item.position]: (await platform.services.artifacts.get(item.key)).decode()
+                for item in row.artifacts
+                if item.kind == "player_logs"
+            }
+            assert logs == {"left:v1": "secret: the left one's\n", "right:v1": "secret: none\n"}
+            assert "the left one's" not in json.dumps(row.record) + json.dumps(episode)
+        assert not list((platform.settings.data / "work").iterdir())
+
+
+async def test_what_goes_wrong_is_said_and_kept(tmp_path: Path) -> None:
+    async with open_platform(tmp_path) as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id, subject=MISFITS)
+        await platform.policy(ann, "good", "well", subject=MISFITS)
+        await platform.policy(ann, "bad", "exits-3-midway", subject=MISFITS)
+        expected = [
+            (("good", "good"), {"behaviour": "exits-5"}, "game_unhealthy"),
+            (("good", "good"), {"behaviour": "wrong-schema"}, "results_malformed"),
+            (("good", "good"), {"behaviour": "no-replay"}, "replay_missing"),
+        ]
+        for policies, config, error_type in expected:
+            over = await play(platform, ann, world, *policies, play_seconds=0.1, **config)
+            (episode,) = over["episodes"]
+            assert (over["status"], episode["status"], episode["error_type"]) == ("failed", "failed", error_type)
+            assert episode["scores"] == []
+            row = await platform.episode(episode["id"])
+            info = next(item for item in row.artifacts if item.kind == "error_info")
+            said = json.loads(await platform.services.artifacts.get(info.key))
+            assert said["error_type"] == error_type
+            assert said["message"] == episode["error"]
+            assert any(item.kind == "game_logs" for item in row.artifacts)
+        # what a player does wrong is the game's to score
+        over = await play(platform, ann, world, "good", "bad", play_seconds=0.1)
+        assert over["status"] == "completed", over
+
+
+async def test_an_image_that_no_trusted_package_builds_is_refused(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, packages=(QUICK.directory,)) as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id, subject=MISFITS)
+        await platform.policy(ann, "good", "well", subject=MISFITS)
+        over = await play(platform, ann, world, "good", "good")
+        (episode,) = over["episodes"]
+        assert episode["error_type"] == "image_unreachable"
+        assert "--package" in episode["error"]
+
+
+# --- without a server
+
+
+async def waiting(services: Services, count: int = 1, **config: Any) -> list[str]:
+    """Episodes that wait in the queue."""
+    async with services.database.writing() as session:
+        user = User(name=f"user-{now().timestamp()}")
+        session.add(user)
+        await session.flush()
+    world = await seed(services, user.id, league=False)
+    version = await add_policy(services, user.id, "one")
+    ids: list[str] = []
+    async with services.database.writing() as session:
+        for index in range(count):
+            row = EpisodeRequest(
+                user_id=user.id, coworld_id=world.id, index=index, game_config=dict(config), seed=index
+            )
+            session.add(row)
+            await session.flush()
+            ids.append(row.id)
+            for position in range(2):
+                session.add(
+                    worker_queue.Participant(
+                        episode_request_id=row.id,
+                        position=position,
+                        policy_version_id=version,
+                        policy_name="one",
+                        user_id=user.id,
+                    )
+                )
+    return ids
+
+
+async def rows(services: Services) -> list[EpisodeRequest]:
+    async with services.database.reading() as session:
+        return list(await session.scalars(sa.select(EpisodeRequest).order_by(EpisodeRequest.index)))
+
+
+async def test_claims_are_for_one_and_in_order(tmp_path: Path, database: str | None) -> None:
+    async with open_services(Settings(data=tmp_path / "o", database=database)) as services:
+        ids = await waiting(services, 12)
+        claimed: list[str] = []
+
+        async def take(owner: str) -> None:
+            queue = Queue(services.database, owner=owner)
+            while (claim := await queue.claim()) is not None:
+                claimed.append(claim.episode_id)
+
+        async with anyio.create_task_group() as group:
+            for owner in ("a", "b", "c"):
+                group.start_soon(take, owner)
+        assert sorted(claimed) == sorted(ids)
+        assert {row.status for row in await rows(services)} == {"running"}
+        assert len({row.revision for row in await rows(services)}) == len(ids)
+
+
+async def test_who_lost_the_lease_changes_nothing(tmp_path: Path, database: str | None) -> None:
+    async with open_services(Settings(data=tmp_path / "o", database=database)) as services:
+        await waiting(services)
+        slow, quick = (Queue(services.database, owner=name, lease=0) for name in ("slow", "quick"))
+        first = await slow.claim()
+        assert first is not None
+        (gone,) = await quick.expire()
+        assert (gone.episode_id, gone.run_id) == (first.episode_id, first.run_id)
+        second = await quick.claim()
+        assert second is not None
+        assert (second.episode_id, second.attempt) == (first.episode_id, 2)
+        assert await slow.renew([first.token]) == set()
+        assert not await slow.watchable(first, "http://127.0.0.1:1/client/global")
+        assert not await slow.release(first, counts=True)
+        assert not await slow.finish(first, Outcome(status="completed", scores=(9, 9)))
+        assert await quick.finish(second, Outcome(status="completed", scores=(1, 2)))
+        # the word of it may have been lost: said once more, it is true and nothing is written twice
+        assert await quick.finish(second, Outcome(status="completed", scores=(1, 2)))
+        assert not await slow.finish(first, Outcome(status="completed", scores=(9, 9)))
+        (row,) = await rows(services)
+        assert (row.status, [score.score for score in row.scores]) == ("completed", [1, 2])
+
+
+async def test_an_episode_that_kills_its_workers_fails_in_the_end(tmp_path: Path, database: str | None) -> None:
+    async with open_services(Settings(data=tmp_path / "o", database=database)) as services:
+        await waiting(services)
+        queue = Queue(services.database, owner="doomed", lease=0)
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            claim = await queue.claim()
+            assert claim is not None
+            assert claim.attempt == attempt
+            assert len(await queue.expire()) == 1
+        assert await queue.claim() is None
+        (row,) = await rows(services)
+        assert (row.status, row.error_type) == ("failed", "crash")
+        assert row.completed_at is not None
+
+
+def worker(services: Services, **options: Any) -> Worker:
+    contexts = PackageContexts((QUICK.directory,))
+    return Worker(
+        services,
+        ProcessBackend(contexts=contexts),
+        ImageNames(registry=None, contexts=contexts),
+        owner="tested",
+        options=WorkerOptions(idle=0.05, **options),
+    )
+
+
+async def until(services: Services, status: str) -> EpisodeRequest:
+    """The only episode, once it has a status."""
+    with anyio.fail_after(300):
+        while True:
+            (row,) = await rows(services)
+            if row.status == status:
+                return row
+            await anyio.sleep(0.02)
+
+
+async def test_a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish(tmp_path: Path) -> None:
+    async with open_services(Settings(data=tmp_path / "o")) as services:
+        await waiting(services, linger=600)
+        async with worker(services, grace=0).running():
+            row = await until(services, "running")
+            run_id = row.run_id
+        (row,) = await rows(services)
+        assert (row.status, row.attempts, row.lease_token) == ("pending", 0, None)
+        assert run_id is not None
+        assert leftovers(run_ids=[run_id]) == []
+
+
+async def test_a_worker_that_is_told_to_stop_finishes_what_is_nearly_over(tmp_path: Path) -> None:
+    async with open_services(Settings(data=tmp_path / "o")) as services:
+        await waiting(services, linger=0.5)
+        async with worker(services, grace=60).running():
+            await until(services, "running")
+        (row,) = await rows(services)
+        assert (row.status, row.attempts) == ("completed", 1)
+
+
+async def test_a_run_whose_lease_was_lost_is_given_up(tmp_path: Path) -> None:
+    async with open_services(Settings(data=tmp_path / "o")) as services:
+        await waiting(services, linger=600)
+        async with worker(services, lease=1.0, grace=0).running() as tested:
+            row = await until(services, "running")
+            async with services.database.writing() as session:
+                # another has taken it, and has it still
+                await session.execute(sa.update(EpisodeRequest).values(lease_token="another", lease_owner="b"))
+                await session.execute(
+                    sa.update(EpisodeRequest).values(lease_expires_at=now().replace(year=now().year + 1))
+                )
+            with anyio.fail_after(300):
+                while tested.busy:  # noqa: ASYNC110 - bounded by the deadline
+                    await anyio.sleep(0.02)
+            assert tested.finished == 0
+        (after,) = await rows(services)
+        assert (after.status, after.lease_token) == ("running", "another")
+        assert leftovers(run_ids=[row.run_id or ""]) == []
+
+
+async def test_a_worker_goes_on_after_an_error_of_the_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_services(Settings(data=tmp_path / "o")) as services:
+        await waiting(services)
+        failures = iter([OSError("no room"), OSError("no room")])
+        put = services.artifacts.put
+
+        async def failing(key: str, content: bytes | Path) -> Any:
+            if (error := next(failures, None)) is not None:
+                raise error
+            return await put(key, content)
+
+        monkeypatch.setattr(services.artifacts, "put", failing)
+        async with worker(services).running():
+            row = await until(services, "completed")
+        assert row.attempts == 3
+        async with services.database.reading() as session:
+            assert await session.scalar(sa.select(sa.func.count()).select_from(EpisodeScore)) == 2
+            assert len((await session.scalars(sa.select(Artifact).where(Artifact.kind == "results"))).all()) == 1

@@ -1,0 +1,408 @@
+"""What only a cluster can do to a unit, on a real one: deletion by hand, no room, no image, no answer, no runner."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from support.docker import require_docker, subject_spec
+from support.kube import (
+    backend_for,
+    blockable_way,
+    labelled,
+    namespace_for_tests,
+    need_cluster,
+    on_cluster,
+    small_pods,
+)
+from support.misfit_kit import wait_until
+
+from coworld_core.errors import BackendUnavailable, StartError, UsageError
+from coworld_core.events import BaseEvent, LeakFound, Notice
+from coworld_core.ids import new_run_id
+from coworld_core.outcome import Exit
+from coworld_runner.backend import HttpProbe, Port, UnitSpec
+from coworld_runner.backends import KubernetesBackend
+from coworld_runner.backends._kube_api import Cluster
+from coworld_runner.backends._kube_pod import object_name
+from coworld_runner.scratch import open_scratch, remove_tree, scratch_root
+from coworld_runner.testing.conformance import subject_environment
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def shared_namespace() -> Generator[str]:
+    require_docker()
+    need_cluster()
+    with namespace_for_tests() as name:
+        yield name
+
+
+@pytest.fixture
+def namespace(shared_namespace: str) -> Generator[str]:
+    yield shared_namespace
+    # a pod that was lost is told to end, and not waited for
+    wait_until(lambda: not labelled(shared_namespace), seconds=90, what="an empty namespace")
+
+
+def subject(run_id: str, name: str, *steps: str, **more: Any) -> UnitSpec:
+    import dataclasses
+
+    return dataclasses.replace(subject_spec(run_id, name, *steps), environment=subject_environment, **more)
+
+
+class Told(list[BaseEvent]):
+    """Events, as they were published."""
+
+    def notices(self) -> str:
+        return " ".join(event.message for event in self if isinstance(event, Notice))
+
+
+async def said(path: Path, text: str) -> None:
+    """Wait until a log has a text."""
+    with anyio.fail_after(120):
+        while text not in _read(path):  # noqa: ASYNC110
+            await anyio.sleep(0.05)
+
+
+def _read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+async def cluster_call(namespace: str, work: Callable[[Cluster], Awaitable[Any]]) -> Any:
+    return await anyio.to_thread.run_sync(lambda: on_cluster(work, namespace=namespace))
+
+
+# --- what is made -------------------------------------------------------------------------------------------------
+
+
+async def test_everything_belongs_to_one_object_and_no_secret_stands_in_a_pod(namespace: str, tmp_path: Path) -> None:
+    secret = "s3cret-of-a-player"
+    with open_scratch(new_run_id()) as scratch:
+        directory = scratch.directory("game", shared=True)
+        (directory / "config.json").write_text(json.dumps({"tokens": [secret]}))
+        large = os.urandom(1_500_000)
+        (directory / "replay").write_bytes(large)
+        spec = subject(
+            scratch.run_id,
+            "game",
+            "write:done:1",
+            "hang",
+            directory=directory,
+            ports=(Port(name="http"),),
+            clients=("player-0",),
+            secret_env={"TOKEN": secret},
+        )
+        async with backend_for(namespace) as backend, backend.units([spec], publish=print, grace=0) as (unit,):
+
+            async def look(cluster: Cluster) -> dict[str, list[Any]]:
+                kinds = ("pods", "services", "secrets", "jobs")
+                return {kind: list((await cluster.list(kind, "coworld.run"))["items"]) for kind in kinds}
+
+            made = await cluster_call(namespace, look)
+            assert {kind: len(items) for kind, items in made.items()} == dict.fromkeys(made, 1)
+            (job,) = made["jobs"]
+            for kind in ("pods", "services", "secrets"):
+                (owner,) = made[kind][0]["metadata"]["ownerReferences"]
+                assert owner["uid"] == job["metadata"]["uid"]
+            assert job["spec"]["activeDeadlineSeconds"] >= 900
+            assert job["spec"]["ttlSecondsAfterFinished"] == 0
+            # as the server keeps it, with nothing dropped
+            pod = made["pods"][0]["spec"]
+            assert secret not in json.dumps(made["pods"])
+            assert pod["automountServiceAccountToken"] is False
+            assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+            assert pod["shareProcessNamespace"] is True
+            assert pod["containers"][0]["lifecycle"]["postStart"]["exec"]["command"][-1] == "await"
+            # what no Secret can hold was brought before the unit started
+            assert await unit.fetch("replay", tmp_path / "back") == len(large)
+            assert (tmp_path / "back").read_bytes() == large
+
+
+async def test_the_documented_role_is_enough(namespace: str, tmp_path: Path) -> None:
+    """Somebody with the Role of docs/kubernetes/client.yaml plays and cleans; what is not in it is not permitted."""
+    import yaml
+
+    role = yaml.safe_load((ROOT / "docs" / "kubernetes" / "client.yaml").read_text())
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+
+    async def prepare(cluster: Cluster) -> str:
+        accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+        await cluster.call("POST", accounts, body={"metadata": {"name": "somebody"}})
+        await cluster.call("POST", f"{rbac}/roles", body=role)
+        binding = {
+            "metadata": {"name": "somebody"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role["metadata"]["name"]},
+            "subjects": [{"kind": "ServiceAccount", "name": "somebody", "namespace": namespace}],
+        }
+        await cluster.call("POST", f"{rbac}/rolebindings", body=binding)
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": 3600},
+        }
+        answer = await cluster.call("POST", f"{accounts}/somebody/token", body=request)
+        return str(answer["status"]["token"])
+
+    token = await cluster_call(namespace, prepare)
+    content = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())  # noqa: ASYNC240
+    content["users"][0]["user"] = {"token": token}
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(content))
+    backend = backend_for(namespace, kubeconfig=kubeconfig, network_policy=True)
+    issues = await backend.check()
+    assert [issue for issue in issues if issue.severity == "error"] == []
+    with open_scratch(new_run_id()) as scratch:
+        directory = scratch.directory("game", shared=True)
+        game = subject(
+            scratch.run_id,
+            "game",
+            *("serve:200", "write:results.json:{}", "hang"),
+            directory=directory,
+            stdout=scratch.path / "log",
+            ports=(Port(name="http"),),
+            clients=("player-0",),
+            network="game-only",
+        )
+        told = Told()
+        async with backend, backend.units([game], publish=told.append, grace=0) as (unit,):
+            await unit.wait_ready(HttpProbe(timeout=120))
+            assert await unit.fetch("results.json", tmp_path / "results.json") == 2
+            found = await backend.find(scratch.run_id)
+            assert {item.kind for item in found} == {"pod", "service", "secret", "policy", "job", "directory"}
+            cluster = backend._entered()
+            for verb, kind in (
+                ("create", "pods/exec"),
+                ("get", "nodes"),
+                ("create", "rolebindings"),
+                ("patch", "pods"),
+            ):
+                resource, _, below = kind.partition("/")
+                assert not await cluster.review(verb, resource, subresource=below), f"{verb} {kind}"
+        assert [event for event in told if isinstance(event, LeakFound)] == []
+
+
+# --- what a cluster may do ----------------------------------------------------------------------------------------
+
+
+async def test_a_pod_deleted_by_hand_is_told_with_its_name(namespace: str) -> None:
+    with open_scratch(new_run_id()) as scratch:
+        specs = [subject(scratch.run_id, name, "hang") for name in ("one", "other")]
+        async with backend_for(namespace) as backend, backend.units(specs, publish=print, grace=0) as (one, other):
+            pod = object_name(scratch.run_id, "one")
+
+            async def delete(cluster: Cluster) -> None:
+                await cluster.delete("pods", pod, grace=1)
+
+            await cluster_call(namespace, delete)
+            with anyio.fail_after(120):
+                ended = await one.wait()
+            assert ended.reason == "lost"
+            assert pod in ended.detail
+            assert "deleted by somebody else" in ended.detail
+            assert other.exit is None
+
+
+async def test_no_node_takes_it_and_no_image_is_there(namespace: str) -> None:
+    import dataclasses
+
+    with open_scratch(new_run_id()) as scratch:
+        nowhere = small_pods(node_selector={"coworld.invalid/nowhere": "true"})
+        async with backend_for(namespace, pods=nowhere) as backend:
+            with pytest.raises(StartError) as caught:
+                async with backend.units([subject(scratch.run_id, "one", "hang")], publish=print):
+                    pytest.fail("it was started")
+            assert caught.value.code == "unschedulable"
+            assert "nodes are available" in caught.value.message
+        async with backend_for(namespace) as backend:
+            missing = dataclasses.replace(
+                subject(scratch.run_id, "two", "hang"), image="coworld.invalid/no-such-image:never"
+            )
+            with pytest.raises(StartError) as absent:
+                async with backend.units([missing], publish=print):
+                    pytest.fail("it was started")
+            assert absent.value.code == "image_unreachable"
+            assert "ErrImagePull" in absent.value.message or "ImagePullBackOff" in absent.value.message
+
+
+async def test_runs_wait_for_the_quota_rather_than_fail(namespace: str) -> None:
+    told = Told()
+    ended: list[Exit] = []
+
+    async def set_quota(cluster: Cluster) -> None:
+        body = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "3"}}}
+        await cluster.call("POST", cluster.path("resourcequotas"), body=body)
+        with anyio.fail_after(60):
+            while not (await cluster.get("resourcequotas", "few"))["status"].get("hard"):  # noqa: ASYNC110
+                await anyio.sleep(0.1)
+
+    async def drop_quota(cluster: Cluster) -> None:
+        await cluster.delete("resourcequotas", "few")
+
+    await cluster_call(namespace, set_quota)
+    try:
+        async with backend_for(namespace) as backend, anyio.create_task_group() as tasks:
+
+            async def play() -> None:
+                with open_scratch(new_run_id()) as scratch:
+                    spec = subject(scratch.run_id, "one", "exit:0")
+                    async with backend.units([spec], publish=told.append, grace=0) as (unit,):
+                        ended.append(await unit.wait())
+
+            for _ in range(3):
+                tasks.start_soon(play)
+    finally:
+        await cluster_call(namespace, drop_quota)
+    assert [exit.ok for exit in ended] == [True, True, True]
+    assert "Waiting for room" in told.notices()
+
+
+# --- when it does not answer --------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_comes_back_costs_nothing(namespace: str, tmp_path: Path) -> None:
+    """Every connection breaks while a unit writes, serves and is waited for; nothing is lost, nothing comes twice."""
+    with open_scratch(new_run_id()) as scratch:
+        directory = scratch.directory("game", shared=True)
+        log = scratch.path / "game.log"
+        spec = subject(
+            scratch.run_id,
+            "game",
+            *("print:before", "flood:200000", "serve:200", "print:serving", "wait:go", "print:after", "flood:200000"),
+            *("write:results.json:{}", "exit:0"),
+            directory=directory,
+            stdout=log,
+            ports=(Port(name="http"),),
+        )
+        names: list[str] = []
+        async with (
+            blockable_way(tmp_path) as (way, kubeconfig),
+            backend_for(namespace, kubeconfig=kubeconfig) as backend,
+            backend.units([spec], publish=print) as (unit,),
+            anyio.create_task_group() as tasks,
+        ):
+            await unit.wait_ready(HttpProbe(timeout=120))
+            await said(log, "serving\n")
+
+            async def follow() -> None:
+                async with unit.written() as written:
+                    names.extend([name async for name in written])
+
+            tasks.start_soon(follow)
+            before = way.connections
+            way.block()
+            await anyio.to_thread.run_sync(_go, scratch.run_id)
+            with anyio.fail_after(30):
+                while not backend.trouble():  # noqa: ASYNC110
+                    await anyio.sleep(0.05)
+            assert unit.exit is None
+            way.unblock()
+            with anyio.fail_after(120):
+                assert (await unit.wait()).ok
+            assert way.connections > before
+            assert await unit.fetch("results.json", tmp_path / "results.json") == 2
+            assert backend.trouble() == ""
+        text = log.read_text()
+        assert text.startswith("before\n")
+        assert text.count("serving\n") == text.count("after\n") == 1
+        assert len(text) == len("before\nserving\nafter\n") + 400_000
+        assert "results.json" in names
+
+
+def _go(run_id: str) -> None:
+    from support.kube import pod_directory
+
+    (pod_directory(run_id, "game") / "go").touch()
+
+
+async def test_a_server_that_stays_away_is_the_platforms_fault(namespace: str, tmp_path: Path) -> None:
+    told = Told()
+    with open_scratch(new_run_id()) as scratch:
+        async with (
+            blockable_way(tmp_path) as (way, kubeconfig),
+            backend_for(namespace, kubeconfig=kubeconfig, outage=2) as backend,
+            backend.units([subject(scratch.run_id, "one", "hang")], publish=told.append) as (unit,),
+        ):
+            way.block()
+            with anyio.fail_after(60):
+                ended = await unit.wait()
+            assert ended.reason == "lost"
+            assert "has not answered" in ended.detail
+            assert backend.trouble()
+            way.unblock()
+        assert [event for event in told if isinstance(event, LeakFound)] == []
+
+
+# --- when we are gone ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+async def test_what_a_killed_runner_left_goes_by_itself(namespace: str) -> None:
+    """Nobody cleans: the cluster removes the run once its lease, or on old clusters its lifetime, is over."""
+    run_id = new_run_id()
+    spec = subject(run_id, "orphan", "hang", ports=(Port(name="http"),), clients=("player-0",))
+    data = pickle.dumps((backend_for(namespace, lease=8, pods=small_pods(lifetime=30)), spec))
+    try:
+        with subprocess.Popen(  # noqa: ASYNC220 - killed below
+            [sys.executable, "-m", "coworld_runner.testing.orphan"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as runner:
+            assert runner.stdin is not None
+            assert runner.stdout is not None
+            try:
+                runner.stdin.write(data)
+                runner.stdin.close()
+                assert await anyio.to_thread.run_sync(runner.stdout.readline) == b"up\n"
+                left = await anyio.to_thread.run_sync(labelled, namespace, run_id)
+                assert len(left) == 4, left
+            finally:
+                runner.kill()
+        with anyio.fail_after(200):
+            while await anyio.to_thread.run_sync(labelled, namespace, run_id):  # noqa: ASYNC110
+                await anyio.sleep(1)
+    finally:
+        remove_tree(scratch_root() / run_id)
+
+
+# --- what cannot be used ------------------------------------------------------------------------------------------
+
+
+async def test_a_cluster_that_cannot_be_used_says_why(namespace: str, tmp_path: Path) -> None:
+    async def refused(**more: Any) -> BackendUnavailable:
+        with pytest.raises(BackendUnavailable) as caught:
+            async with KubernetesBackend(**more):
+                pytest.fail("it was entered")
+        assert caught.value.hint
+        return caught.value
+
+    assert (await refused(kubeconfig=tmp_path / "none")).code == "kubeconfig_missing"
+    (tmp_path / "broken").write_text("clusters: [")
+    assert (await refused(kubeconfig=tmp_path / "broken")).code == "kubeconfig_invalid"
+    error = await refused(context="no-such-context")
+    assert error.code == "context_missing"
+    assert "no-such-context" in error.message
+    error = await refused(namespace="no-such-namespace")
+    assert error.code == "namespace_missing"
+    async with blockable_way(tmp_path) as (way, kubeconfig):
+        way.block()
+        assert (await refused(kubeconfig=kubeconfig)).code == "cluster_unreachable"
+        way.unblock()
+        text = kubeconfig.read_text()
+        import yaml
+
+        content = yaml.safe_load(text)
+        content["users"][0]["user"] = {"token": "expired"}
+        kubeconfig.write_text(yaml.safe_dump(content))
+        assert (await refused(kubeconfig=kubeconfig)).code == "cluster_unauthorised"
+    with pytest.raises(UsageError):
+        await KubernetesBackend(namespace=namespace).find()

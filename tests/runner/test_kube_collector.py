@@ -1,0 +1,309 @@
+"""The helper in each pod, run here beside a directory, and what talks to it; connections that break included."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import zlib
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+import pytest
+
+from coworld_core.errors import TransferError
+from coworld_runner import collector as program
+from coworld_runner.backends._kube_api import ClusterGone
+from coworld_runner.backends._kube_collector import Collector, CollectorGone
+
+TOKEN = "the pod's own"
+
+
+class Cut(anyio.abc.ByteStream):
+    """A connection that breaks after so many bytes."""
+
+    def __init__(self, inner: anyio.abc.ByteStream, left: int) -> None:
+        self.inner = inner
+        self.left = left
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        if self.left <= 0:
+            raise anyio.BrokenResourceError
+        data = await self.inner.receive(min(max_bytes, self.left))
+        self.left -= len(data)
+        return data
+
+    async def send(self, item: bytes) -> None:
+        await self.inner.send(item)
+
+    async def send_eof(self) -> None:
+        pass
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+@dataclass
+class Near:
+    """Stands for the way through a cluster: straight to the port, as reliable as told."""
+
+    cuts: list[int] = field(default_factory=list[int])
+    """After how many bytes the next connections break."""
+    gone: bool = False
+    connections: int = 0
+
+    async def forward(self, _pod: str, port: int) -> anyio.abc.ByteStream:
+        if self.gone:
+            raise ClusterGone("connect", "nowhere", "it is away")
+        self.connections += 1
+        stream = await anyio.connect_tcp("127.0.0.1", port)
+        return Cut(stream, self.cuts.pop(0)) if self.cuts else stream
+
+
+@dataclass
+class Pod:
+    """A collector that runs."""
+
+    client: Collector
+    near: Near
+    directory: Path
+    port: int
+    process: subprocess.Popen[bytes]
+    environment: dict[str, str]
+
+    def awaits(self) -> subprocess.Popen[bytes]:
+        """What the pod starts to know when the unit may begin."""
+        return subprocess.Popen([sys.executable, program.__file__, "await"], env=self.environment)
+
+
+@asynccontextmanager
+async def pod(tmp_path: Path, *, hold: bool = False, inputs: dict[str, bytes] | None = None) -> AsyncGenerator[Pod]:
+    directory, brought = tmp_path / "unit", tmp_path / "inputs"
+    directory.mkdir()
+    brought.mkdir()
+    for name, content in (inputs or {}).items():
+        (brought / name).write_bytes(content)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    settings = {
+        "port": port,
+        "directory": str(directory),
+        "inputs": str(brought),
+        "hold": hold,
+        "disk": None,
+        "signals": False,
+    }
+    environment = {
+        **os.environ,
+        "COWORLD_COLLECTOR": json.dumps(settings),
+        "COWORLD_COLLECTOR_TOKEN": TOKEN,
+    }
+    near = Near()
+    with subprocess.Popen([sys.executable, program.__file__], env=environment) as process:  # noqa: ASYNC220
+        client = Collector(near, "pod", port, TOKEN)  # type: ignore[arg-type]
+        try:
+            await client.call("GET", "/hello")
+            yield Pod(client, near, directory, port, process, environment)
+        finally:
+            process.terminate()
+
+
+async def test_the_directory_is_filled_before_the_unit_may_start(tmp_path: Path) -> None:
+    async with pod(tmp_path, inputs={"config.json": b"{}"}) as it:
+        with it.awaits() as waiting:
+            assert await anyio.to_thread.run_sync(waiting.wait, 30) == 0
+        assert (it.directory / "config.json").read_bytes() == b"{}"
+        assert (it.directory / "config.json").stat().st_mode & 0o666 == 0o666
+
+
+async def test_what_is_brought_is_whole_before_the_unit_may_start(tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    large.write_bytes(os.urandom(3_000_000))
+    async with pod(tmp_path, hold=True) as it:
+        with it.awaits() as waiting:
+            it.near.cuts = [0]
+            await it.client.put("replay", large)
+            assert waiting.poll() is None
+            await it.client.call("POST", "/go")
+            assert await anyio.to_thread.run_sync(waiting.wait, 30) == 0
+        assert (it.directory / "replay").read_bytes() == large.read_bytes()
+        with pytest.raises(CollectorGone):
+            await it.client.put("late", large)
+
+
+async def test_nobody_without_the_token_learns_anything(tmp_path: Path) -> None:
+    async with pod(tmp_path) as it:
+        (it.directory / "results.json").write_text("{}")
+        stranger = Collector(it.near, "pod", it.port, "guessed")  # type: ignore[arg-type]
+        with pytest.raises(CollectorGone) as caught:
+            await stranger.call("GET", "/hello", patience=0)
+        assert caught.value.context["status"] == 401
+        with pytest.raises(TransferError):
+            await stranger.fetch("results.json", tmp_path / "stolen", limit=None)
+        assert not (tmp_path / "stolen").exists()
+
+
+async def test_a_file_comes_whole_however_often_the_connection_breaks(tmp_path: Path) -> None:
+    content = os.urandom(2_000_000)
+    async with pod(tmp_path) as it:
+        (it.directory / "replay").write_bytes(content)
+        it.near.cuts = [300_000, 700_000, 100, 500_000]
+        before = it.near.connections
+        assert await it.client.fetch("replay", tmp_path / "got", limit=None) == len(content)
+        assert (tmp_path / "got").read_bytes() == content
+        assert it.near.connections - before == 6  # four that broke, one to the end, one for the digest
+        assert [name for name in os.listdir(tmp_path) if name.startswith(".")] == []  # noqa: PTH208
+
+
+async def test_a_file_that_changes_meanwhile_is_never_a_mixture(tmp_path: Path) -> None:
+    old, new = b"a" * 1_500_000, b"b" * 1_500_000
+    async with pod(tmp_path) as it:
+        file = it.directory / "results.json"
+        file.write_bytes(old)
+        it.near.cuts = [200_000]
+
+        class Changing(Near):
+            async def forward(self, name: str, port: int) -> anyio.abc.ByteStream:
+                if self.connections == 1:
+                    file.write_bytes(new)
+                return await super().forward(name, port)
+
+        client = Collector(Changing(cuts=[200_000]), "pod", it.port, TOKEN)  # type: ignore[arg-type]
+        await client.fetch("results.json", tmp_path / "got", limit=None)
+        assert (tmp_path / "got").read_bytes() == new
+
+
+@pytest.mark.parametrize("name", ["link", "pipe", "directory", "../secret", "/etc/passwd"])
+async def test_only_regular_files_are_handed_out(tmp_path: Path, name: str) -> None:
+    (tmp_path / "secret").write_text("not yours")
+    async with pod(tmp_path) as it:
+        (it.directory / "link").symlink_to(tmp_path / "secret")
+        os.mkfifo(it.directory / "pipe")
+        (it.directory / "directory").mkdir()
+        with pytest.raises(TransferError):
+            await it.client.fetch(name, tmp_path / "got", limit=None)
+        assert not (tmp_path / "got").exists()
+
+
+async def test_limits_and_missing_files(tmp_path: Path) -> None:
+    async with pod(tmp_path) as it:
+        (it.directory / "big").write_bytes(bytes(100_000))
+        assert await it.client.fetch("big", tmp_path / "got", limit=100_000) == 100_000
+        with pytest.raises(TransferError) as caught:
+            await it.client.fetch("big", tmp_path / "other", limit=99_999)
+        assert caught.value.code == "file_too_large"
+        with pytest.raises(FileNotFoundError):
+            await it.client.fetch("none", tmp_path / "other", limit=None)
+        with pytest.raises(TransferError) as refused:
+            await it.client.fetch("big", tmp_path / "no such directory" / "got", limit=None)
+        assert refused.value.code == "transfer_failed"
+        assert await it.client.size("big") == 100_000
+        assert await it.client.size("none") is None
+
+
+async def test_a_collector_that_is_gone_is_told_apart(tmp_path: Path) -> None:
+    async with pod(tmp_path) as it:
+        (it.directory / "results.json").write_text("{}")
+        it.near.gone = True
+        with pytest.raises(CollectorGone) as caught:
+            await it.client.call("GET", "/hello", patience=0.2)
+        assert caught.value.code == "transfer_lost"
+        assert await it.client.size("results.json") is None
+
+
+async def test_files_are_told_once_their_writer_has_closed_them(tmp_path: Path) -> None:
+    async with pod(tmp_path, inputs={"config.json": b"{}"}) as it:
+        told: list[str] = []
+        half = (it.directory / "replay").open("wb", buffering=0)
+        half.write(b"half of it")
+        # the first stream breaks: what was told is not told again, and what was not is
+        it.near.cuts = [400]
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(it.client.follow_written, told.append)
+            for number in range(12):
+                (it.directory / f"file-{number}").write_text("whole")
+            (it.directory / ".part").write_text("whole")
+            (it.directory / ".part").rename(it.directory / "renamed")
+            (it.directory / "linked").symlink_to("renamed")
+            with anyio.fail_after(30):
+                while "renamed" not in told:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+            assert "replay" not in told
+            half.close()
+            await it.client.call("POST", "/ended")
+        assert told.count("config.json") == 1
+        assert [name for name in told if name.startswith("file-")] == [f"file-{number}" for number in range(12)]
+        assert told[-1] == "replay"
+        assert "linked" not in told
+
+
+async def test_readiness_is_told_as_it_is_seen(tmp_path: Path) -> None:
+    seen: list[str] = []
+    healthy = False
+
+    async def serve(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            status = b"200 Fine" if healthy else b"503 Not yet"
+            await stream.send(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+    async with pod(tmp_path) as it:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = int(free.getsockname()[1])
+
+        async def host(listener: anyio.abc.Listener[anyio.abc.SocketStream]) -> None:
+            async with listener:
+                await listener.serve(serve)
+
+        async def until(text: str) -> None:
+            with anyio.fail_after(30):
+                while text not in seen:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+
+        async with anyio.create_task_group() as group:
+
+            async def ready() -> None:
+                await it.client.until_ready(port, "/healthz", 0.02, seen.append)
+                seen.append("ready")
+
+            group.start_soon(ready)
+            await until("connection refused")
+            listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
+            group.start_soon(host, listener)
+            await until("status 503")
+            assert "ready" not in seen
+            healthy = True
+            await until("ready")
+            group.cancel_scope.cancel()
+
+
+def test_the_program_needs_nothing_but_python() -> None:
+    """It is brought to any image with Python: nothing of ours, nothing installed, and it fits into a Secret."""
+    source = Path(program.__file__).read_bytes()
+    assert len(zlib.compress(source)) < 20_000
+    assert len(source) < 64_000
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", "import runpy, sys; runpy.run_path(sys.argv[1])", program.__file__],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_nothing_is_signalled_outside_of_a_pod() -> None:
+    settings: Any = type(
+        "Settings", (), {"directory": "/nonexistent", "signals": False, "disk": None, "hold": False, "inputs": ""}
+    )
+    assert program.Collector(settings).signal("KILL") == 0

@@ -1,0 +1,328 @@
+"""What a cluster is told and what it says, as plain values: pods, their states and ends, and the room for them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from coworld_core.errors import StartError
+from coworld_runner.backend import Limits, Placement, Port, UnitSpec
+from coworld_runner.backends import _kube_pod as kube
+from coworld_runner.backends import _kube_state as state
+from coworld_runner.backends._kube_room import Need, Room, need_of
+
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "coworld-0", "uid": "1-2-3"}
+OPTIONS = kube.PodOptions(collector_image="python:3.12-slim")
+
+
+def spec(name: str = "player-0", **more: Any) -> UnitSpec:
+    return UnitSpec(**{"run_id": "00ff", "name": name, "component": "player", "image": "player:1", **more})
+
+
+def pod(**status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "coworld-00ff-player-0", "uid": "1"}, "spec": {}, "status": status}
+
+
+def container(name: str, kind: str, **details: Any) -> dict[str, Any]:
+    return {"name": name, "state": {kind: details}}
+
+
+def main_ended(code: int, word: str = "Error", /, *, signal: int | None = None, **more: Any) -> dict[str, Any]:
+    details = {"exitCode": code, "reason": word, **({"signal": signal} if signal else {})}
+    return pod(containerStatuses=[container("main", "terminated", **details)], **more)
+
+
+# --- what is told -------------------------------------------------------------------------------------------------
+
+
+def test_what_nobody_else_may_see_is_in_the_secret_alone() -> None:
+    secret = "s3cret-t0ken"
+    environment = {"COWORLD_PLAYER_WS_URL": f"ws://game/player?token={secret}", "ODD.NAME": secret}
+    inputs = kube.Inputs({"config.json": secret.encode()}, {})
+    unit = spec()
+    body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment=environment, inputs=inputs)
+    made = kube.secret_body(
+        unit, "call", OWNER, environment=environment, inputs=inputs, token="its own", program=b"print()"
+    )
+    assert secret not in json.dumps(body)
+    assert "its own" not in json.dumps(body)
+    main = body["spec"]["containers"][1]
+    for entry in main["env"]:
+        key = entry["valueFrom"]["secretKeyRef"]["key"]
+        assert base64.b64decode(made["data"][key]).decode() == environment[entry["name"]]
+    (volume,) = [volume for volume in body["spec"]["volumes"] if volume["name"] == "inputs"]
+    assert volume["secret"]["items"] == [{"key": "file.0", "path": "config.json"}]
+    assert base64.b64decode(made["data"]["file.0"]).decode() == secret
+    assert [mount["name"] for mount in main.get("volumeMounts", [])] == [], "it has no directory, and sees none"
+
+
+def test_a_player_may_do_little() -> None:
+    body = kube.pod_body(spec(), "call", OWNER, options=OPTIONS, environment={}, inputs=kube.Inputs({}, {}))["spec"]
+    assert body["automountServiceAccountToken"] is False
+    assert body["enableServiceLinks"] is False
+    assert body["restartPolicy"] == "Never"
+    assert body["activeDeadlineSeconds"] == 24 * 3600
+    assert body["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    collector, main = body["containers"]
+    for entry in (collector, main):
+        assert entry["securityContext"]["allowPrivilegeEscalation"] is False
+        assert entry["securityContext"]["capabilities"]["drop"] == ["ALL"]
+    assert "add" not in main["securityContext"]["capabilities"]
+    assert main["resources"]["requests"] == {"cpu": "100m", "memory": "128Mi"}
+
+
+def test_in_a_restricted_namespace_nobody_is_root() -> None:
+    options = kube.PodOptions(collector_image="python:3", run_as_user=10001)
+    unit = spec(component="game")
+    body = kube.pod_body(unit, "call", OWNER, options=options, environment={}, inputs=kube.Inputs({}, {}))["spec"]
+    assert body["securityContext"]["runAsNonRoot"] is True
+    assert body["securityContext"]["runAsUser"] == 10001
+    for entry in body["containers"]:
+        assert "add" not in entry["securityContext"]["capabilities"]
+        assert "runAsUser" not in entry["securityContext"]
+
+
+def test_limits_hold_and_requests_never_exceed_them() -> None:
+    unit = spec(limits=Limits(memory_bytes=64 << 20, cpus=0.05, disk_bytes=1 << 30), lifetime=90.5)
+    body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, inputs=kube.Inputs({}, {}))["spec"]
+    resources = body["containers"][1]["resources"]
+    assert resources["limits"]["memory"] == resources["requests"]["memory"] == str(64 << 20)
+    assert resources["limits"]["cpu"] == resources["requests"]["cpu"] == "50m"
+    assert int(resources["limits"]["ephemeral-storage"]) > 1 << 30
+    assert body["activeDeadlineSeconds"] == 90
+    assert json.loads(body["containers"][0]["env"][0]["value"])["disk"] == 1 << 30
+
+
+def test_a_command_reaches_the_program_as_it_is() -> None:
+    unit = spec(argv=("sh", "-c", "echo $(HOME) $HOME $$"))
+    main = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, inputs=kube.Inputs({}, {}))["spec"][
+        "containers"
+    ][1]
+    # the cluster makes each $$ a plain $ again, and leaves what follows it alone
+    assert (main["command"], main["args"]) == (["sh"], ["-c", "echo $$(HOME) $$HOME $$$$"])
+
+
+def test_players_reach_their_game_alone() -> None:
+    unit = spec(network="game-only", connects_to="game")
+    policy = kube.policy_body(unit, "call", OWNER)["spec"]
+    assert policy["podSelector"]["matchLabels"] == {"coworld.run": "00ff", "coworld.unit": "player-0"}
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["ingress"] == []
+    (rule,) = policy["egress"]
+    assert rule["to"][0]["podSelector"]["matchExpressions"][0]["values"] == ["game"]
+    body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, inputs=kube.Inputs({}, {}))["spec"]
+    assert body["dnsPolicy"] == "None"
+    game = spec("game", network="game-only", clients=("player-0", "player-1"), ports=(Port(name="http"),))
+    policy = kube.policy_body(game, "call", OWNER)["spec"]
+    assert policy["egress"] == []
+    (rule,) = policy["ingress"]
+    assert rule["from"][0]["podSelector"]["matchExpressions"][0]["values"] == ["player-0", "player-1"]
+    assert rule["ports"] == [{"protocol": "TCP", "port": 8080}]
+    assert kube.policy_body(spec(network="none", connects_to="game"), "call", OWNER)["spec"]["egress"] == []
+
+
+def test_names_are_ones_a_cluster_takes() -> None:
+    for parts in (("game",), ("Player 0",), ("x" * 80,), ("ü",), ("a_b",), ("a.b",)):
+        name = kube.object_name("00ff", *parts)
+        assert len(name) <= 63
+        assert name == name.lower()
+        assert all(character.isalnum() or character == "-" for character in name)
+        assert name.startswith("coworld-00ff")
+    assert kube.object_name("00ff", "a_b") != kube.object_name("00ff", "a.b")
+    assert kube.label("x" * 64) != kube.label("x" * 65)
+
+
+def test_files_too_large_for_a_secret_are_brought_later(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "replay").write_bytes(bytes(2_000_000))
+    (tmp_path / "link").symlink_to("config.json")
+    (tmp_path / "directory").mkdir()
+    inputs = kube.Inputs.of(tmp_path)
+    assert set(inputs.small) == {"config.json"}
+    assert set(inputs.large) == {"replay"}
+    body = kube.pod_body(spec(), "call", OWNER, options=OPTIONS, environment={}, inputs=inputs)
+    assert json.loads(body["spec"]["containers"][0]["env"][0]["value"])["hold"] is True
+
+
+def test_the_collector_does_not_listen_where_the_unit_does() -> None:
+    taken = kube.collector_port(spec())
+    assert kube.collector_port(spec(ports=(Port(name="http", number=taken),))) != taken
+
+
+LOW = "The node was low on resource: memory."
+FULL = 'Usage of EmptyDir volume "unit" exceeds the limit "4Mi".'
+
+
+def disrupted(reason: str) -> list[dict[str, Any]]:
+    return [{"type": "DisruptionTarget", "status": "True", "reason": reason, "message": "for a good reason"}]
+
+
+# --- what is said -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason", "code", "signal"),
+    [
+        (main_ended(0, "Completed"), "exited", 0, None),
+        (main_ended(3), "exited", 3, None),
+        (main_ended(139), "signal", None, 11),
+        (main_ended(0, signal=9), "signal", None, 9),
+        (main_ended(137, "OOMKilled"), "oom", None, 9),
+        (main_ended(137, phase="Failed", reason="DeadlineExceeded", message="too long"), "deadline", None, 9),
+        (main_ended(137, phase="Failed", reason="Evicted", message=LOW), "evicted", None, 9),
+        (main_ended(137, phase="Failed", reason="Evicted", message=FULL), "disk", None, 9),
+        (main_ended(143, phase="Failed", reason="NodeShutdown", message="Node is shutting down"), "lost", None, 15),
+        (main_ended(143, conditions=disrupted("PreemptionByScheduler")), "evicted", None, 15),
+        (main_ended(0, "Completed", conditions=disrupted("DeletionByTaintManager")), "exited", 0, None),
+        (pod(phase="Failed", reason="NodeLost", message="Node x is unresponsive"), "lost", None, None),
+        (main_ended(137, "ContainerStatusUnknown"), "lost", None, None),
+    ],
+)  # fmt: skip
+def test_an_end_has_its_reason(seen: dict[str, Any], reason: str, code: int | None, signal: int | None) -> None:
+    ended = state.exit_of(seen)
+    assert ended is not None
+    assert (ended.reason, ended.code, ended.signal) == (reason, code, signal), ended
+    if reason in {"evicted", "lost", "deadline", "disk"}:
+        assert ended.detail
+
+
+def test_what_runs_has_no_end() -> None:
+    assert state.exit_of(pod(phase="Running", containerStatuses=[container("main", "running")])) is None
+    assert state.exit_of(pod(phase="Pending")) is None
+    assert state.exit_of({}) is None
+
+
+def test_a_pod_deleted_by_hand_is_the_platforms_doing() -> None:
+    seen = main_ended(143, phase="Running")
+    seen["metadata"]["deletionTimestamp"] = "2026-11-21T16:00:00Z"
+    ended = state.exit_of(seen)
+    assert ended is not None
+    assert ended.reason == "lost"
+    assert "deleted by somebody else" in ended.detail
+    ours = state.exit_of(seen, ours="stopped")
+    assert ours is not None
+    assert ours.reason == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        ("ErrImagePull", "image_unreachable"),
+        ("ImagePullBackOff", "image_unreachable"),
+        ("InvalidImageName", "image_unreachable"),
+        ("ErrImageNeverPull", "image_unreachable"),
+        ("CreateContainerConfigError", "start_failed"),
+        ("CrashLoopBackOff", "start_failed"),
+    ],
+)
+def test_waiting_that_does_not_help_ends_at_once(reason: str, code: str) -> None:
+    for name in ("main", "collector"):
+        trouble = state.start_trouble(
+            pod(phase="Pending", containerStatuses=[container(name, "waiting", reason=reason, message="its own words")])
+        )
+        assert trouble is not None
+        assert (trouble.code, trouble.container) == (code, name)
+        assert trouble.words == f"{reason}: its own words"
+    waits = pod(phase="Pending", containerStatuses=[container("main", "waiting", reason="ContainerCreating")])
+    assert state.start_trouble(waits) is None
+
+
+@pytest.mark.parametrize("reason", ["ContainerCannotRun", "StartError"])
+def test_a_program_that_is_not_there_was_never_started(reason: str) -> None:
+    seen = main_ended(127, reason, phase="Running")
+    assert not state.has_started(seen)
+    trouble = state.start_trouble(seen)
+    assert trouble is not None
+    assert trouble.code == "command_failed"
+
+
+@pytest.mark.parametrize(
+    ("words", "waits"),
+    [
+        ("0/1 nodes are available: 1 Insufficient cpu.", True),
+        ("0/3 nodes are available: 1 Insufficient cpu, 2 Insufficient memory.", True),
+        ("0/1 nodes are available: 1 Too many pods.", True),
+        ("0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.", False),
+        ("0/1 nodes are available: 1 node(s) had taint {x: y}, that the pod didn't tolerate.", False),
+    ],
+)
+def test_only_for_room_is_it_worth_waiting(words: str, waits: bool) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+    assert state.unschedulable(pod(phase="Pending", conditions=[condition])) == words
+    assert state.lacks_room(words) is waits
+
+
+# --- room ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_needs_room_for_all_that_come() -> None:
+    game = spec("game", component="game", clients=("player-0", "player-1"))
+    need = need_of([game], OPTIONS)
+    assert need.pods == 4  # game, two players, and the run's owner
+    assert need == need_of([game, spec("player-0"), spec("player-1")], OPTIONS)
+    assert need.cpu == Decimal("0.001") + Decimal("0.25") + 2 * Decimal("0.1") + 3 * Decimal("0.01")
+
+
+class Cluster:
+    """Stands for what a cluster says of its size."""
+
+    def __init__(self, pods: int) -> None:
+        self.size = pods
+
+    async def call(self, _method: str, path: str, **_more: Any) -> Any:
+        if path.endswith("/nodes"):
+            allocatable = {"cpu": "64", "memory": "64Gi", "pods": str(self.size)}
+            return {"items": [{"spec": {}, "status": {"allocatable": allocatable}}]}
+        return {"items": []}
+
+    async def list(self, _kind: str, *_more: Any, **_fields: Any) -> Any:
+        return {"items": []}
+
+
+async def test_runs_queue_for_room_in_order() -> None:
+    room = Room(Cluster(pods=10), patience=60)  # type: ignore[arg-type]
+    need = Need(Decimal(1), Decimal(1), Decimal(4))
+    inside: list[str] = []
+    notes: list[str] = []
+
+    async def run(name: str) -> None:
+        await room.enter(name, name, need, notes.append)
+        inside.append(name)
+
+    async with anyio.create_task_group() as group:
+        for index in range(5):
+            group.start_soon(run, str(index))
+        await anyio.wait_all_tasks_blocked()
+        assert inside == ["0", "1"]
+        assert len(notes) == 1
+        for index in range(3):
+            room.leave(inside[index])
+            with anyio.fail_after(30):
+                while len(inside) < index + 3:
+                    await anyio.lowlevel.checkpoint()
+            await anyio.wait_all_tasks_blocked()
+            assert len(inside) == index + 3
+    assert inside == ["0", "1", "2", "3", "4"]
+
+
+async def test_one_run_is_let_in_whatever_it_needs_and_the_next_says_why_not() -> None:
+    room = Room(Cluster(pods=3), patience=0.2)  # type: ignore[arg-type]
+    need = Need(Decimal(1), Decimal(1), Decimal(4))
+    await room.enter("first", "a", need, lambda _: None)
+    await room.enter("first", "b", need, lambda _: None)
+    with pytest.raises(StartError) as caught:
+        await room.enter("second", "c", need, lambda _: None)
+    assert caught.value.code == "no_room"
+    assert "4 pods" in caught.value.message
+
+
+def test_a_placement_says_where_files_are() -> None:
+    placement = Placement(directory="/coworld", listen_host="0.0.0.0", listen={}, endpoints={})
+    assert placement.uri("a b") == "file:///coworld/a%20b"

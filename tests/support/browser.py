@@ -1,0 +1,86 @@
+"""Pages in a real browser: opened in windows of their own, and held to complain about nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+__all__ = ["DESK", "PHONE", "Pages", "Size", "browsing", "opening"]
+
+Size = dict[str, int]
+
+DESK: Size = {"width": 1280, "height": 800}
+PHONE: Size = {"width": 390, "height": 844}
+
+_ARGUMENTS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+_PATIENCE = 20_000
+"""Milliseconds that a page may take for anything."""
+
+
+class Pages(Protocol):
+    """Opens an address in a window of its own.
+
+    ``alone`` pages may load nothing but themselves, and write nothing on the console; of others only errors and
+    warnings count.
+    """
+
+    def __call__(self, url: str, *, size: Size = DESK, dark: bool = False, alone: bool = False) -> Page: ...
+
+
+@contextmanager
+def browsing() -> Generator[Browser]:
+    """Debian's chromium, started; the test is skipped without it, and in CI fails."""
+    program = shutil.which("chromium")
+    if program is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("chromium is not installed, and in CI it must be")
+        pytest.skip("chromium is not installed")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=_ARGUMENTS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def opening(browser: Browser) -> Generator[Pages]:
+    """Opens pages; afterwards none of them may have complained, opened a dialog or window, or strayed."""
+    complaints: list[str] = []
+    contexts: list[Any] = []
+
+    def open_page(url: str, *, size: Size = DESK, dark: bool = False, alone: bool = False) -> Page:
+        def note(message: ConsoleMessage) -> None:
+            # a refused or lost socket is always reported; whether it should have been is the test's business
+            serious = message.type in ("error", "warning") and "WebSocket connection to" not in message.text
+            if alone or serious:
+                complaints.append(f"console: {message.text}")
+
+        context = browser.new_context(viewport=size, color_scheme="dark" if dark else "light")  # type: ignore[arg-type]
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(_PATIENCE)
+        page.on("console", note)
+        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
+        page.on("popup", lambda popup: complaints.append(f"popup: {popup.url}"))
+        if alone:
+            page.on("request", lambda asked: complaints.append(f"request: {asked.url}") if asked.url != url else None)
+        page.goto(url)
+        return page
+
+    try:
+        yield open_page
+    finally:
+        for context in contexts:
+            context.close()
+    assert complaints == []

@@ -1,0 +1,185 @@
+"""An HTTP server on loopback that answers exactly as told, and can be told to do what no decent server does."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, unquote
+
+import anyio
+import anyio.abc
+import h11
+
+__all__ = ["Ask", "HostileServer", "Reset", "Say", "serve", "serve_file"]
+
+
+class Reset(Exception):
+    """Raised by a handler to have the connection reset instead of answered."""
+
+
+@dataclass
+class Ask:
+    """A request."""
+
+    method: str
+    target: str
+    """Path and query as they came."""
+    headers: Mapping[str, str]
+    """By lower-case name."""
+    _next: Callable[[], Awaitable[bytes | None]] = field(repr=False)
+
+    @property
+    def path(self) -> str:
+        return unquote(self.target.partition("?")[0])
+
+    @property
+    def query(self) -> dict[str, str]:
+        return dict(parse_qsl(self.target.partition("?")[2]))
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        while (piece := await self._next()) is not None:
+            yield piece
+
+    async def read(self) -> bytes:
+        return b"".join([piece async for piece in self.pieces()])
+
+
+@dataclass
+class Say:
+    """An answer. Without a ``content-length`` among the headers that of the body is given."""
+
+    status: int = 200
+    body: bytes | AsyncIterator[bytes] = b""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    cut: int | None = None
+    """Reset the connection after so many bytes of the body."""
+
+
+Handler = Callable[[Ask], Awaitable[Say]]
+
+
+class HostileServer:
+    """Where it is, and what it was asked."""
+
+    def __init__(self, port: int, handler: Handler) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.handler = handler
+        self.asked: list[Ask] = []
+
+
+@asynccontextmanager
+async def serve(handler: Handler) -> AsyncGenerator[HostileServer]:
+    """Serve on a free port of 127.0.0.1 while the context is open; one request a connection."""
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+    server = HostileServer(listener.extra(anyio.abc.SocketAttribute.local_port), handler)
+
+    async def connected(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            with suppress(OSError, anyio.BrokenResourceError, anyio.EndOfStream, h11.RemoteProtocolError):
+                await _exchange(stream, server)
+
+    failure: BaseException
+    async with listener:
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(listener.serve, connected)
+                try:
+                    yield server
+                finally:
+                    group.cancel_scope.cancel()
+            return
+        except BaseExceptionGroup as errors:
+            if len(errors.exceptions) != 1:
+                raise
+            failure = errors.exceptions[0]
+    raise failure
+
+
+async def _exchange(stream: anyio.abc.SocketStream, server: HostileServer) -> None:
+    connection = h11.Connection(h11.SERVER)
+
+    async def event() -> object:
+        while (one := connection.next_event()) is h11.NEED_DATA:
+            try:
+                connection.receive_data(await stream.receive(1 << 20))
+            except anyio.EndOfStream:
+                connection.receive_data(b"")
+        return one
+
+    async def body() -> bytes | None:
+        one = await event()
+        return bytes(one.data) if isinstance(one, h11.Data) else None
+
+    request = await event()
+    if not isinstance(request, h11.Request):
+        return
+    headers = {name.decode().lower(): value.decode("latin-1") for name, value in request.headers}
+    ask = Ask(request.method.decode(), request.target.decode("latin-1"), headers, body)
+    server.asked.append(ask)
+    try:
+        say = await server.handler(ask)
+    except Reset:
+        _reset(stream)
+        return
+    fields = {name.lower(): value for name, value in say.headers.items()}
+    if isinstance(say.body, bytes) and not {"content-length", "transfer-encoding"} & fields.keys():
+        fields["content-length"] = str(len(say.body))
+    # by hand: what h11 would not let a server say is what is wanted here
+    lines = [
+        f"HTTP/1.1 {say.status} Said",
+        *(f"{name}: {value}" for name, value in fields.items()),
+        "connection: close",
+    ]
+    await stream.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
+    if request.method == b"HEAD":
+        return
+    sent = 0
+    async for piece in _iterated(say.body):
+        if say.cut is not None and sent + len(piece) >= say.cut:
+            await stream.send(piece[: say.cut - sent])
+            _reset(stream)
+            return
+        await stream.send(piece)
+        sent += len(piece)
+
+
+async def _iterated(body: bytes | AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    if isinstance(body, bytes):
+        for start in range(0, len(body), 1 << 16):
+            yield body[start : start + (1 << 16)]
+    else:
+        async for piece in body:
+            yield piece
+
+
+def _reset(stream: anyio.abc.SocketStream) -> None:
+    raw = stream.extra(anyio.abc.SocketAttribute.raw_socket)
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def serve_file(content: bytes, *, etag: str = '"1"', cuts: list[int] | None = None) -> Handler:
+    """A handler that serves one content properly, ranges and all, and breaks off where it is told to.
+
+    Args:
+        content: The file.
+        etag: What it is called; empty for nothing.
+        cuts: For each request in turn, after how many bytes of its body the connection is reset; then never.
+    """
+    pending = list(cuts or ())
+
+    async def handler(ask: Ask) -> Say:
+        headers = {"Content-Type": "application/octet-stream", **({"ETag": etag} if etag else {})}
+        cut = pending.pop(0) if pending else None
+        wanted = ask.headers.get("range", "")
+        if wanted.startswith("bytes=") and etag and ask.headers.get("if-range") == etag:
+            start = int(wanted.removeprefix("bytes=").rstrip("-"))
+            if start >= len(content):
+                return Say(416, headers={"Content-Range": f"bytes */{len(content)}"})
+            headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+            return Say(206, content[start:], headers, cut)
+        return Say(200, content, headers, cut)
+
+    return handler

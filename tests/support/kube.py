@@ -1,0 +1,241 @@
+"""What tests on a real cluster need: the cluster, a namespace of their own, and a look into it behind our back."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.abc
+import psutil
+import pytest
+
+from coworld_core.errors import CoworldError
+from coworld_runner.backends._kube_api import Cluster, ClusterRefused
+from coworld_runner.backends._kube_pod import RUN, object_name
+from coworld_runner.backends.kubernetes import KubernetesBackend, PodOptions, Requests
+
+from .images import BASE_IMAGE
+
+__all__ = [
+    "Way",
+    "backend_for",
+    "blockable_way",
+    "labelled",
+    "namespace_for_tests",
+    "need_cluster",
+    "on_cluster",
+    "pod_directory",
+    "small_pods",
+]
+
+_T = TypeVar("_T")
+
+KINDS = ("pods", "services", "secrets", "networkpolicies", "jobs")
+
+
+def apart(work: Callable[[], Awaitable[_T]]) -> _T:
+    """Run a coroutine function to its end from where a loop may be running already."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(anyio.run, work).result()
+
+
+def on_cluster(work: Callable[[Cluster], Awaitable[_T]], *, namespace: str = "default") -> _T:
+    """Do something with the cluster, behind the backend's back."""
+
+    async def connected() -> _T:
+        cluster = await Cluster.connect(namespace=namespace)
+        try:
+            return await work(cluster)
+        finally:
+            await cluster.close()
+
+    return apart(connected)
+
+
+@functools.cache
+def cluster_trouble() -> str:
+    """Why there is no cluster to test on; empty when there is."""
+
+    async def look(_: Cluster) -> str:
+        return ""
+
+    if not os.environ.get("KUBECONFIG"):
+        return "no cluster: KUBECONFIG is not set"
+    try:
+        return on_cluster(look)
+    except CoworldError as error:
+        return f"no cluster: {error.message}"
+
+
+def need_cluster() -> None:
+    """Skip, or in CI fail, without a cluster."""
+    trouble = cluster_trouble()
+    if trouble and os.environ.get("CI"):
+        pytest.fail(trouble)
+    if trouble:
+        pytest.skip(trouble)
+
+
+@contextlib.contextmanager
+def namespace_for_tests() -> Generator[str]:
+    """A namespace of our own, for as long as the context is open; ``COWORLD_NAMESPACE`` names it."""
+    name = f"coworld-test-{secrets.token_hex(4)}"
+
+    async def make(cluster: Cluster) -> None:
+        await cluster.call("POST", "/api/v1/namespaces", body={"metadata": {"name": name}})
+        with anyio.fail_after(60):
+            # pods are refused until their service account is there
+            while not await _has_account(cluster, name):  # noqa: ASYNC110
+                await anyio.sleep(0.1)
+
+    async def remove(cluster: Cluster) -> None:
+        await cluster.call("DELETE", f"/api/v1/namespaces/{name}")
+
+    on_cluster(make)
+    before = os.environ.get("COWORLD_NAMESPACE")
+    os.environ["COWORLD_NAMESPACE"] = name
+    try:
+        yield name
+    finally:
+        os.environ.pop("COWORLD_NAMESPACE")
+        if before is not None:
+            os.environ["COWORLD_NAMESPACE"] = before
+        on_cluster(remove)
+
+
+async def _has_account(cluster: Cluster, namespace: str) -> bool:
+    try:
+        await cluster.call("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/default", patience=0)
+    except ClusterRefused:
+        return False
+    return True
+
+
+def backend_for(namespace: str, **more: Any) -> KubernetesBackend:
+    """A backend in that namespace; small requests, so that many pods fit on a small machine."""
+    return KubernetesBackend(namespace=namespace, pods=more.pop("pods", None) or small_pods(), **more)
+
+
+def small_pods(**more: Any) -> PodOptions:
+    """Pods that ask for little."""
+    little = Requests(cpu="10m", memory="16Mi")
+    requests = dict.fromkeys(PodOptions(collector_image="none").requests, little)
+    return PodOptions(collector_image=BASE_IMAGE, requests=requests, **more)
+
+
+def labelled(namespace: str, run_id: str | None = None) -> list[str]:
+    """Everything of ours in a namespace, in words; empty is as it should be."""
+
+    async def look(cluster: Cluster) -> list[str]:
+        found: list[str] = []
+        for kind in KINDS:
+            listing = await cluster.list(kind, RUN)  # type: ignore[arg-type]
+            found += [
+                f"{kind[:-1]} {item['metadata']['name']}"
+                for item in listing["items"]
+                if run_id is None or run_id in item["metadata"]["name"]
+            ]
+        return found
+
+    return on_cluster(look, namespace=namespace)
+
+
+@functools.cache
+def _kubelet_directory() -> Path:
+    """Where the kubelet of this machine keeps the pods' volumes."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            words = process.cmdline()
+            if words and Path(words[0]).name == "kubelet":
+                given = [word.partition("=")[2] for word in words if word.startswith("--root-dir=")]
+                return Path(given[0] if given else "/var/lib/kubelet")
+    pytest.fail("the node is not this machine, and these checks look into its pods' directories")
+
+
+def pod_directory(run_id: str, name: str) -> Path:
+    """The directory of a unit on the node, which is this machine; a path where there is nothing without a pod."""
+    pod = object_name(run_id, name)
+    pods = _kubelet_directory() / "pods"
+    for hosts in pods.glob("*/etc-hosts"):
+        with contextlib.suppress(OSError):
+            if pod in hosts.read_text().split():
+                return hosts.parent / "volumes" / "kubernetes.io~empty-dir" / "unit"
+    return pods / "none"
+
+
+class Way:
+    """A way to the API server that can be blocked: a TCP proxy on loopback, and a kubeconfig that leads through it."""
+
+    def __init__(self, target: tuple[str, int], listener: anyio.abc.Listener[anyio.abc.SocketStream]) -> None:
+        self._target = target
+        self._listener = listener
+        self._open: set[anyio.CancelScope] = set()
+        self.blocked = False
+        self.connections = 0
+
+    def block(self) -> None:
+        """Break all connections, and let none be made."""
+        self.blocked = True
+        for scope in tuple(self._open):
+            scope.cancel()
+
+    def unblock(self) -> None:
+        """Let connections through again."""
+        self.blocked = False
+
+    async def serve(self) -> None:
+        """Carry connections until cancelled."""
+        async with self._listener:
+            await self._listener.serve(self._carry)
+
+    async def _carry(self, near: anyio.abc.SocketStream) -> None:
+        broken = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
+        async with near:
+            if self.blocked:
+                return
+            self.connections += 1
+            with anyio.CancelScope() as scope:
+                self._open.add(scope)
+                try:
+                    async with await anyio.connect_tcp(*self._target) as far, anyio.create_task_group() as tasks:
+
+                        async def copy(source: anyio.abc.ByteStream, sink: anyio.abc.ByteStream) -> None:
+                            with contextlib.suppress(*broken):
+                                while True:
+                                    await sink.send(await source.receive())
+                            scope.cancel()
+
+                        tasks.start_soon(copy, near, far)
+                        tasks.start_soon(copy, far, near)
+                finally:
+                    self._open.discard(scope)
+
+
+@contextlib.asynccontextmanager
+async def blockable_way(directory: Path) -> AsyncGenerator[tuple[Way, Path]]:
+    """A way to the cluster, and the kubeconfig that leads through it."""
+    import yaml
+
+    content: Any = yaml.safe_load(await anyio.Path(os.environ["KUBECONFIG"]).read_text())
+    entry = content["clusters"][0]["cluster"]
+    server = urlsplit(entry["server"])
+    assert server.hostname is not None
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    entry["server"] = f"https://127.0.0.1:{port}"
+    entry["tls-server-name"] = server.hostname
+    path = directory / "kubeconfig"
+    await anyio.Path(path).write_text(yaml.safe_dump(content))
+    way = Way((server.hostname, server.port or 443), listener)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(way.serve)
+        yield way, path
+        tasks.cancel_scope.cancel()

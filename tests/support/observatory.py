@@ -1,0 +1,194 @@
+"""An Observatory for tests: a real server process on a port of its own, or its application in the test's process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+from anyio.abc import Process
+
+from observatory.app import create_app, open_services
+from observatory.identity import add_user
+from observatory.services import Services
+from observatory.settings import Settings
+
+__all__ = ["Inside", "Observatory", "inside", "run_server", "running_observatory"]
+
+START_SECONDS = 100
+STOP_SECONDS = 30
+
+
+@dataclass
+class Observatory:
+    """A server that runs."""
+
+    server: str
+    """Its URL, as `--server` takes it."""
+    admin_token: str
+    """Token of `admin`, a member of the team."""
+    settings: Settings
+    process: Process
+    log: Path
+    """What it wrote to standard error."""
+
+    async def add_user(self, name: str, *, team: bool = False, email: str | None = None) -> str:
+        """Make an account and return its token."""
+        return await add_account(self.settings, name, team=team, email=email)
+
+    @asynccontextmanager
+    async def services(self) -> AsyncGenerator[Services]:
+        """Its database and stores, opened by the test itself."""
+        async with open_services(self.settings, upgrade=False) as services:
+            yield services
+
+
+async def add_account(settings: Settings, name: str, *, team: bool = False, email: str | None = None) -> str:
+    """Make an account and return its token."""
+    async with open_services(settings) as services, services.database.writing() as session:
+        _, token = await add_user(session, services.tokens, name, email=email, team=team)
+    return token.text
+
+
+@asynccontextmanager
+async def running_observatory(
+    tmp_path: Path,
+    *,
+    backend: str = "none",
+    arguments: tuple[str, ...] = (),
+    database: str | None = None,
+    artifacts: str | None = None,
+    env: Mapping[str, str] | None = None,
+    data: Path | None = None,
+    admin: str | None = "admin",
+) -> AsyncGenerator[Observatory]:
+    """Run a server as long as the context is open.
+
+    Args:
+        tmp_path: Where its data directory `observatory` and its log go.
+        backend: What its worker plays episodes with; `none`: no worker.
+        arguments: Further arguments of `observatory serve`.
+        database: URL of its database; None: SQLite in the directory.
+        artifacts: URL of its artifact store; None: in the directory.
+        env: Further environment variables.
+        data: Its data directory, where it is another one.
+        admin: Name of the account made before it starts; None: none, and `admin_token` is empty.
+    """
+    settings = Settings(data=data or tmp_path / "observatory", database=database, artifacts=artifacts)
+    token = await add_account(settings, admin, team=True) if admin is not None else ""
+    command = ["serve", "--port", "0", "--json", "--backend", backend, "--data", str(settings.data), *arguments]
+    command += ["--database", database] if database else []
+    command += ["--artifacts", artifacts] if artifacts else []
+    async with run_server(command, log=tmp_path / "observatory.log", env=env) as (process, said):
+        settings = replace(settings, url=said["url"])
+        yield Observatory(
+            server=said["url"],
+            admin_token=token,
+            settings=settings,
+            process=process,
+            log=tmp_path / "observatory.log",
+        )
+
+
+@dataclass
+class Inside:
+    """The application in the test's own process, asked without a socket."""
+
+    services: Services
+    http: httpx2.AsyncClient
+    """Nobody's client; paths begin at `/observatory`."""
+
+    async def add_user(self, name: str, *, team: bool = False, email: str | None = None) -> str:
+        """Make an account and return its token."""
+        async with self.services.database.writing() as session:
+            _, token = await add_user(session, self.services.tokens, name, email=email, team=team)
+        return token.text
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        token: str | None = None,
+        *,
+        expect: int | None = 200,
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> httpx2.Response:
+        """Ask as whoever a token speaks for, and check the status."""
+        shown = {"Authorization": f"Bearer {token}"} if token else {}
+        answer = await self.http.request(method, f"/observatory{path}", headers={**shown, **(headers or {})}, **more)
+        assert expect is None or answer.status_code == expect, (method, path, answer.status_code, answer.text)
+        return answer
+
+    async def get(self, path: str, token: str | None = None, **params: Any) -> Any:
+        """The JSON of a GET."""
+        return (await self.ask("GET", path, token, params=params)).json()
+
+    async def post(self, path: str, token: str | None = None, body: Any = None) -> Any:
+        """The JSON of a POST."""
+        return (await self.ask("POST", path, token, json=body)).json()
+
+
+@asynccontextmanager
+async def inside(
+    tmp_path: Path, *, database: str | None = None, artifacts: str | None = None
+) -> AsyncGenerator[Inside]:
+    """The application without a server and without a worker, as long as the context is open."""
+    settings = Settings(data=tmp_path / "observatory", database=database, artifacts=artifacts)
+    async with open_services(settings) as services:
+        transport = httpx2.ASGITransport(app=create_app(services))
+        async with httpx2.AsyncClient(transport=transport, base_url=settings.url) as http:
+            yield Inside(services, http)
+
+
+@asynccontextmanager
+async def run_server(
+    command: list[str], *, log: Path, env: Mapping[str, str] | None = None
+) -> AsyncGenerator[tuple[Process, dict[str, Any]]]:
+    """Run `observatory` with arguments, wait for its first line of JSON, and stop it at the end."""
+    with log.open("ab") as errors:
+        process = await anyio.open_process(
+            [sys.executable, "-m", "observatory", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**os.environ, **(env or {})},
+        )
+    async with process:
+        try:
+            assert process.stdout is not None
+            line = b""
+            try:
+                with anyio.fail_after(START_SECONDS):
+                    while not line.endswith(b"\n"):
+                        line += await process.stdout.receive()
+            except (anyio.EndOfStream, TimeoutError) as error:
+                raise AssertionError(f"the server did not start: {line!r}\n{_text(log)}") from error
+            yield process, json.loads(line)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _stop(process, log)
+
+
+async def _stop(process: Process, log: Path) -> None:
+    if process.returncode is None:
+        process.terminate()
+    with anyio.move_on_after(STOP_SECONDS) as slow:
+        await process.wait()
+    if slow.cancelled_caught:
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+        raise AssertionError(f"the server did not stop within {STOP_SECONDS} s\n{_text(log)}")
+
+
+def _text(log: Path) -> str:
+    return log.read_text(errors="replace")

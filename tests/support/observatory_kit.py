@@ -1,0 +1,290 @@
+"""An Observatory in the test's own process, over a real socket, with a Coworld, policies and a league in it.
+
+What the upload routes would write is written to the database here: these tests are about what is done with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import sqlalchemy as sa
+
+from observatory import serving
+from observatory.columns import new_id
+from observatory.identity import add_user
+from observatory.models import (
+    Coworld,
+    CoworldName,
+    Division,
+    EpisodeRequest,
+    Game,
+    Image,
+    League,
+    Membership,
+    Policy,
+    PolicySecretEnv,
+    PolicyVersion,
+    User,
+)
+from observatory.naming import name_key
+from observatory.services import Services
+from observatory.settings import Settings
+
+__all__ = [
+    "MISFITS",
+    "QUICK",
+    "Account",
+    "Platform",
+    "Subject",
+    "World",
+    "add_policy",
+    "open_platform",
+    "roster",
+    "seed",
+    "until_over",
+]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A package to play."""
+
+    directory: Path
+    placeholder: str
+    image: str
+    player: tuple[str, ...]
+    """Command of its player."""
+
+
+QUICK = Subject(
+    Path(__file__).parent / "quick", "{{QUICK_IMAGE}}", "coworld-quick", ("python3", "-S", "-E", "player.py")
+)
+"""Over at once: 0.2 s an episode."""
+MISFITS = Subject(Path(__file__).parent / "misfits", "{{MISFITS_IMAGE}}", "coworld-misfits", ("python3", "player.py"))
+"""Does wrong what it is told to."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """Somebody with a token."""
+
+    id: str
+    name: str
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class World:
+    """A Coworld that was uploaded, and its league."""
+
+    id: str
+    name: str
+    league: str
+    division: str
+
+
+@dataclass
+class Platform:
+    """An Observatory that runs."""
+
+    services: Services
+    settings: Settings
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return self.settings.url
+
+    def client(self, account: Account | None = None, **headers: str) -> httpx2.AsyncClient:
+        """An HTTP client that speaks for somebody; paths are below ``/observatory``."""
+        if account is not None:
+            headers["Authorization"] = f"Bearer {account.token}"
+        return httpx2.AsyncClient(base_url=f"{self.url}/observatory", headers=headers, timeout=300)
+
+    async def account(self, name: str, *, team: bool = False) -> Account:
+        """A new account."""
+        async with self.services.database.writing() as session:
+            user, token = await add_user(session, self.services.tokens, name, team=team)
+            return Account(user.id, user.name, token.text)
+
+    async def policy(
+        self,
+        owner: Account,
+        name: str,
+        *argv: str,
+        subject: Subject = QUICK,
+        secrets: Mapping[str, str] | None = None,
+    ) -> str:
+        """A new version of a policy, run by the subject's player with these arguments; returns its id."""
+        return await add_policy(self.services, owner.id, name, argv, subject=subject, secrets=secrets)
+
+    async def join(self, world: World, version: str, *, champion: bool = True) -> None:
+        """Make a policy version a member of the league."""
+        async with self.services.database.writing() as session:
+            row = await session.get_one(PolicyVersion, version)
+            session.add(
+                Membership(
+                    league_id=world.league,
+                    division_id=world.division,
+                    policy_version_id=version,
+                    user_id=row.user_id,
+                    is_champion=champion,
+                )
+            )
+
+    async def episode(self, episode_id: str) -> EpisodeRequest:
+        """An episode's row."""
+        async with self.services.database.reading() as session:
+            return await session.get_one(EpisodeRequest, episode_id)
+
+
+@asynccontextmanager
+async def open_platform(
+    tmp_path: Path,
+    *,
+    backend: str = "process",
+    packages: Sequence[Path] = (QUICK.directory, MISFITS.directory),
+    parallel: int = 2,
+    lease: float = 30.0,
+    database: str | None = None,
+    artifacts: str | None = None,
+) -> AsyncGenerator[Platform]:
+    """Serve an Observatory with its worker as long as the context is open."""
+    settings = Settings(
+        data=tmp_path / "observatory",
+        database=database,
+        artifacts=artifacts,
+        backend=backend,  # type: ignore[arg-type]
+        packages=tuple(packages) if backend == "process" else (),
+        parallel=parallel,
+        lease=lease,
+    )
+    listener = serving.bind("127.0.0.1", 0)
+    settings = serving.with_url(settings, listener, None)
+    async with serving.serve(settings, listener) as services:
+        yield Platform(services, settings)
+
+
+async def seed(services: Services, owner: str, *, subject: Subject = QUICK, league: bool = True) -> World:
+    """Put a package there, as uploaded by a user, with a league of one division."""
+    text = (subject.directory / "coworld_manifest_template.json").read_text()
+    async with services.database.writing() as session:
+        row = await _image(session, owner, subject.image)
+        manifest = json.loads(text.replace(subject.placeholder, row.id))
+        manifest["game"]["version"] = "1.0.0"
+        name = str(manifest["game"]["name"])
+        session.add(CoworldName(key=name_key(name), name=name, user_id=owner))
+        await session.flush()
+        coworld = Coworld(
+            id=new_id("cow"),
+            name_key=name_key(name),
+            name=name,
+            version="1.0.0",
+            manifest=manifest,
+            manifest_hash=f"sha256:{'0' * 64}",
+            size_bytes=len(text),
+            canonical=True,
+            user_id=owner,
+        )
+        session.add(coworld)
+        await session.flush()
+        game = Game(id=new_id("game"), name=name, slug=name, name_key=name_key(name), coworld_id=coworld.id)
+        session.add(game)
+        await session.flush()
+        if not league:
+            return World(coworld.id, name, "", "")
+        arena = League(id=new_id("league"), name=f"{name.title()} League", slug=f"{name}-league", game_id=game.id)
+        session.add(arena)
+        await session.flush()
+        division = Division(id=new_id("div"), name="Main", level=1, league_id=arena.id)
+        session.add(division)
+        await session.flush()
+        return World(coworld.id, name, arena.id, division.id)
+
+
+async def add_policy(
+    services: Services,
+    owner: str,
+    name: str,
+    argv: Sequence[str] = (),
+    *,
+    subject: Subject = QUICK,
+    secrets: Mapping[str, str] | None = None,
+) -> str:
+    """A new version of a policy, as uploaded by a user; returns its id."""
+    async with services.database.writing() as session:
+        row = await session.scalar(sa.select(Policy).where(Policy.user_id == owner, Policy.name == name))
+        if row is None:
+            row = Policy(id=new_id(), user_id=owner, name=name)
+            session.add(row)
+            await session.flush()
+        newest = await session.scalar(
+            sa.select(sa.func.max(PolicyVersion.version)).where(PolicyVersion.policy_id == row.id)
+        )
+        secret_env = None
+        if secrets:
+            secret_env = PolicySecretEnv(id=new_id(), user_id=owner, names=list(secrets))
+            session.add(secret_env)
+            await session.flush()
+            await services.vault.put("policy-env", secret_env.id, json.dumps(dict(secrets)).encode())
+        version = PolicyVersion(
+            id=new_id(),
+            policy_id=row.id,
+            version=(newest or 0) + 1,
+            user_id=owner,
+            image_id=(await _image(session, owner, subject.image)).id,
+            run=[*subject.player, *argv],
+            secret_env_id=secret_env.id if secret_env else None,
+        )
+        session.add(version)
+        await session.flush()
+        return version.id
+
+
+async def _image(session: Any, owner: str, name: str) -> Image:
+    found = await session.scalar(sa.select(Image).where(Image.user_id == owner, Image.name == name))
+    if found is None:
+        found = Image(
+            id=new_id("img"),
+            user_id=owner,
+            name=name,
+            version=1,
+            client_hash=f"sha256:{new_id()}",
+            status="ready",
+            repository=f"tests/{name}",
+            tag="1",
+            digest=f"sha256:{'0' * 64}",
+            public=True,
+        )
+        session.add(found)
+        await session.flush()
+    assert await session.get(User, owner) is not None
+    return found
+
+
+def roster(*references: str) -> list[dict[str, Any]]:
+    """A roster of policies, one a seat."""
+    return [{"player": {"policy_ref": reference}} for reference in references]
+
+
+async def until_over(client: httpx2.AsyncClient, request_id: str, *, seconds: float = 400) -> dict[str, Any]:
+    """Wait for an experience request to be over, by the change feed; returns its detail."""
+    cursor: dict[str, str] = {}
+    with anyio.fail_after(seconds):
+        while True:
+            query = {"ids": request_id, "wait_seconds": "20", **cursor}
+            answer = await client.get("/v2/episode-requests/changes", params=query)
+            assert answer.status_code == 200, answer.text
+            page = answer.json()
+            cursor = {"cursor": page["next_cursor"]}
+            if page["batches"][0]["status"] in ("completed", "failed", "cancelled"):
+                detail = (await client.get(f"/v2/experience-requests/{request_id}")).json()
+                if not detail["pending_count"] + detail["running_count"]:
+                    return detail

@@ -1,0 +1,73 @@
+"""A PostgreSQL of one's own: Debian's programs, a private directory, no port."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["find_programs", "running_postgres"]
+
+START_SECONDS = 60
+
+_QUICK = ("fsync=off", "full_page_writes=off", "synchronous_commit=off", "autovacuum=off", "max_connections=60")
+"""A test's data need not survive a power cut."""
+
+
+def find_programs() -> Path | None:
+    """The directory of the newest installed server's programs, or None."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: float(path.parts[-3]))
+    return found[-1].parent if found else None
+
+
+@contextmanager
+def running_postgres(programs: Path) -> Generator[str]:
+    """Run a server, and give the URL of a database in it, `{name}` where the database's name goes."""
+    # a path short enough for a socket, in a place that the server's user can reach
+    directory = Path(tempfile.mkdtemp(prefix="observatory-pg-", dir="/tmp"))
+    user = "postgres" if os.geteuid() == 0 else None
+    if user is not None:
+        shutil.chown(directory, user, user)
+    data, log = directory / "data", directory / "log"
+    try:
+        initdb = [programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]
+        initdb += ["--locale=C"]
+        subprocess.run(initdb, check=True, user=user, cwd=directory, stdout=subprocess.DEVNULL)
+        options = [part for setting in _QUICK for part in ("-c", setting)]
+        with log.open("wb") as output:
+            server = subprocess.Popen(
+                [programs / "postgres", "-D", data, "-k", directory, "-h", "", *options],
+                user=user,
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        try:
+            _wait_ready(programs, directory, server, log)
+            yield f"postgresql://postgres@/{{name}}?host={directory}"
+        finally:
+            # SIGINT: end the sessions that are left, and stop in good order
+            server.send_signal(signal.SIGINT)
+            try:
+                server.wait(30)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _wait_ready(programs: Path, directory: Path, server: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    ready = [programs / "pg_isready", "-q", "-h", directory, "-U", "postgres"]
+    while subprocess.run(ready, check=False).returncode:
+        if server.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"PostgreSQL did not start:\n{log.read_text()}")
+        time.sleep(0.05)

@@ -1,0 +1,98 @@
+"""The worker's image, built from its real Dockerfile with what this environment has: no package index is asked."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from functools import lru_cache
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from .images import BASE_IMAGE, docker_client, need_docker
+
+__all__ = ["ensure_worker_image"]
+
+ROOT = Path(__file__).parents[2]
+_SOURCES = ("coworld_core", "coworld_runner")
+_NEEDED = ("coworld-core", "coworld-runner[kubernetes]", "hatchling")
+
+
+@lru_cache
+def ensure_worker_image() -> str:
+    """Build the image once for what is in it, and return its name."""
+    need_docker()
+    digest = hashlib.sha256(BASE_IMAGE.encode())
+    for source in _SOURCES:
+        for path in sorted((ROOT / source).rglob("*")):
+            if path.is_file() and path.suffix not in (".pyc", ".md") and "wheels" not in path.parts:
+                digest.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
+    image = f"coworld-worker:test-{digest.hexdigest()[:12]}"
+    client = docker_client()
+    try:
+        if any(image in (entry.tags or ()) for entry in client.images.list(name="coworld-worker")):
+            return image
+    finally:
+        client.close()
+    with tempfile.TemporaryDirectory() as directory:
+        context = Path(directory)
+        for source in _SOURCES:
+            shutil.copytree(
+                ROOT / source, context / source, ignore=shutil.ignore_patterns("__pycache__", "wheels", "dist")
+            )
+        wheels = context / "coworld_runner" / "wheels"
+        wheels.mkdir()
+        for found in _closure():
+            _pack(found, wheels)
+        done = subprocess.run(
+            [
+                *("docker", "build", "-q", "-f", "coworld_runner/Dockerfile", "-t", image),
+                *("--build-arg", f"BASE_IMAGE={BASE_IMAGE}", "--build-arg", "PIP_NO_INDEX=1", "."),
+            ],
+            cwd=context,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=1500,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return image
+
+
+def _closure() -> list[Distribution]:
+    """The installed distributions that the image needs, ours apart."""
+    found: dict[str, Distribution] = {}
+    waiting = [Requirement(text) for text in _NEEDED]
+    seen: set[str] = set()
+    while waiting:
+        requirement = waiting.pop()
+        key = f"{requirement.name.lower()}[{','.join(sorted(requirement.extras))}]"
+        if key in seen:
+            continue
+        seen.add(key)
+        one = distribution(requirement.name)
+        for text in one.requires or ():
+            inner = Requirement(text)
+            wanted = [{"extra": extra} for extra in requirement.extras] or [{"extra": ""}]
+            if inner.marker is None or any(inner.marker.evaluate(extra) for extra in wanted):
+                waiting.append(inner)
+        if not one.name.startswith("coworld"):
+            found[one.name] = one
+    return [found[name] for name in sorted(found)]
+
+
+def _pack(one: Distribution, target: Path) -> None:
+    """Make a wheel again from what is installed."""
+    metadata = (one.read_text("WHEEL") or "").splitlines()
+    tags = [line.partition(": ")[2] for line in metadata if line.startswith("Tag: ")]
+    python, abi, platform = (".".join(dict.fromkeys(tag.split("-")[part] for tag in tags)) for part in range(3))
+    name = one.name.replace("-", "_").replace(".", "_")
+    with zipfile.ZipFile(target / f"{name}-{one.version}-{python}-{abi}-{platform}.whl", "w") as wheel:
+        for entry in one.files or ():
+            # programs are made anew from the entry points, and compiled files belong to their interpreter
+            if entry.parts[0] != ".." and entry.suffix != ".pyc" and entry.name not in ("INSTALLER", "REQUESTED"):
+                wheel.write(str(entry.locate()), str(entry))

@@ -1,0 +1,202 @@
+"""Driving a worker on a real cluster: Jobs, what becomes of them, and where their outputs go."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from coworld_core.ids import new_run_id
+from coworld_core.request import EpisodeRequest
+from coworld_runner.backends._kube_api import Cluster
+from coworld_runner.jobs import JobOptions, output_addresses, worker_job
+
+from .kube import namespace_for_tests, on_cluster
+from .misfit_kit import ensure_image, misfit_plan
+from .put_server import PutServer, put_server
+from .worker_image import ensure_worker_image
+
+__all__ = ["MANIFESTS", "Desk", "accounts_have_tokens", "arena_namespace", "misfit_request", "open_desk"]
+
+MANIFESTS = Path(__file__).parents[2] / "docs" / "kubernetes"
+_PATIENCE = 200.0
+"""Seconds for anything on a cluster under load."""
+
+
+@contextlib.contextmanager
+def arena_namespace() -> Generator[str]:
+    """A namespace with what the documentation's manifests put there."""
+    with namespace_for_tests() as namespace:
+        subprocess.run(
+            ["kubectl", "apply", "-n", namespace, "-k", str(MANIFESTS)], check=True, capture_output=True, timeout=60
+        )
+        on_cluster(accounts_have_tokens, namespace=namespace)
+        yield namespace
+
+
+async def accounts_have_tokens(cluster: Cluster) -> None:
+    """Until they have, pods that name them are refused on older clusters."""
+    with anyio.fail_after(60):
+        while True:
+            found = await cluster.call("GET", f"/api/v1/namespaces/{cluster.namespace}/serviceaccounts")
+            if all(entry.get("secrets") for entry in found["items"]):
+                return
+            await anyio.sleep(0.1)
+
+
+def node_address() -> str:
+    """An address of the node, which is this machine, that pods can reach."""
+
+    async def look(cluster: Cluster) -> str:
+        node = (await cluster.call("GET", "/api/v1/nodes"))["items"][0]
+        return next(entry["address"] for entry in node["status"]["addresses"] if entry["type"] == "InternalIP")
+
+    return on_cluster(look)
+
+
+def misfit_request(game: str, *players: Any, **config: Any) -> EpisodeRequest:
+    """A job spec in which somebody misbehaves."""
+    plan = misfit_plan(game, *players, image=ensure_image(), **config)
+    runnables = [seat.runnable for seat in plan.seats if seat.runnable is not None]
+    return EpisodeRequest(manifest=plan.manifest, game_config=dict(plan.game_config), players=tuple(runnables))
+
+
+@dataclass
+class Desk:
+    """A namespace of a cluster, and a server that takes what its workers hand over."""
+
+    cluster: Cluster
+    server: PutServer
+    jobs: list[str] = field(default_factory=list[str])
+
+    def options(self, slots: int, **more: Any) -> JobOptions:
+        """Options of a Job whose outputs all come here, below ``/JOB``."""
+        job_id = f"t{new_run_id()}"
+        settings: dict[str, Any] = {
+            "worker_image": ensure_worker_image(),
+            "job_id": job_id,
+            "deadline": 180,
+            "outputs": output_addresses(f"{self.server.url}/{job_id}", slots),
+            "pull_policy": "IfNotPresent",
+            "player_cpu": "10m",
+            "player_memory": "32Mi",
+        }
+        return JobOptions(**{**settings, **more})
+
+    async def submit(
+        self, request: EpisodeRequest, options: JobOptions, *, grace: int | None = None, **variables: str
+    ) -> str:
+        """Make a Job; returns its id. Variables are the worker's; ``grace`` is that between TERM and KILL."""
+        job = small(worker_job(request, options), **variables)
+        if grace is not None:
+            job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = grace
+        return await self.apply(job)
+
+    async def apply(self, job: Mapping[str, Any]) -> str:
+        """Make a Job as it stands; returns its id."""
+        await self.cluster.create("jobs", job)
+        self.jobs.append(job["metadata"]["labels"]["job-id"])
+        return self.jobs[-1]
+
+    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        """Look until something is true; fails after a generous deadline."""
+        with anyio.fail_after(_PATIENCE):
+            while not await condition():  # noqa: ASYNC110 - what is asked is another machine
+                await anyio.sleep(0.1)
+
+    async def pod(self, job_id: str) -> Mapping[str, Any]:
+        """The Job's pod, once it is there."""
+        found: list[Mapping[str, Any]] = []
+
+        async def look() -> bool:
+            found[:] = (await self.cluster.list("pods", f"job-id={job_id}"))["items"]
+            return bool(found)
+
+        await self.until(look)
+        return found[0]
+
+    async def status(self, job_id: str, container: str = "worker") -> int:
+        """Wait for a container of the Job's pod to end, and return its status."""
+        with anyio.fail_after(_PATIENCE):
+            while True:
+                pod = await self.pod(job_id)
+                for entry in (pod.get("status") or {}).get("containerStatuses") or ():
+                    if entry["name"] == container and "terminated" in entry["state"]:
+                        return int(entry["state"]["terminated"]["exitCode"])
+                for entry in (pod.get("status") or {}).get("initContainerStatuses") or ():
+                    ended = entry["state"].get("terminated")
+                    assert not ended or ended["exitCode"] == 0, await self.log(job_id, entry["name"])
+                await anyio.sleep(0.2)
+
+    async def players(self, job_id: str, *, count: int, phase: str | None = None) -> Sequence[Mapping[str, Any]]:
+        """Wait until there are so many players' pods, all in that phase."""
+        with anyio.fail_after(_PATIENCE):
+            while True:
+                items = (await self.cluster.list("pods", f"coworld-job-id={job_id}"))["items"]
+                if len(items) == count and all(phase in (None, item["status"].get("phase")) for item in items):
+                    return items
+                await anyio.sleep(0.1)
+
+    async def log(self, job_id: str, container: str = "worker") -> str:
+        """What a container of the Job's pod wrote."""
+        pod = (await self.pod(job_id))["metadata"]["name"]
+        return str(
+            await self.cluster.call("GET", self.cluster.path("pods", pod, "log"), query={"container": container})
+        )
+
+    async def left(self, job_id: str) -> list[str]:
+        """What the worker has not removed, in words."""
+        found: list[str] = []
+        for kind in ("pods", "services", "secrets"):
+            listing = await self.cluster.list(kind, f"coworld-job-id={job_id}")  # type: ignore[arg-type]
+            found += [
+                f"{kind[:-1]} {item['metadata']['name']}"
+                for item in listing["items"]
+                # on its way out: its grace is over when its program has ended
+                if not item["metadata"].get("deletionTimestamp")
+            ]
+        return found
+
+    def kept(self, job_id: str) -> dict[str, bytes]:
+        """What a Job has handed over, by name."""
+        prefix = f"/{job_id}/"
+        return {path.removeprefix(prefix): body for path, body in self.server.kept().items() if path.startswith(prefix)}
+
+    def error_info(self, job_id: str) -> dict[str, Any]:
+        """What a Job says went wrong."""
+        return json.loads(self.kept(job_id)["error_info.json"])
+
+
+def small(job: Mapping[str, Any], **variables: str) -> dict[str, Any]:
+    """The Job with requests that fit a small machine, and with these variables of the worker."""
+    made = json.loads(json.dumps(job))
+    pod = made["spec"]["template"]["spec"]
+    for container in (*pod["initContainers"], *pod["containers"]):
+        container["resources"]["requests"] = {"cpu": "10m", "memory": "32Mi"}
+        if container["name"] == "worker":
+            names = set(variables)
+            container["env"] = [entry for entry in container["env"] if entry["name"] not in names]
+            container["env"] += [{"name": name, "value": value} for name, value in variables.items()]
+    return made
+
+
+@asynccontextmanager
+async def open_desk(namespace: str, **faults: Any) -> AsyncGenerator[Desk]:
+    """A desk in that namespace; the Jobs made there are removed at the end."""
+    async with put_server(await anyio.to_thread.run_sync(node_address), **faults) as server:
+        cluster = await Cluster.connect(namespace=namespace)
+        desk = Desk(cluster, server)
+        try:
+            yield desk
+        finally:
+            with anyio.CancelScope(shield=True):
+                for job in desk.jobs:
+                    await cluster.delete("jobs", f"coworld-{job}")
+                await cluster.close()
