@@ -160,7 +160,7 @@ def needing(page: Path) -> Any:
     return pytest.param(page, id=page_id(page), marks=[pytest.mark.kubernetes] if cluster else [])
 
 
-@pytest.mark.parametrize("page", map(needing, PAGES))
+@pytest.mark.parametrize("page", [needing(page) for page in PAGES])
 def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     skip = shutil.ignore_patterns("results", "__pycache__", ".venv", "dist", "coworld_manifest.json")
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=skip)
