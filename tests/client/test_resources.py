@@ -290,7 +290,11 @@ async def test_what_only_the_team_may_see_is_not_found_for_others() -> None:
                 await call(EREQ)
 
 
-@pytest.mark.parametrize("bundle", [b"no zip", b"", zipped(results_json=b"{}")[:-30]])
+MISNAMED = zipped(é_json=b"{}").replace("é".encode(), b"\xff\xff")
+"""An entry whose name is said to be UTF-8 and is not."""
+
+
+@pytest.mark.parametrize("bundle", [b"no zip", b"", zipped(results_json=b"{}")[:-30], MISNAMED])
 async def test_a_bundle_that_is_none(bundle: bytes) -> None:
     async with serve(Artifacts(bundle=Say(200, bundle))) as server, api_of(server.url) as api:
         with pytest.raises(ApiShapeError, match="no zip"):

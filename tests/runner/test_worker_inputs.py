@@ -37,7 +37,7 @@ def test_everything_that_can_be_said() -> None:
     environ = {
         **NEEDED,
         "JOB_NAME": "coworld-1",
-        "COWORLD_WORKDIR": "/work",
+        "COWORLD_WORKDIR": "/episode",
         "COWORLD_STATE_DIR": "/private",
         "COGAME_PORT": "9000",
         "COWORLD_WORKER_HEALTH_PORT": "9191",

@@ -28,7 +28,7 @@ from coworld_core.quantities import shown_size
 from ._parts import storage
 from .transfers import DEFAULT_LIMIT, TransferRefused
 
-__all__ = ["Bundle", "BundleFile", "extract_bundle", "open_bundle"]
+__all__ = ["BROKEN_ZIP", "Bundle", "BundleFile", "extract_bundle", "open_bundle"]
 
 MANIFEST = "manifest.json"
 
@@ -39,7 +39,7 @@ _HARMLESS = 256 << 20
 _RATIO = 200
 _CHUNK = 1 << 20
 _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
-_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, UnicodeError, ValueError)
+BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, UnicodeError, ValueError)
 """What the zip library may raise for a file that somebody tampered with."""
 
 
@@ -116,7 +116,7 @@ def _zip(path: Path) -> Generator[zipfile.ZipFile]:
             yield archive
     except FileNotFoundError:
         raise UsageError(f"There is no bundle at {path}.", code="path_missing") from None
-    except _BROKEN as error:
+    except BROKEN_ZIP as error:
         raise _refused(path, f"it is damaged, or no zip ({error})", "unreadable") from error
 
 

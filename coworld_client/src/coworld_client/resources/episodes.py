@@ -6,7 +6,6 @@ import dataclasses
 import io
 import re
 import zipfile
-import zlib
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -464,6 +463,8 @@ class Episodes(Resource):
         raise refusal
 
     async def _results_of_bundle(self, episode_id: str, timeout: float | None) -> bytes | None:
+        from ..bundles import BROKEN_ZIP
+
         target = path("/v2/episode-requests/{}/bundle", episode_id)
         try:
             reply = await self._connection.call("GET", target, params={"include": "results"}, timeout=timeout)
@@ -476,7 +477,7 @@ class Episodes(Resource):
                     content = file.read(MAX_BODY + 1)
         except KeyError:
             return None
-        except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
+        except BROKEN_ZIP as error:
             raise ApiShapeError(f"The answer to {reply.what} is no zip: {error}.", code="not_a_zip") from None
         if len(content) > MAX_BODY:
             raise ApiShapeError(f"The results of {episode_id} are larger than {MAX_BODY:,} bytes.", code="too_large")
