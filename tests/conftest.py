@@ -9,6 +9,9 @@ import pytest
 
 from coworld_runner.testing.leaks import leak_check, private_scratch
 
+# what the tests share asserts too, and should say as much when it fails
+pytest.register_assert_rewrite("support")
+
 IN_CI = os.environ.get("CI") == "true"
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import anyio.to_thread
 import psutil
 import pytest
@@ -29,6 +30,8 @@ from coworld_core.ids import new_run_id
 from coworld_runner.backend import Backend, Found, HttpProbe, Limits, Placement, Port, UnitSpec
 from coworld_runner.backends import DockerBackend
 from coworld_runner.backends._docker_engine import Engine, EngineRefused, path_segment, resolve_address
+from coworld_runner.backends._docker_labels import run_labels
+from coworld_runner.backends._docker_networks import drop_network, make_network
 from coworld_runner.scratch import open_scratch, scratch_root
 from coworld_runner.testing import Arena, BackendConformance
 from coworld_runner.testing.conformance import subject_environment
@@ -424,6 +427,38 @@ async def test_a_name_is_taken_once_and_asking_again_harms_nobody(arena: Arena) 
                     pytest.fail("it was created")
         assert unit.exit is None
         assert (await engine_call("GET", f"/containers/{unit.id}/json"))["State"]["Running"]
+
+
+async def test_a_network_that_somebody_comes_back_to_is_removed_all_the_same(arena: Arena) -> None:
+    # a call that was given up may still be done by the engine while its network is being taken away
+    hang = dataclasses.replace(arena.spec("game", "hang", ports=HTTP), network="game-only")
+    async with arena.open() as backend, backend.units([hang], publish=arena.publish) as (unit,):
+        engine = await Engine.connect(resolve_address(None))
+        name = f"coworld-{arena.run_id}-back"
+        path = f"/networks/{path_segment(name)}"
+        await make_network(engine, name, "private", run_labels(arena.run_id))
+        came = 0
+
+        async def come_back() -> None:
+            nonlocal came
+            while came < 5:
+                try:
+                    await engine.call("POST", f"{path}/connect", body={"Container": unit.id})
+                    came += 1
+                except EngineRefused as error:
+                    if error.status == 404:
+                        return
+                    if error.status != 403:
+                        raise
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(come_back)
+            while not came:
+                await anyio.lowlevel.checkpoint()
+            assert await drop_network(engine, name) == ""
+        assert came > 1
+        with pytest.raises(EngineRefused):
+            await engine.call("GET", path)
 
 
 @pytest.mark.slow

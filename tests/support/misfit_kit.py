@@ -158,7 +158,7 @@ def evidence(workspace: Path) -> Evidence:
     assert [event.fault for event in found.of_kind("fault_seen")] == list(record.faults)
     begun, ended = ([event.phase for event in found.of_kind(kind)] for kind in ("phase_started", "phase_finished"))
     assert begun == ended, "a phase was not ended"
-    assert record.leaks == ()
+    assert record.leaks == (), record.leaks
     for artifact in record.artifacts:
         path = workspace / artifact.path
         assert path.stat().st_size == artifact.size

@@ -29,7 +29,10 @@ _POOL_BITS = 17
 """198.18.0.0/15, set aside for tests of network equipment (RFC 2544): nothing real lives there. The engine's own pools
 hold some thirty networks for everybody on the machine, ours thousands for us alone."""
 _TRIES = 50
-_UNDO_SECONDS = 10.0
+_UNDO_SECONDS = 15.0
+_DROP_SECONDS = 10.0
+"""How long a network may still have users after they were told to leave."""
+_DROP_PAUSE = 0.05
 
 _OPTIONS: Mapping[NetworkKind, Mapping[str, str]] = {
     "private": {"com.docker.network.bridge.inhibit_ipv4": "true"},
@@ -88,19 +91,27 @@ async def drop_network(engine: Engine, name: str) -> str:
         Why it is still there, or an empty string.
     """
     path = f"/networks/{path_segment(name)}"
+    reason = f"the engine did not remove it within {_DROP_SECONDS:g} s"
+    pause = 0.0
     try:
-        try:
-            await engine.call("DELETE", path)
-        except EngineRefused as error:
-            if error.status != 403:
-                raise
-            await _cut_off(engine, path)
-            await engine.call("DELETE", path)
+        with anyio.move_on_after(_DROP_SECONDS):
+            while True:
+                try:
+                    await engine.call("DELETE", path)
+                    return ""
+                except EngineRefused as error:
+                    if error.status != 403:
+                        raise
+                    reason = error.words
+                await _cut_off(engine, path)
+                # a container that somebody gone was putting on it may count already and not be listed yet
+                await anyio.sleep(pause)
+                pause = _DROP_PAUSE
     except EngineRefused as error:
         return "" if error.status == 404 else error.words
     except EngineGone as error:
         return error.words
-    return ""
+    return reason
 
 
 async def _cut_off(engine: Engine, path: str) -> None:
