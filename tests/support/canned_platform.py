@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from support.hostile_server import Ask, HostileServer, Say, serve
 
@@ -201,6 +201,11 @@ ROUTES: list[tuple[str, str, Any]] = [
 ]
 
 
+def emptied(page: Any) -> Any:
+    """What comes after the last page."""
+    return {**cast("dict[str, Any]", page), "entries": ()} if isinstance(page, dict) else ()
+
+
 class CannedPlatform:
     """Where it is, what it was asked, and what was done (a repeated idempotency key does nothing again)."""
 
@@ -222,9 +227,8 @@ class CannedPlatform:
                 if ask.method != "GET" and key not in self._keys:
                     self.done.append(f"{ask.method} {place}")
                     self._keys |= {key} if key else set()
-                if ask.query.get("offset", "0") != "0":
-                    value = {**value, "entries": []} if isinstance(value, dict) else []
-                return json_say(value)
+                beyond = ask.query.get("offset", "0") != "0"
+                return json_say(emptied(value) if beyond else value)
         return json_say({"detail": f"no route {place}"}, 404)
 
 

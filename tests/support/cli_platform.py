@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def platform() -> Generator[Platform]:
             answer = told.answer(asked)
             body: Iterable[bytes]
             if isinstance(answer.body, Iterator):
-                body = answer.body
+                body = cast("Iterator[bytes]", answer.body)
             else:
                 whole = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
                 body = [whole]

@@ -63,7 +63,7 @@ SUBMISSION = {
     "league_policy_membership_id": f"lpm_{uuid(1)}",
     "created_at": TIME,
 }
-EVENT = {
+EVENT: dict[str, Any] = {
     "id": "evt_1",
     "event_type": "round_completed",
     "audience": "public",

@@ -82,6 +82,8 @@ class FlakyTransport(httpx2.AsyncBaseTransport):
                 return httpx2.Response(fault.status, headers=dict(fault.headers), content=fault.body, request=request)
             case "stuck":
                 await anyio.sleep_forever()
+            case _:
+                pass
         response = await self._inner.handle_async_request(request)
         if fault.kind == "lost":
             await response.aclose()

@@ -225,8 +225,8 @@ async def blockable_way(directory: Path) -> AsyncGenerator[tuple[Way, Path]]:
     import yaml
 
     content: Any = yaml.safe_load(await anyio.Path(os.environ["KUBECONFIG"]).read_text())
-    entry = content["clusters"][0]["cluster"]
-    server = urlsplit(entry["server"])
+    entry: dict[str, Any] = content["clusters"][0]["cluster"]
+    server = urlsplit(str(entry["server"]))
     assert server.hostname is not None
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     port = listener.extra(anyio.abc.SocketAttribute.local_port)

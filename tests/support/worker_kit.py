@@ -126,11 +126,11 @@ class Desk:
         """Wait for a container of the Job's pod to end, and return its status."""
         with anyio.fail_after(_PATIENCE):
             while True:
-                pod = await self.pod(job_id)
-                for entry in (pod.get("status") or {}).get("containerStatuses") or ():
+                status: dict[str, list[dict[str, Any]]] = (await self.pod(job_id)).get("status") or {}
+                for entry in status.get("containerStatuses") or ():
                     if entry["name"] == container and "terminated" in entry["state"]:
                         return int(entry["state"]["terminated"]["exitCode"])
-                for entry in (pod.get("status") or {}).get("initContainerStatuses") or ():
+                for entry in status.get("initContainerStatuses") or ():
                     ended = entry["state"].get("terminated")
                     assert not ended or ended["exitCode"] == 0, await self.log(job_id, entry["name"])
                 await anyio.sleep(0.2)

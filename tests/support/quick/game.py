@@ -67,7 +67,7 @@ def is_over(all_there: bool, met: set[str], since: float, linger: float) -> bool
 def main() -> None:
     """Serve until every player is there, or for ever when it shows a replay."""
     replay = "COGAME_LOAD_REPLAY_URI" in os.environ
-    config = {"tokens": []} if replay else read_config()
+    config: dict[str, Any] = {"tokens": []} if replay else read_config()
     tokens, seed = config["tokens"], config.get("seed", 0)
     server = socket.create_server((os.environ["COGAME_HOST"], int(os.environ["COGAME_PORT"])), backlog=64)
     print("quick: ready", flush=True)

@@ -1,0 +1,106 @@
+"""The API server killed and started again while episodes are played: they go on."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import psutil
+import pytest
+from support.arena import Arena, open_arena
+from support.kube import labelled, namespace_for_tests, need_cluster
+
+from coworld_core.events import BaseEvent, PhaseStarted
+from coworld_runner.episode import EpisodeOptions
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.slow, pytest.mark.timeout(900)]
+
+EPISODES = 10
+PLAY_SECONDS = 45.0
+"""Long enough for the first to play still when the last has begun, and the API server was away."""
+
+
+@pytest.fixture(scope="module")
+def namespace() -> Generator[str]:
+    need_cluster()
+    with namespace_for_tests() as name:
+        yield name
+
+
+@pytest.fixture
+async def arena(namespace: str, tmp_path: Path) -> AsyncGenerator[Arena]:
+    assert namespace
+    async for opened in open_arena("kubernetes", tmp_path):
+        yield opened
+
+
+@pytest.fixture
+def start_again() -> list[str]:
+    """The command that starts whatever of the cluster has ended."""
+    command = shlex.split(os.environ.get("CLUSTER_UP", ""))
+    if not command and os.environ.get("CI"):
+        pytest.fail("CLUSTER_UP is not set: the command that starts the parts of the cluster that have ended")
+    if not command:
+        pytest.skip("CLUSTER_UP is not set: the command that starts the parts of the cluster that have ended")
+    return command
+
+
+def api_server() -> psutil.Process:
+    """The process of the API server, which runs on this machine."""
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"]
+        if words and Path(words[0]).name == "kube-apiserver":
+            return process
+    pytest.fail("the API server is no process of this machine")
+
+
+async def test_ten_episodes_outlive_a_restart_of_the_api_server(
+    arena: Arena, namespace: str, start_again: list[str]
+) -> None:
+    playing = 0
+    all_play = anyio.Event()
+    ended: Counter[str] = Counter()
+    away = anyio.Event()
+    trouble: dict[int, str] = {}
+
+    def watch(event: BaseEvent) -> None:
+        nonlocal playing
+        if isinstance(event, PhaseStarted) and event.phase == "play":
+            playing += 1
+            if playing == EPISODES:
+                all_play.set()
+
+    async def play(index: int) -> None:
+        try:
+            found = await arena.play(
+                arena.plan(play_seconds=PLAY_SECONDS),
+                EpisodeOptions(timeout=600),
+                listeners=(watch,),
+                workspace=arena.directory / f"episode-{index}",
+            )
+        except Exception as error:
+            trouble[index] = f"{type(error).__name__}: {error}"
+            return
+        ended["after" if away.is_set() else "before"] += 1
+        if not found.record.ok:
+            trouble[index] = str(found.record.faults)
+
+    async with anyio.create_task_group() as tasks:
+        for index in range(EPISODES):
+            tasks.start_soon(play, index)
+        await all_play.wait()
+        server = api_server()
+        server.send_signal(signal.SIGKILL)
+        away.set()
+        await anyio.run_process(start_again, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        assert api_server().pid != server.pid
+    assert trouble == {}
+    assert ended == {"after": EPISODES}
+    assert await anyio.to_thread.run_sync(labelled, namespace) == []
