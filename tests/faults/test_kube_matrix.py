@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +41,7 @@ def on_cluster(case: Case) -> Case:
     options = dict(case.options)
     if "timeout" in options:
         options["timeout"] = DEADLINE
-    return replace(case, options=options, within=math.inf)
+    return replace(case, options=options)
 
 
 @pytest.mark.slow

@@ -63,8 +63,6 @@ class Case:
     """Words of a fault's message or log tail, or of a warning; without them no warning is expected."""
     truncated: str | None = None
     """The unit whose log was cut."""
-    within: float = 45.0
-    """Seconds; shows that a game that would go on for longer was not waited for."""
     docker: bool = False
 
     @property
@@ -258,7 +256,6 @@ def judge(case: Case, found: Evidence) -> None:
     assert record.status == ("completed" if case.scores else "failed")
     assert record.ok is (case.scores and not case.blames)
     assert record.scores == ((0.0, 1.0) if case.scores else ())
-    assert record.seconds < case.within
 
     told = [*(f"{fault.message} {fault.log_tail}" for fault in record.faults), *record.warnings]
     if case.says:
@@ -301,7 +298,6 @@ async def test_a_fault_is_told_when_it_is_seen(arena: Arena) -> None:
     assert game_had_ended == [False]
     ended, fault = found.position("unit_exited", unit="player-1"), found.position("fault_seen")
     assert 0 < ended < fault < found.position("unit_exited", unit="game")
-    assert found.record.seconds < 90
     for unit in (found.record.game, found.record.slots[0]):
         assert unit is not None
         assert unit.exit is not None

@@ -406,7 +406,7 @@ async def test_a_unit_that_the_machine_took_away_is_not_to_blame(arena: Arena, u
     assert (fault.fault, fault.error_type) == ("platform", "platform_error")
     assert fault.exit is not None
     assert fault.exit.reason == "lost"
-    assert found.record.seconds < 20
+    assert found.record.scores == (), "the game was waited for"
 
 
 @pytest.mark.parametrize("backend_name", DOCKER)
@@ -440,5 +440,5 @@ async def test_a_container_that_was_removed_is_not_to_blame(arena: Arena) -> Non
     (record,) = records
     assert record.fault is not None
     assert record.fault.fault == "platform", record.fault
-    assert record.seconds < 30
+    assert record.scores == (), "the game was waited for"
     assert evidence(workspace).record == record

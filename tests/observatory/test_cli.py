@@ -75,7 +75,7 @@ def test_leagues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "status", "code"),
     [
         (("serve", "--port", "70000"), 2, "usage"),
-        (("serve", "--database", "mysql://x"), 2, "bad_database"),
+        (("serve", "--port", "0", "--database", "mysql://x"), 2, "bad_database"),
         (("serve", "--port", "0", "--artifacts", "nothing://x"), 3, "bad_artifacts_url"),
         (("user", "list", "--data", "/dev/null/x"), 2, "bad_directory"),
         (("user", "add", " "), 2, "bad_name"),

@@ -180,6 +180,29 @@ async def test_one_that_somebody_killed_was_not_stopped_by_us(arena: Arena) -> N
         assert await unit.stop() == exit
 
 
+async def test_memory_that_the_engine_missed_at_the_end_is_told_all_the_same(
+    arena: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # the kernel's word and the end race each other in the engine, and the flag stays as it was at the end
+    whole = Engine.call
+
+    async def forgetful(self: Engine, method: str, path: str, **more: Any) -> Any:
+        answer = await whole(self, method, path, **more)
+        if path.endswith("/json") and isinstance(answer, dict) and "State" in answer:
+            answer["State"]["OOMKilled"] = False
+        return answer
+
+    monkeypatch.setattr(Engine, "call", forgetful)
+    limits = Limits(memory_bytes=64 << 20)
+    greedy = arena.spec("greedy", f"memory:{256 << 20}", limits=limits)
+    killed = arena.spec("killed", "print:up", "hang", limits=limits)
+    async with arena.open() as backend, backend.units([greedy, killed], publish=arena.publish) as units:
+        assert (await units[0].wait()).reason == "oom"
+        await arena.said("killed", "up")
+        await engine_call("POST", f"/containers/{units[1].id}/kill", query={"signal": "SIGKILL"})
+        assert (await units[1].wait()).reason == "signal"
+
+
 @pytest.mark.parametrize(
     ("argv", "said"),
     [

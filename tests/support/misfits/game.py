@@ -24,6 +24,8 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
+_FIRST_PLAYER_SECONDS = 180
+
 BEHAVIOURS = {
     "well": "plays to the end",
     # before it is ready
@@ -93,6 +95,7 @@ class Game:
         self.size: int = config.get("size", 1 << 20)
         self.seed: int = config.get("seed", 0)
         self.players: dict[int, ServerConnection] = {}
+        self.somebody_there = asyncio.Event()
         self.all_there = asyncio.Event()
         self.over = asyncio.Event()
         self.began = time.monotonic()
@@ -153,6 +156,7 @@ class Game:
             await connection.wait_closed()
             return
         self.players[slot] = connection
+        self.somebody_there.set()
         if len(self.players) == len(self.tokens):
             self.all_there.set()
         await connection.wait_closed()
@@ -168,6 +172,9 @@ class Game:
     async def play(self) -> int:
         """Play one episode; returns the exit status."""
         with contextlib.suppress(TimeoutError):
+            # counted from the first on: how long programs take to start depends on the machine
+            async with asyncio.timeout(_FIRST_PLAYER_SECONDS):
+                await self.somebody_there.wait()
             async with asyncio.timeout(self.connect_timeout):
                 await self.all_there.wait()
         await self.broadcast({"type": "observation", "tick": -1})

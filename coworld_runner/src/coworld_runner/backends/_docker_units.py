@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import signal
 import socket
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -41,6 +43,8 @@ _KILL_SECONDS = 20.0
 _PORT_TRIES = 5
 _DISK_SECONDS = 1.0
 """Seconds between two looks at what a unit has written; the engine has no event for it."""
+_OOM_SECONDS = 1.0
+"""How long after its end the engine may tell that a container was killed for its memory."""
 _DISK_SHARE = 20
 """A look may take at most one part in so many of the time."""
 
@@ -458,6 +462,8 @@ class DockerUnit(BaseUnit):
         if self._ended_by is None and state.get("Status") in ("removing", "dead"):
             return Exit(reason="lost", detail="its container was removed by somebody else")
         ended = exit_of(state, ours=self._ended_by, detail=self._ended_why)
+        if ended.reason == "signal" and ended.signal == signal.SIGKILL and await self._ran_out_of_memory():
+            return ended.model_copy(update={"reason": "oom"})
         limit = self.spec.limits.disk_bytes
         if limit is not None and ended.reason in ("exited", "signal") and not ended.ok:
             # a program that may not write any more ends by itself, often before anybody has looked
@@ -465,6 +471,24 @@ class DockerUnit(BaseUnit):
             if used > limit:
                 return ended.model_copy(update={"reason": "disk", "detail": _over(used, limit)})
         return ended
+
+    async def _ran_out_of_memory(self) -> bool:
+        """Whether the kernel killed it for its memory: told apart, and sometimes after the end it is the cause of."""
+        if self.spec.limits.memory_bytes is None:
+            return False
+        asked = {
+            # those that the engine still knows, and what comes
+            "since": 1,
+            "until": f"{time.time() + _OOM_SECONDS:.9f}",
+            "filters": {"type": ["container"], "container": [self._id], "event": ["oom"]},
+        }
+        try:
+            async with self._engine.stream("GET", "/events", query=asked) as events:
+                async for _ in events:
+                    return True
+        except (EngineRefused, EngineGone):
+            pass  # its end is known all the same
+        return False
 
     async def _state(self) -> Mapping[str, Any]:
         return (await self._engine.call("GET", f"{self._path}/json"))["State"]
