@@ -99,6 +99,8 @@ GAMES = [
     row("bails-out", *game("results_missing"), says="without writing results", docker=True),
     # far longer than a player's failure is given: its silence shows that it is going
     row("shuts-down-slowly", *game("results_missing"), config={"delay": 3}, docker=True),
+    row("breaks-first-viewer", scores=True),
+    row("dies-when-watched", *game("game_unhealthy"), config={"delay": 3}),
     row(
         "runs-out-of-memory",
         *game("game_unhealthy"),

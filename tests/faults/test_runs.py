@@ -409,6 +409,31 @@ async def test_a_unit_that_the_machine_took_away_is_not_to_blame(arena: Arena, u
     assert found.record.scores == (), "the game was waited for"
 
 
+async def test_a_replay_that_is_closed_while_its_size_is_asked_is_not_missed(
+    arena: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Unit.size
+
+    async def slow(self: Unit, name: str) -> int | None:
+        size = await whole(self, name)
+        async with self.written() as names:
+            async for written in names:
+                if written == name:
+                    break
+        # everybody else has heard of it too by now
+        await anyio.wait_all_tasks_blocked()
+        return size
+
+    monkeypatch.setattr(Unit, "size", slow)
+    # it would end by itself before a missed replay was given up
+    options = EpisodeOptions(timeout=90, linger=0.5, replay_timeout=80)
+    found = await arena.play(arena.plan("lingers", delay=20.0), options)
+    assert found.record.ok
+    assert found.record.game is not None
+    assert found.record.game.exit is not None
+    assert found.record.game.exit.reason == "stopped"
+
+
 @pytest.mark.parametrize("backend_name", DOCKER)
 async def test_a_container_that_was_removed_is_not_to_blame(arena: Arena) -> None:
     async def remove(name: str) -> None:

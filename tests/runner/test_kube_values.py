@@ -212,6 +212,18 @@ def test_a_pod_deleted_by_hand_is_the_platforms_doing() -> None:
 
 
 @pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("CreateContainerConfigError", "failed to sync secret cache: timed out waiting for the condition"),
+        ("CreateContainerError", "context deadline exceeded"),
+    ],
+)
+def test_a_node_that_is_only_busy_is_waited_for(reason: str, words: str) -> None:
+    busy = pod(phase="Pending", containerStatuses=[container("main", "waiting", reason=reason, message=words)])
+    assert state.start_trouble(busy) is None
+
+
+@pytest.mark.parametrize(
     ("reason", "code"),
     [
         ("ErrImagePull", "image_unreachable"),

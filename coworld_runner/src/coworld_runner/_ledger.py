@@ -151,7 +151,8 @@ class Ledger:
             with anyio.CancelScope(shield=True):
                 tail = await unit.log_tail()
             path = self._log_of(unit)
-            log = self.layout.relative(path) if path is not None else None
+            # what never ran may have no log
+            log = self.layout.relative(path) if path is not None and path.exists() else None
             slot = unit.spec.slot if slot is None and party == "player" else slot
         fault = Fault(
             fault=party,

@@ -382,6 +382,13 @@ class Backend(abc.ABC):
     async def check(self) -> tuple[Issue, ...]:
         """Preflight without side effects: what is missing or odd, each with a hint. May be called unentered."""
 
+    async def reach(self) -> None:  # noqa: B027 - what is local has nothing to wait for
+        """Wait until what runs the units can be asked, when it was away for a moment.
+
+        Raises:
+            BackendError: It stayed away.
+        """
+
     @abc.abstractmethod
     async def ensure_image(
         self, image: str, *, platform: str | None = None, publish: Publish | None = None

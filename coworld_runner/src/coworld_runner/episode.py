@@ -34,6 +34,7 @@ nor a player that leaves in good order (a warning, when it was long before the e
 
 from __future__ import annotations
 
+import secrets
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -86,11 +87,14 @@ _BLAME_WINDOW = 0.25
 _SILENCE = 2.0
 """Seconds without an answer after which a game may be on its way out."""
 _DYING = 10.0
-"""Seconds a silent game has to end before a player that ended badly meanwhile is blamed all the same."""
+"""Seconds a silent game has to end, or to answer again, before it is judged what was seen meanwhile."""
+_ASK_AGAIN = 0.5
 _LEFT_NOTICE = 5.0
 """Seconds after which a player's orderly end in the middle of a game is worth a word."""
 _LEFT_EARLY = 1.0
 """Seconds before the end of the game from which on a player's orderly end is worth a word."""
+_SEEN_LATE = 4.0
+"""How many seconds apart ends of the same moment may show on a backend that is asked over a network."""
 
 _PLATFORM_TRANSFERS = ("disk_full", "transfer_lost")
 """Codes of a ``TransferError`` that is nobody's doing who wrote the file."""
@@ -348,25 +352,34 @@ class _Run(Ledger):
                 await self._notice_abandoned(game)
             return
         # What a player's end means when the game ends with it is said when it is known how the game went.
-        if not await self._goes_on(game):
+        if not await self._goes_on(game, grace=self.options.failure_grace):
             return
         await self._blame_exit(player, ended)
         if self.options.on_player_failure == "stop":
             self.game_over.set()
 
-    async def _goes_on(self, game: Unit) -> bool:
-        """Whether the game outlives a player that has just ended badly.
+    async def _goes_on(self, game: Unit, *, grace: float = 0.0) -> bool:
+        """Whether the game outlives what has just been seen to fail, ``grace`` seconds at least.
 
-        A game that dies takes its players with it, and on a busy machine its own end may take far longer to show than
-        theirs. So it is asked: one that does not answer any more is on its way out, and gets the time for that.
+        A game that dies takes its players and its viewers with it, and on a busy machine its own end may take far
+        longer to show than theirs. So it is asked: one that does not answer any more is on its way out, and gets the
+        time for that. If it is the way to the game that is broken, it is waited for until it answers again.
         """
-        with anyio.move_on_after(max(_BLAME_WINDOW, self.options.failure_grace)):
+        with anyio.move_on_after(max(_BLAME_WINDOW, grace)):
             await game.wait()
             return False
-        try:
-            await probes.get_status(game.endpoint().here, HttpProbe().path, timeout=_SILENCE)
-        except (OSError, TimeoutError):
-            with anyio.move_on_after(_DYING):
+        silent_until = anyio.current_time() + _DYING
+        while anyio.current_time() < silent_until:
+            try:
+                await probes.get_status(game.endpoint().here, HttpProbe().path, timeout=_SILENCE)
+            except (OSError, TimeoutError):
+                asked = anyio.current_time()
+                await self.backend.reach()
+                # the time in which nobody could have seen its end is not the game's
+                silent_until += anyio.current_time() - asked
+            else:
+                return True
+            with anyio.move_on_after(_ASK_AGAIN):
                 await game.wait()
                 return False
         return True
@@ -376,7 +389,7 @@ class _Run(Ledger):
         with anyio.move_on_after(_LEFT_NOTICE):
             await game.wait()
             return
-        if not self.results_complete:
+        if not await self._is_done(game):
             self._warn(
                 f"{self._who(player)} ended with status 0 after {self._span(self._seat(player))}, and the game goes on."
             )
@@ -392,7 +405,7 @@ class _Run(Ledger):
         with anyio.move_on_after(self.options.abandoned_timeout):
             await game.wait()
             return
-        if self.results_complete:
+        if await self._is_done(game):
             return
         for slot, seat in self.seats.items():
             if seat.exit is not None and seat.exit.ok:
@@ -406,6 +419,10 @@ class _Run(Ledger):
                     "did, it is the game that hangs.",
                 )
         self.game_over.set()
+
+    async def _is_done(self, game: Unit) -> bool:
+        """Whether the results are there; asked anew, for that they were written may not have been told yet."""
+        return self.results_complete or await self._peek_results(game)
 
     async def _end_after_failure(self, game: Unit) -> None:
         """Let the game have a moment to end by itself; then its part is over."""
@@ -441,20 +458,22 @@ class _Run(Ledger):
         async with anyio.create_task_group() as group:
             group.start_soon(follow, group)
             while True:
+                # taken before anything is looked at: looking takes time, and what is told meanwhile counts
+                news = written
                 if not valid:
                     self.results_complete, self.over_at = False, None
-                    await written.wait()
+                    await news.wait()
                     continue
                 if not closed:
                     size = await game.size(REPLAY)
                     with anyio.move_on_after(self.options.replay_timeout):
-                        await written.wait()
+                        await news.wait()
                         continue
                     if await game.size(REPLAY) != size:
                         continue  # it is a long one, and still being written
                 self.results_complete, self.over_at = True, self._seconds()
                 with anyio.move_on_after(self.options.linger):
-                    await written.wait()
+                    await news.wait()
                     continue
                 break
             self.bus.publish(
@@ -464,7 +483,7 @@ class _Run(Ledger):
 
     async def _peek_results(self, game: Unit) -> bool:
         """Whether the results written so far are complete and valid."""
-        peek = self.layout.workspace / f".{RESULTS}.peek"
+        peek = self.layout.workspace / f".{RESULTS}.{secrets.token_hex(4)}.peek"
         try:
             await game.fetch(RESULTS, peek, limit=RESULTS_LIMIT)
             # a hostile file may take a while to check
@@ -475,8 +494,7 @@ class _Run(Ledger):
             peek.unlink(missing_ok=True)
         return True
 
-    async def _check_contract(self, game: Unit, address: str, all_started: anyio.Event) -> None:
-        """The runtime contract's checks, made while the players start; a violation ends the episode."""
+    async def _contract_checks(self, address: str, all_started: anyio.Event) -> list[probes.ProbeResult]:
         results: list[probes.ProbeResult] = []
 
         async def pages() -> None:
@@ -489,14 +507,23 @@ class _Run(Ledger):
         async with anyio.create_task_group() as group:
             group.start_soon(pages)
             group.start_soon(viewer)
+        return results
+
+    async def _check_contract(self, game: Unit, address: str, all_started: anyio.Event) -> None:
+        """The runtime contract's checks, made while the players start; a violation ends the episode."""
+        results, broken, excused = list[probes.ProbeResult](), list[probes.ProbeResult](), False
+        # once more where it may have been the way to the game that failed
+        for _ in range(2):
+            results = await self._contract_checks(address, all_started)
+            broken = [result for result in results if not result.ok]
+            # what is asked of a game that has ended, or whose player has just failed, says nothing about the contract
+            ended = game.exit is not None or self.game_over.is_set() or bool(self.faults)
+            excused = bool(broken) and (ended or not await self._goes_on(game))
+            if excused or all(result.reached for result in broken):
+                break
         for result in results:
             self.bus.publish(ProbeFinished(probe=result.probe, ok=result.ok, detail=result.detail))
-        broken = [result for result in results if not result.ok]
-        # what is asked of a game that has ended, or whose player has just failed, says nothing about the contract
-        if not broken or game.exit is not None or self.game_over.is_set() or self.faults:
-            return
-        with anyio.move_on_after(_BLAME_WINDOW):
-            await game.wait()
+        if excused or not broken:
             return
         await self._fault(
             "game",
@@ -564,13 +591,13 @@ class _Run(Ledger):
         """Say when a player ended in good order long before the game was over: no fault, but seldom meant."""
         seat = self._seat(player)
         assert seat.ended is not None
-        left = over - seat.ended
+        left = over - seat.ended - (_SEEN_LATE if self.backend.capabilities.remote else 0.0)
         if player.spec.slot in self.told_early:
             return
         if left > _LEFT_EARLY and left > (seat.ended - (seat.started or 0.0)) / 2:
             self._warn(
                 f"{self._who(player)} ended with status 0 after {self._span(seat)}, "
-                f"{left:.1f} s before the game was over."
+                f"{over - seat.ended:.1f} s before the game was over."
             )
 
     async def _collect_players(self, game: Unit, players: tuple[Unit, ...]) -> None:

@@ -60,6 +60,8 @@ class ProbeResult:
     probe: str
     ok: bool
     detail: str = ""
+    reached: bool = True
+    """Whether there was an answer to judge: without one, it may be the way there that failed."""
 
 
 def seat_query(slot: int, token: str) -> str:
@@ -117,8 +119,9 @@ async def probe_page(
     """
     dialect, seen = await detect_dialect(address, page, query)
     good = isinstance(seen, int) and (200 <= seen < 300 or (redirects and 300 <= seen < 400))
-    said = f"answered HTTP {seen}" if isinstance(seen, int) else f"did not answer: {seen}"
-    return dialect, ProbeResult(f"{page}_page", good, f"GET {dialect.page(page)} {said}")
+    reached = isinstance(seen, int)
+    said = f"answered HTTP {seen}" if reached else f"did not answer: {seen}"
+    return dialect, ProbeResult(f"{page}_page", good, f"GET {dialect.page(page)} {said}", reached=reached)
 
 
 async def probe_refusal(address: str, slot: int | str, token: str, *, why: str) -> ProbeResult:
@@ -155,7 +158,7 @@ async def probe_refusal(address: str, slot: int | str, token: str, *, why: str) 
             f"/player refused the handshake with HTTP {status}" + ("" if right else "; it must be 401 or 403"),
         )
     except ConnectionRefusedError:
-        return ProbeResult(name, False, "nothing listens where /player was")
+        return ProbeResult(name, False, "nothing listens where /player was", reached=False)
     except (InvalidHandshake, OSError, EOFError, TimeoutError) as error:
         return ProbeResult(name, True, f"handshake refused ({type(error).__name__})")
 
@@ -175,7 +178,8 @@ async def first_message(address: str, path: str, *, timeout: float) -> ProbeResu
     except TimeoutError:
         return ProbeResult(name, False, f"{path.split('?')[0]} sent no message within {timeout:g} s")
     except (WebSocketException, OSError, EOFError) as error:
-        return ProbeResult(name, False, f"{path.split('?')[0]} could not be read: {str(error) or type(error).__name__}")
+        detail = f"{path.split('?')[0]} could not be read: {str(error) or type(error).__name__}"
+        return ProbeResult(name, False, detail, reached=False)
     if not message:
         return ProbeResult(name, False, f"{path.split('?')[0]} sent an empty message")
     return ProbeResult(name, True, f"{len(message)} bytes")

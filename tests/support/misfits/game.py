@@ -44,6 +44,8 @@ BEHAVIOURS = {
     "dies-slowly": "drops its players, and ends with status 1 only `delay` seconds later",
     "bails-out": "ends with status 0 in the middle, without results",
     "shuts-down-slowly": "stops listening, drops its players, and ends with status 0 only `delay` seconds later",
+    "breaks-first-viewer": "breaks off the first viewer's connection, then plays on",
+    "dies-when-watched": "stops listening at the first viewer, and ends with status 5 only `delay` seconds later",
     "runs-out-of-memory": "allocates `size` bytes in the middle",
     "fills-disk": "writes `size` bytes beside its results",
     "floods-log": "writes `size` bytes to standard output, then plays on",
@@ -100,6 +102,7 @@ class Game:
         self.over = asyncio.Event()
         self.began = time.monotonic()
         self.server: Server | None = None
+        self.viewers = 0
 
     def is_(self, *behaviours: str) -> bool:
         """Whether this is how to behave."""
@@ -144,11 +147,25 @@ class Game:
             if path.startswith("/player"):
                 await self._player(connection, self._slot(path))
                 return
+            self.viewers += 1
+            if self.is_("breaks-first-viewer", "dies-when-watched") and self.viewers == 1:
+                await self.break_off(connection)
+                return
             if self.is_("big-viewer"):
                 await connection.send(json.dumps({"type": "state", "padding": "x" * (2 << 20)}))
             elif not self.is_("silent-viewer"):
                 await connection.send(json.dumps({"type": "state", "tick": 0, "max_ticks": 3}))
             await connection.wait_closed()
+
+    async def break_off(self, connection: ServerConnection) -> None:
+        """End a connection without a word, and sometimes everything."""
+        if self.is_("dies-when-watched"):
+            assert self.server is not None
+            self.server.close(close_connections=False)
+        connection.transport.abort()
+        if self.is_("dies-when-watched"):
+            await asyncio.sleep(self.delay)
+            os._exit(5)
 
     async def _player(self, connection: ServerConnection, slot: int | None) -> None:
         await connection.send(json.dumps({"type": "observation", "slot": slot}))
@@ -195,7 +212,7 @@ class Game:
         """What goes wrong half-way."""
         sys.stdout.flush()
         match self.behaviour:
-            case "hangs":
+            case "hangs" | "dies-when-watched":
                 await asyncio.Event().wait()
             case "ignores-term":
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -394,7 +394,7 @@ def _not_fetched(name: str, status: int, words: str) -> Exception:
     if status == 404:
         return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
     return TransferError(
-        f"{name} is not fetched: {words}.",
+        f"{name} is {words}, so it is not fetched." if words.startswith("not ") else f"{name} is not fetched: {words}.",
         code="not_regular",
         hint="Write the file itself, readable for everyone; links, pipes and directories are not followed.",
         context={"name": name},

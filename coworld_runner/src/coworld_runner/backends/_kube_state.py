@@ -37,6 +37,8 @@ _WAITING = frozenset(
     }
 )
 """Reasons for waiting that waiting does not mend."""
+_PASSING = re.compile(r"failed to sync (secret|configmap) cache|context deadline exceeded")
+"""Words of a node that is only busy, and tries again."""
 _NOT_RUN = frozenset({"ContainerCannotRun", "StartError", "CreateContainerError"})
 """Ends of a container whose program never ran."""
 
@@ -134,8 +136,8 @@ def start_trouble(pod: Mapping[str, Any]) -> Trouble | None:
     """Why the unit does not start and will not, if so. Being unschedulable is looked at apart."""
     for name in (COLLECTOR, MAIN):
         waiting = _state(pod, name, "waiting")
-        if waiting is not None and waiting.get("reason") in _WAITING:
-            reason, message = str(waiting["reason"]), str(waiting.get("message") or "")
+        reason, message = (str((waiting or {}).get(key) or "") for key in ("reason", "message"))
+        if reason in _WAITING and not _PASSING.search(message):
             if reason in _IMAGE:
                 return Trouble("image_unreachable", _words(reason, message), name)
             own = name == MAIN and re.search(r"exec:|executable file|no command specified|unable to find user", message)
