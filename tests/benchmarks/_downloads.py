@@ -1,4 +1,4 @@
-"""What a user of the client does, timed from inside; the last line is JSON: seconds, count, peak memory."""
+"""What a user of the client does, timed from inside; the last line is JSON: seconds, count, bytes, peak memory."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from coworld_client.transfers import each
 
 
 async def act(options: argparse.Namespace) -> dict[str, float]:
-    count = 0
+    count = size = 0
     async with CoworldClient.from_login() as api:
         await api.whoami()
-        begun = time.monotonic()
+        begun, cpu = time.monotonic(), time.process_time()
         match options.what:
             case "list":
                 async for _ in api.episodes.list(limit=options.limit):
@@ -32,12 +32,12 @@ async def act(options: argparse.Namespace) -> dict[str, float]:
                 await each(ids, fetch, concurrency=options.at_once)
                 count = len(ids)
             case "replay":
-                await api.episodes.download_replay(options.ids, Path(options.into) / "replay", unpack=False)
-                count = 1
+                got = await api.episodes.download_replay(options.ids, Path(options.into) / "replay", unpack=False)
+                count, size = 1, got.size
             case _:
                 pass
-        seconds = time.monotonic() - begun
-    return {"seconds": seconds, "count": count, "peak_rss_mib": peak_mib()}
+        seconds, cpu = time.monotonic() - begun, time.process_time() - cpu
+    return {"seconds": seconds, "cpu": cpu, "count": count, "size": size, "peak_rss_mib": peak_mib()}
 
 
 def main() -> None:

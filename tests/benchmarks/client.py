@@ -134,8 +134,9 @@ def _noise(path: Path, size: int) -> str:
 class Programs:
     """Programs to time, each a process of its own."""
 
-    def __init__(self, platform: Observatory, scratch: Path, kept: Sequence[str]) -> None:
+    def __init__(self, platform: Observatory, scratch: Path, kept: Sequence[str], size: int) -> None:
         self.scratch = scratch
+        self.size = size
         self.large = kept[-1]
         self.kept = kept[:-1]
         self.server = platform.server
@@ -159,15 +160,27 @@ class Programs:
         url = f"{self.server}/observatory/v2/episode-requests/{self.large}/artifacts/replay"
         target = self.scratch / "by-curl"
         timing = run(["curl", "-sfS", "--config", str(self.curl_config), "-o", str(target), url], env=self.env)
+        check_size(target.stat().st_size, self.size)
         target.unlink()
         return timing
+
+    def replay(self) -> dict[str, Any]:
+        """Fetch the large replay with the client."""
+        said = self.client("replay", "--ids", self.large)
+        check_size(said["size"], self.size)
+        return said
+
+
+def check_size(size: int, wanted: int) -> None:
+    if size != wanted:
+        raise SystemExit(f"{size} bytes came, and there are {wanted}")
 
 
 async def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     figures: dict[str, Any] = {"benchmark": "client", "machine": machine()}
     async with running_observatory(scratch) as platform:
         kept = await fill(platform, options.episodes, options.files, options.mebibytes * MIB)
-        programs = Programs(platform, scratch, kept)
+        programs = Programs(platform, scratch, kept, options.mebibytes * MIB)
         await anyio.to_thread.run_sync(compare, programs, options, figures)
     return figures
 
@@ -212,7 +225,7 @@ def compare(programs: Programs, options: argparse.Namespace, figures: dict[str, 
         [[1, spread(serial), "1.00"], [16, spread(parallel), f"{figures['files']['speedup']:.2f}"]],
     )
 
-    curl, ours = interleaved(options.rounds, programs.curl, lambda: programs.client("replay", "--ids", programs.large))
+    curl, ours = interleaved(options.rounds, programs.curl, programs.replay)
     seconds = [one["seconds"] for one in ours]
     by_curl = [timing.wall for timing in curl]
     figures["large"] = {
@@ -220,18 +233,23 @@ def compare(programs: Programs, options: argparse.Namespace, figures: dict[str, 
         "curl_mib_s": options.mebibytes / median(by_curl),
         "client_mib_s": options.mebibytes / median(seconds),
         "client_of_curl": median(by_curl) / median(seconds),
+        "curl_cpu_seconds": median([timing.cpu for timing in curl]),
+        "client_cpu_seconds": median([one["cpu"] for one in ours]),
+        "load_after": machine()["load"],
         "growth_mib": max(one["peak_rss_mib"] for one in ours) - idle["peak_rss_mib"],
     }
+    cpu = [f"{figures['large'][f'{program}_cpu_seconds']:.2f}" for program in ("curl", "client")]
     show(
-        f"one replay of {options.mebibytes} MiB, digest checked",
-        ["program", "s, median (range)", "MiB/s", "of curl", "peak MiB over idle"],
+        f"one replay of {options.mebibytes} MiB, load {figures['machine']['load']} to {machine()['load']}",
+        ["program", "s, median (range)", "MiB/s", "of curl", "processor s", "peak MiB over idle"],
         [
-            ["curl", spread(by_curl), f"{figures['large']['curl_mib_s']:.0f}", "1.00", ""],
+            ["curl", spread(by_curl), f"{figures['large']['curl_mib_s']:.0f}", "1.00", cpu[0], ""],
             [
                 "client",
                 spread(seconds),
                 f"{figures['large']['client_mib_s']:.0f}",
                 f"{figures['large']['client_of_curl']:.2f}",
+                cpu[1],
                 f"{figures['large']['growth_mib']:+.1f}",
             ],
         ],

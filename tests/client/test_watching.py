@@ -144,6 +144,14 @@ async def test_whoever_stops_goes_on_where_they_were(seen: int, page: int) -> No
         assert len(rest) == len(HISTORY) - seen
 
 
+async def test_what_is_over_is_not_waited_for() -> None:
+    feed = Feed(*HISTORY)
+    feed.known = len(HISTORY)
+    async with serve(feed) as server, api_of(server.url) as api, api.watch(XREQ, cursor="c5") as changes:
+        assert [change async for change in changes] == []
+    assert feed.asked == [{"ids": [XREQ], "view": ["progress"], "cursor": ["c5"]}]
+
+
 @pytest.mark.parametrize("status", [404, 409, 410])
 async def test_a_cursor_that_is_gone_begins_anew_without_repeating(status: int) -> None:
     feed = Feed(*HISTORY, page=1)

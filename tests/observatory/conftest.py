@@ -1,4 +1,4 @@
-"""Databases for the Observatory's tests: SQLite, and a real PostgreSQL."""
+"""Databases for the Observatory's tests, SQLite and a real PostgreSQL, and an S3 server for artifacts."""
 
 from __future__ import annotations
 
@@ -53,6 +53,36 @@ def database(database_server: str | None) -> Generator[str | None]:
         yield None
     else:
         yield from _fresh(database_server, _TEMPLATE)
+
+
+@pytest.fixture(scope="session")
+def bucket() -> Generator[str]:
+    """URL of a bucket on an S3 server of our own."""
+    import boto3
+    from fsspec.asyn import get_loop
+    from moto.server import ThreadedMotoServer
+
+    # fsspec's own thread, which lasts as long as the process
+    get_loop()
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    before = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL")}
+    os.environ |= {
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+    }
+    try:
+        boto3.client("s3", region_name="us-east-1").create_bucket(Bucket="artifacts")
+        yield "s3://artifacts/here"
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        server.stop()
 
 
 def _fresh(server: str, template: str | None) -> Generator[str]:

@@ -12,7 +12,7 @@ from support.observatory import Inside, inside
 from observatory import auth
 from observatory.columns import now
 from observatory.identity import disable_user, new_token
-from observatory.models import Token
+from observatory.models import Token, User
 
 
 async def _players(platform: Inside, token: str) -> tuple[str, str]:
@@ -132,6 +132,21 @@ async def test_codes(tmp_path: Path, database: str | None) -> None:
         assert made["token"] != ann
         await platform.ask("POST", "/credentials/auth-codes/exchange", json={"code": code}, expect=410)
         await platform.ask("POST", "/credentials/auth-codes/exchange", json={"code": "x"}, expect=400)
+
+
+async def test_a_code_is_no_option_of_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is typed after a command's name, and chance may want it to begin with a dash."""
+    monkeypatch.setattr(auth.secrets, "token_urlsafe", lambda _: "-" * 43)
+    async with inside(tmp_path) as platform:
+        await platform.add_user("ann")
+        async with platform.services.database.writing() as session:
+            user_id = await session.scalar(sa.select(User.id))
+            assert user_id is not None
+            code = await auth.new_code(session, user_id)
+        assert code[0].isalnum()
+        monkeypatch.undo()
+        made = await platform.post("/credentials/auth-codes/exchange", None, {"code": code})
+        assert made["token"].startswith("obs_")
 
 
 @pytest.mark.parametrize(

@@ -190,12 +190,14 @@ async def test_secrets(tmp_path: Path, database: str | None) -> None:
         assert [(row["secret_name"], row["size_bytes"], row["coworld_id"]) for row in listed] == [
             ("api_key", 2 * len(value), made["id"])
         ]
+        assert await platform.get(f"/v2/coworlds/secrets/{made['id']}", ann) == listed, "an id names the Coworld too"
         assert _modes(tmp_path / "observatory" / "secrets" / "coworld") == [0o600]
-        for method, where in (("GET", path), ("PUT", f"{path}/api_key"), ("DELETE", f"{path}/api_key")):
+        by_id = f"/v2/coworlds/secrets/{made['id']}"
+        for method, where in (("GET", path), ("GET", by_id), ("PUT", f"{path}/api_key"), ("DELETE", f"{path}/api_key")):
             await platform.ask(method, where, bob, expect=403)
         await platform.ask("PUT", f"{path}/..%2Fx", ann, content=b"x", expect=None)
         await platform.ask("PUT", f"{path}/a b", ann, content=b"x", expect=400)
-        await platform.ask("PUT", f"{path}/big", ann, content=b"x" * 65_537, expect=413)
+        await platform.ask("PUT", f"{path}/big", ann, content=b"x" * 1_048_577, expect=413)
         assert (await platform.ask("DELETE", f"{path}/api_key", ann)).json()["secret_name"] == "api_key"
         await platform.ask("DELETE", f"{path}/api_key", ann, expect=404)
         assert _modes(tmp_path / "observatory" / "secrets" / "coworld") == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Generator
+import re
 from pathlib import Path
 
 import anyio
@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from botocore.exceptions import EndpointConnectionError
 
 from coworld_core.errors import EnvironmentFault, UsageError
 from observatory.database import Database, next_revision, open_database
@@ -149,36 +150,6 @@ def test_directories_and_files_are_private(tmp_path: Path) -> None:
         prepare_directory(tmp_path / "plain")
 
 
-@pytest.fixture(scope="module")
-def bucket() -> Generator[str]:
-    """URL of a bucket on an S3 server of our own."""
-    import boto3
-    from fsspec.asyn import get_loop
-    from moto.server import ThreadedMotoServer
-
-    # fsspec's own thread, which lasts as long as the process
-    get_loop()
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    before = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL")}
-    os.environ |= {
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-    }
-    try:
-        boto3.client("s3", region_name="us-east-1").create_bucket(Bucket="artifacts")
-        yield "s3://artifacts/here"
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        server.stop()
-
-
 async def _check_store(url: str) -> None:
     store = artifact_store(url)
     await store.check()
@@ -217,6 +188,53 @@ async def test_an_artifact_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
 
 async def test_artifacts_on_s3(bucket: str) -> None:
     await _check_store(bucket)
+
+
+async def test_a_part_of_a_large_artifact_is_fetched_as_a_part(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from s3fs.core import S3File
+
+    fetched: list[int] = []
+    fetch = S3File._fetch_range
+
+    def noting(file: S3File, start: int, end: int) -> bytes:
+        fetched.append(end - start)
+        return fetch(file, start, end)
+
+    monkeypatch.setattr(S3File, "_fetch_range", noting)
+    store = artifact_store(bucket)
+    content = os.urandom(24 * 1024 * 1024)
+    await store.put("large/replay", content)
+    async with store.reading("large/replay", start=9_000_000, stop=9_000_100) as chunks:
+        assert b"".join([chunk async for chunk in chunks]) == content[9_000_000:9_000_100]
+    assert sum(fetched) < 6 * 1024 * 1024
+    fetched.clear()
+    async with store.reading("large/replay") as chunks:
+        assert hashlib.sha256(b"".join([chunk async for chunk in chunks])).digest() == hashlib.sha256(content).digest()
+    assert sum(fetched) == len(content)
+    assert len(fetched) < 10
+
+
+async def test_a_store_that_is_gone_is_an_error_of_the_machine(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the driver calls it: a worker then tries again, and blames nobody."""
+    store = artifact_store(bucket)
+    await store.put("episodes/a/replay", b"x")
+    gone = EndpointConnectionError(endpoint_url="http://127.0.0.1:1")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise gone
+
+    for name in ("open", "cat_file", "size", "rm_file", "rm"):
+        monkeypatch.setattr(store._fs, name, refuse)
+    for use in (
+        lambda: store.put("episodes/a/replay", b"y"),
+        lambda: store.get("episodes/a/replay"),
+        lambda: store.size("episodes/a/replay"),
+        lambda: store.delete(["episodes/a/replay"]),
+        lambda: store.forget("episodes/a"),
+    ):
+        with pytest.raises(OSError, match=re.escape("s3://artifacts/here")) as error:
+            await use()
+        assert error.value.__cause__ is gone
 
 
 def test_artifacts_nowhere() -> None:

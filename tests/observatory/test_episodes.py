@@ -68,6 +68,26 @@ async def test_what_each_may_see(tmp_path: Path, database: str | None) -> None:
         await check_hidden_league(scene)
 
 
+async def test_artifacts_on_s3_are_served_like_any(tmp_path: Path, bucket: str) -> None:
+    """Played here, kept there: nothing of an episode stays on this disk, and all of it can be had."""
+    async with open_platform(tmp_path, artifacts=f"{bucket}/{tmp_path.name}") as platform:
+        scene = Scene(platform)
+        await scene.set()
+        await check_artifacts(scene)
+        await check_bundles(scene)
+        await check_links(scene)
+        row = await platform.episode(scene.public["id"])
+        for item in row.artifacts:
+            assert await platform.services.artifacts.size(item.key) == item.size
+        assert not (platform.settings.data / "artifacts").exists()
+        assert not list((platform.settings.data / "work").iterdir())
+        # what a lost lease leaves is thrown away there too
+        await platform.services.artifacts.forget(f"episodes/{row.id}")
+        for item in row.artifacts:
+            with pytest.raises(FileNotFoundError):
+                await platform.services.artifacts.size(item.key)
+
+
 async def check_lists(scene: Scene) -> None:
     both, public = {scene.public["id"], scene.private["id"]}, {scene.public["id"]}
     for name, expected in (("ann", both), ("bob", public), ("eve", public), (None, public), ("team", public)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import anyio
@@ -109,8 +111,8 @@ async def test_a_replay_that_nobody_looks_at_is_put_away(tmp_path: Path, monkeyp
             assert (await client.post("/v2/coworlds/replays/session", json=body)).status_code == 200
 
 
-async def test_people_take_seats_and_play(tmp_path: Path) -> None:
-    async with open_platform(tmp_path) as platform:
+async def test_people_take_seats_and_play(tmp_path: Path, database: str | None) -> None:
+    async with open_platform(tmp_path, database=database) as platform:
         ann, bob, eve = [await platform.account(name) for name in ("ann", "bob", "eve")]
         world = await seed(platform.services, ann.id)
         async with platform.client(ann) as one, platform.client(bob) as two, platform.client(eve) as three:
@@ -148,8 +150,87 @@ async def test_people_take_seats_and_play(tmp_path: Path) -> None:
                     await anyio.sleep(0.02)
             assert (session.scores, session.error) == ((0, 1), "")
             assert (await three.post(join)).status_code == 409
+            # it is an episode from now on: of who started it, and of everybody who played
+            for client in (one, two):
+                (episode,) = (await client.get("/v2/episode-requests")).json()["entries"]
+                assert (episode["status"], episode["source"], episode["participants"]) == ("completed", "play", [])
+                assert [(seat["position"], seat["name"], seat["score"]) for seat in episode["people"]] == [
+                    (0, "ann", 0),
+                    (1, "bob", 1),
+                ]
+                replay = await client.get(f"/v2/episode-requests/{episode['id']}/artifacts/replay")
+                assert replay.text == "quick replay of seed 0\n"
+                assert (await client.get(episode["replay_url"])).status_code == 200
+                assert (await client.get(f"/v2/episode-requests/{episode['id']}/policy-artifacts")).json() == []
+                stats = (await client.get(f"/v2/episode-requests/{episode['id']}/episode-stats")).json()
+                assert [seat["policy_name"] for seat in stats["policy_stats"]] == ["ann", "bob"]
+                assert "token" not in str(episode["game_config"])
+            assert (await three.get("/v2/episode-requests")).json()["entries"] == []
+            shown = await two.post(
+                "/v2/coworlds/replays/session", json={"coworld_id": world.id, "episode_id": episode["id"]}
+            )
+            assert shown.status_code == 200, shown.text
+            async with platform.services.database.reading() as db:
+                assert (await db.get_one(HostedSession, session.id)).episode_request_id == episode["id"]
         labels = await runs(platform)
     assert leftovers(run_ids=labels) == []
+
+
+async def test_a_game_that_nobody_came_to_play_is_no_episode(tmp_path: Path) -> None:
+    async with open_platform(tmp_path) as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id)
+        async with platform.client(ann) as client:
+            start = "/v2/coworlds/play/session"
+            made = (await client.post(start, json={"coworld_id": world.id})).json()
+            seat = (await client.post(f"{start}/{made['session_id']}/join")).json()
+            # who only watches, or is not let in, does not play
+            watched = made["global_url"].replace("http", "ws").replace("/client/", "/")
+            async with connect(watched, open_timeout=300) as socket:
+                assert await socket.recv()
+            forged = seat["player_url"].replace("http", "ws").replace("/client/", "/").replace("token=", "token=0")
+            with pytest.raises(InvalidStatus):
+                await connect(forged, open_timeout=300)
+            sessions = platform.services.runtime.sessions
+            assert sessions is not None
+            await sessions.end()
+            assert (await client.get("/v2/episode-requests")).json()["entries"] == []
+    assert not list((tmp_path / "observatory" / "artifacts").rglob("*.json"))
+
+
+async def test_a_game_that_goes_wrong_while_people_play_is_kept_too(tmp_path: Path) -> None:
+    async with open_platform(tmp_path) as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id)
+        async with platform.client(ann) as client:
+            start = "/v2/coworlds/play/session"
+            made = (await client.post(start, json={"coworld_id": world.id})).json()
+            seat = (await client.post(f"{start}/{made['session_id']}/join")).json()
+            sessions, place = platform.services.runtime.sessions, platform.services.runtime.place
+            assert sessions is not None
+            assert place is not None
+            session = sessions.get(made["session_id"])
+            assert session is not None
+            there = seat["player_url"].replace("http", "ws").replace("/client/", "/")
+            async with connect(there, open_timeout=300) as socket:
+                assert await socket.recv()
+                # nobody takes the other seat, and the game dies
+                for found in await place.backend.find(session.run_id):
+                    if found.kind == "process":
+                        os.kill(int(found.id), signal.SIGKILL)
+                await socket.wait_closed()
+            with anyio.fail_after(300):
+                while not session.over:  # noqa: ASYNC110 - bounded by the deadline
+                    await anyio.sleep(0.02)
+            (episode,) = (await client.get("/v2/episode-requests")).json()["entries"]
+            # whether its keeper died before it had said so is chance
+            assert episode["status"] == "failed"
+            assert episode["error_type"] in ("game_unhealthy", "platform_error")
+            assert [seat["name"] for seat in episode["people"]] == ["ann"]
+            log = await client.get(f"/v2/episode-requests/{episode['id']}/artifacts/logs")
+            assert log.text == "quick: ready\n"
+            lobby = await client.get(f"{platform.url}/play/{made['session_id']}")
+            assert f"/episodes/{episode['id']}" in lobby.text
 
 
 async def test_a_running_episode_can_be_watched_and_not_played(tmp_path: Path) -> None:

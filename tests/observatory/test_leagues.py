@@ -33,6 +33,32 @@ async def _league(platform: Inside, name: str = "open", **more: Any) -> str:
         return (await create_league(db, name, coworld="paint-arena", **more)).id
 
 
+async def _league_in(db: Any, name: str) -> str:
+    return (await create_league(db, name, coworld="paint-arena")).id
+
+
+async def test_how_to_take_part_is_told(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        admin = await platform.add_user("admin", team=True)
+        await upload_coworld(platform, admin, players_per_user=3)
+        open_one = await _league(platform, "Open *to* all # x")
+        private = await _league(platform, "ours", public=False)
+        answer = await platform.ask("GET", "/v2/participate", params={"league_id": open_one})
+        assert answer.headers["content-type"].startswith("text/markdown")
+        text = answer.text
+        # a name is text, whatever is in it
+        assert text.startswith("# Open \\*to\\* all \\# x\n\n")
+        assert f"coworld submit NAME --league {open_one}" in text
+        assert f"export COWORLD_SERVER={platform.services.settings.url}" in text
+        assert "- Seats: 2\n- Divisions: Open\n- Policies one user may have in it: 3\n" in text
+        template = manifest_for("x")
+        assert template["game"]["protocols"]["player"]["value"].strip() in text
+        await platform.ask("GET", "/v2/participate", params={"league_id": private}, expect=404)
+        await platform.ask("GET", "/v2/participate", admin, params={"league_id": private})
+        for wrong, status in (({}, 422), ({"league_id": "x"}, 422), ({"league_id": "league_x"}, 404)):
+            await platform.ask("GET", "/v2/participate", params=wrong, expect=status)
+
+
 async def test_a_league_is_made(tmp_path: Path, database: str | None) -> None:
     async with inside(tmp_path, database=database) as platform:
         admin = await platform.add_user("admin", team=True)
@@ -89,6 +115,16 @@ async def test_standing_orders(tmp_path: Path) -> None:
         assert (await platform.get(f"/v2/leagues/{seed['league_id']}"))["name"] == "renamed"
         await platform.ask("PATCH", f"{path}x", admin, json={}, expect=404)
         assert len(await platform.get("/v2/coworld-league-seeds", admin)) == 2
+        async with platform.services.database.writing() as db:
+            (await db.get_one(League, await _league_in(db, "former"))).is_game_of_week = True
+        await platform.ask("PUT", f"{path}/game-of-week", expect=401)
+        await platform.ask("PUT", "/v2/coworld-league-seeds/lseed_x/game-of-week", admin, expect=404)
+        unmade = f"/v2/coworld-league-seeds/{waiting['id']}/game-of-week"
+        await platform.ask("PUT", unmade, admin, expect=409)
+        await platform.ask("PUT", f"{path}/game-of-week", admin)
+        assert (await platform.get("/v2/leagues/game-of-week"))["id"] == seed["league_id"]
+        chosen = [league["name"] for league in await platform.get("/v2/leagues") if league["is_game_of_week"]]
+        assert chosen == ["renamed"]
 
 
 async def test_who_sees_which_league(tmp_path: Path) -> None:

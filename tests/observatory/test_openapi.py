@@ -157,7 +157,8 @@ def _call_once(
     case.headers = {key: value for key, value in (case.headers or {}).items() if key.lower() != "authorization"}
     response = case.call(session=session, headers=headers, timeout=30)
     checks = [status_code_conformance, content_type_conformance, response_schema_conformance]
-    if response.status_code != 503:
-        # nothing is run here, so whoever wants to play is told to come again; the document says so
+    if response.status_code not in (501, 503):
+        # nothing is run here, so whoever wants to play is told to come again, and what is not offered is said to be
+        # so; the document says both
         checks.append(not_a_server_error)
     case.validate_response(response, checks=checks)

@@ -118,13 +118,32 @@ async def test_secrets_of_a_policy(tmp_path: Path) -> None:
         assert row is not None
         assert (row.secret_env_id, kept.names) == (made.json()["id"], ["API_KEY"])
         assert await platform.services.vault.policy_env(kept.id) == {"API_KEY": "hunter2"}
-        assert _files_with(tmp_path, b"hunter2") == [("policy-env", 0o600)]
+        assert _files_with(tmp_path, b"hunter2") == []
         for wrong in ({}, {"COWORLD_PLAYER_WS_URL": "x"}, {"A=B": "x"}, {"A": 1}, {"A": "\0"}):
             refused = {"policy_secret_env": wrong}
             await platform.ask("POST", "/stats/policy-secret-envs", ann, json=refused, expect=422)
         image = await upload_image(platform, bob)
         theft = {"name": "x", "container_image_id": image["id"], "policy_secret_env_id": kept.id}
         await platform.ask("POST", "/stats/policies/docker-img/complete", bob, json=theft, expect=404)
+
+
+async def test_secrets_that_no_version_got_are_taken_back(tmp_path: Path, database: str | None) -> None:
+    async with inside(tmp_path, database=database) as platform:
+        ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
+        body = {"policy_secret_env": {"API_KEY": "hunter2"}}
+        used, unused = [(await platform.post("/stats/policy-secret-envs", ann, body))["id"] for _ in range(2)]
+        await upload_policy(platform, ann, policy_secret_env_id=used)
+        place = "/stats/policy-secret-envs"
+        await platform.ask("DELETE", f"{place}/{unused}", bob, expect=404)
+        await platform.ask("DELETE", f"{place}/{unused}", expect=401)
+        refused = await platform.ask("DELETE", f"{place}/{used}", ann, expect=409)
+        assert refused.json()["type"] == "in_use"
+        assert (await platform.ask("DELETE", f"{place}/{unused}", ann)).json() == {"id": unused}
+        await platform.ask("DELETE", f"{place}/{unused}", ann, expect=404)
+        async with platform.services.database.reading() as db:
+            assert [row.id for row in await db.scalars(sa.select(PolicySecretEnv))] == [used]
+        assert await platform.services.vault.policy_env(used) == {"API_KEY": "hunter2"}
+        assert [path.name for path in (tmp_path / "observatory" / "secrets" / "policy-env").iterdir()] == [used]
 
 
 async def test_the_same_key_answers_the_same(tmp_path: Path, database: str | None) -> None:

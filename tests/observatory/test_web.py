@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,7 @@ class Scene:
     public: dict[str, Any]
     private: dict[str, Any]
     broken: dict[str, Any]
+    faulty: dict[str, Any]
 
     def ask(self, **body: Any) -> dict[str, Any]:
         """Ask for an episode as ann; returns it."""
@@ -53,12 +55,14 @@ async def _ask(platform: Platform, account: Account, body: dict[str, Any], *, wa
 
 
 async def _set(portal: BlockingPortal, platform: Platform) -> Scene:
+    await _fill_pool(platform)
     ann, eve = await platform.account("ann"), await platform.account("eve")
     world = await seed(platform.services, ann.id)
     misfits = await seed(platform.services, ann.id, subject=MISFITS)
     for owner, name in ((ann, "north-star"), (eve, HOSTILE)):
         await platform.join(world, await platform.policy(owner, name))
     await platform.policy(ann, "well", "well", subject=MISFITS)
+    await platform.policy(ann, "falls", "exits-3-midway", subject=MISFITS)
     bodies = [
         {"target": {"league_id": world.league}, "roster": roster("north-star", HOSTILE)},
         {"coworld_id": world.id, "roster": roster("north-star", "north-star")},
@@ -67,9 +71,22 @@ async def _set(portal: BlockingPortal, platform: Platform) -> Scene:
             "roster": roster("well", "well"),
             "game_config_overrides": {"behaviour": "exits-5", "play_seconds": 0.1},
         },
+        {
+            "coworld_id": misfits.id,
+            "roster": roster("well", "falls"),
+            "game_config_overrides": {"play_seconds": 1.0},
+        },
     ]
-    public, private, broken = [await _ask(platform, ann, body, wait=True) for body in bodies]
-    return Scene(portal, platform, ann, eve, world, public, private, broken)
+    public, private, broken, faulty = [await _ask(platform, ann, body, wait=True) for body in bodies]
+    return Scene(portal, platform, ann, eve, world, public, private, broken, faulty)
+
+
+async def _fill_pool(platform: Platform) -> None:
+    """Open the connections that are kept: one that a test happens to open would be taken for a leak of its own."""
+    engine = platform.services.database.engine
+    async with AsyncExitStack() as stack:
+        for _ in range(8):
+            await stack.enter_async_context(engine.connect())
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +181,15 @@ def test_an_episode_that_failed_says_why(scene: Scene, pages: Pages) -> None:
     expect(page.locator(".trouble")).to_contain_text("game_unhealthy")
     expect(page.get_by_text("There is no replay.")).to_be_visible()
     assert page.locator("#play-replay").count() == 0
+    assert fits(page)
+
+
+def test_what_a_player_did_wrong_is_said_at_its_seat(scene: Scene, pages: Pages) -> None:
+    page = pages(scene.url(f"/sign-in?next=/episodes/{scene.faulty['id']}"), size=PHONE)
+    sign_in(page, scene.ann, scene.url(f"/episodes/{scene.faulty['id']}"))
+    expect(page.locator(".badge").first).to_have_text("completed")
+    expect(page.locator("[data-fault='1']")).to_contain_text("status 3")
+    assert page.locator("[data-fault='0']").count() == 0
     assert fits(page)
 
 

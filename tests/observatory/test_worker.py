@@ -101,6 +101,11 @@ async def test_what_goes_wrong_is_said_and_kept(tmp_path: Path) -> None:
             (("good", "good"), {"behaviour": "exits-5"}, "game_unhealthy"),
             (("good", "good"), {"behaviour": "wrong-schema"}, "results_malformed"),
             (("good", "good"), {"behaviour": "no-replay"}, "replay_missing"),
+            # good results of a game that does not keep the contract are worth nothing
+            (("good", "good"), {"behaviour": "accepts-any-token"}, "game_contract_violation"),
+            (("good", "good"), {"behaviour": "results-then-exits-5"}, "game_unhealthy"),
+            # a game has to live with players that fail
+            (("good", "bad"), {"behaviour": "bails-out"}, "results_missing"),
         ]
         for policies, config, error_type in expected:
             over = await play(platform, ann, world, *policies, play_seconds=0.1, **config)
@@ -114,8 +119,15 @@ async def test_what_goes_wrong_is_said_and_kept(tmp_path: Path) -> None:
             assert said["message"] == episode["error"]
             assert any(item.kind == "game_logs" for item in row.artifacts)
         # what a player does wrong is the game's to score
-        over = await play(platform, ann, world, "good", "bad", play_seconds=0.1)
+        over = await play(platform, ann, world, "good", "bad", play_seconds=1.0)
         assert over["status"] == "completed", over
+        (episode,) = over["episodes"]
+        assert (episode["error_type"], episode["failed_policy_index"]) == (None, None)
+        assert len(episode["scores"]) == 2
+        (fault,) = episode["player_faults"]
+        assert (fault["position"], fault["error_type"]) == (1, "player_error")
+        assert "status 3" in fault["message"]
+        assert (await platform.episode(episode["id"])).record is not None
 
 
 async def test_an_image_that_no_trusted_package_builds_is_refused(tmp_path: Path) -> None:

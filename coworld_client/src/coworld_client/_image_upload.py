@@ -96,8 +96,9 @@ async def upload_image(
         ApiError, ApiConnectionError: The platform refused, or cannot be reached.
     """
     from ._hash_cache import HashCache
+    from ._spool import spool_directory
     from .docker_engine import connect_docker
-    from .docker_images import export_image, require_hosted, spool_directory
+    from .docker_images import export_image, require_hosted
     from .image_packing import pack_image
     from .registry import RegistryTarget, push_image
 

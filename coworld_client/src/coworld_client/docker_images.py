@@ -11,8 +11,7 @@ import hashlib
 import json
 import tarfile
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, cast
@@ -390,10 +389,3 @@ def _bad(name: str, why: str) -> ImageError:
         hint="Try again; if it stays so, pull or build the image again.",
         context={"image": name},
     )
-
-
-@asynccontextmanager
-async def spool_directory(prefix: str = "coworld-image-") -> AsyncGenerator[Path]:
-    """A private directory for temporary files, removed with all it holds."""
-    async with anyio.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
-        yield Path(name)

@@ -6,6 +6,7 @@
     └── ApiError
         ├── ApiShapeError          the answer cannot be what was asked for
         └── ApiStatusError         the server said no; one class per common status
+            ├── LinkExpired             storage refuses a link, and a fresh one too
             ├── BadRequest              400
             ├── NotAuthenticated        401
             ├── Forbidden               403
@@ -41,6 +42,7 @@ __all__ = [
     "Conflict",
     "Forbidden",
     "Gone",
+    "LinkExpired",
     "NotAuthenticated",
     "NotFound",
     "NotLoggedIn",
@@ -144,6 +146,13 @@ class ApiStatusError(ApiError):
         self.documentation_url = documentation_url
         self.retry_after = retry_after
         self.rejected = rejected
+
+
+class LinkExpired(ApiStatusError):
+    """A link to a file has run out, and no fresh one leads to it either."""
+
+    default_code = "link_expired"
+    default_hint = "Try again later; if it stays, whoever runs the server should look at its storage and its clock."
 
 
 class BadRequest(ApiStatusError):

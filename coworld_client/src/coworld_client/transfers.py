@@ -24,8 +24,10 @@ from coworld_core.compression import Unpacker, detect_compression
 from coworld_core.errors import CoworldError
 from coworld_core.quantities import shown_size
 
+from ._bodies import body_pieces
 from ._concurrency import single
 from ._parts import Part, open_part, storage
+from ._write_behind import write_behind
 from .errors import ApiConnectionError, ApiError, ApiStatusError, ApiTimeoutError
 
 if TYPE_CHECKING:
@@ -51,10 +53,6 @@ OnProgress = Callable[[int, int | None], object]
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
-_BATCH = 1 << 20
-"""Bytes written at a time: large enough that the worker thread costs nothing, small enough to be no memory."""
-_MOST_PIECES = 512
-"""Pieces that wait, however small they are."""
 _TRIES = 5
 """Failures in a row without a byte in between."""
 _TIMEOUTS = 3
@@ -272,19 +270,19 @@ class _Fetch:
             raise self._refused(f"has {size} bytes, and should have {self._size}", "size")
 
     async def _receive(self, part: Part, response: Response) -> bool:
-        waiting: list[bytes] = []
-        held = 0
+        arrived = part.size
         window, inside = anyio.current_time(), 0
-        try:
-            async for piece in response.aiter_raw():
-                waiting.append(piece)
-                held += len(piece)
+
+        async def store(pieces: list[bytes]) -> None:
+            await self._store(part, pieces)
+
+        async with write_behind(store) as behind, body_pieces(response) as body:
+            async for piece in body:
+                arrived += len(piece)
                 inside += len(piece)
-                if part.size + held > self._limit:
+                if arrived > self._limit:
                     raise self._too_large()
-                if held >= _BATCH or len(waiting) >= _MOST_PIECES:
-                    await self._store(part, waiting, held)
-                    waiting, held = [], 0
+                await behind.put(piece)
                 if inside >= _SLOWEST * self._timeout:
                     window, inside = anyio.current_time(), 0
                 elif anyio.current_time() - window > self._timeout:
@@ -293,10 +291,6 @@ class _Fetch:
                         code="transfer_stalled",
                         hint="Try again later; what arrived is kept if the server can go on from there.",
                     )
-        finally:
-            if waiting:
-                with anyio.CancelScope(shield=True):
-                    await self._store(part, waiting, held)
         if part.total is not None and part.size < part.total:
             raise ApiConnectionError(
                 f"The connection ended after {part.size} of {part.total} bytes of the {self._what}.",
@@ -304,7 +298,8 @@ class _Fetch:
             )
         return True
 
-    async def _store(self, part: Part, pieces: list[bytes], size: int) -> None:
+    async def _store(self, part: Part, pieces: list[bytes]) -> None:
+        size = sum(map(len, pieces))
         with storage(self._target):
             await anyio.to_thread.run_sync(part.write, pieces)
         part.size += size

@@ -197,6 +197,7 @@ class _Feed:
         self._wait = wait_seconds
         self._until_done = until_done
         self._restarts = 0
+        self._first = True
         self._idle = 0.0
         """Seconds to leave the server alone, because it had nothing to tell."""
 
@@ -215,6 +216,7 @@ class _Feed:
             if self._cursor is None and error.status in _NO_FEED:
                 return None
             raise
+        self._first = False
         if page.entries:
             self._restarts = 0
         repeated = page.next_cursor == self._cursor
@@ -232,8 +234,8 @@ class _Feed:
         return _Batch(entries=page.entries, cursor=self._cursor)
 
     async def _page(self) -> ChangePage:
-        # the first page tells how everything stands, and has nothing to wait for
-        wait = math.ceil(self._wait) if self._cursor is not None else 0
+        # the first page tells how everything stands: what is over already is not waited for
+        wait = 0 if self._first or self._cursor is None else math.ceil(self._wait)
         params = {"ids": self._ids, "view": self._view, "cursor": self._cursor, "wait_seconds": wait or None}
         connection = self._client.connection
         reply = await connection.call("GET", _FEED, params=params, timeout=connection.timeout + wait)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 from . import probes
 from ._ledger import Ledger
@@ -35,10 +36,12 @@ def game_spec(run: Ledger, scratch: Scratch) -> UnitSpec:
     # what the evidence keeps has no tokens in it
     atomic_write(run.layout.config, (json.dumps(run.plan.game_config, indent=2) + "\n").encode())
     extra = run.plan.extra_ports
+    secrets = _secret_files(directory, run.plan.secret_files)
 
     def environment(placement: Placement) -> Mapping[str, str]:
         return {
             **runnable.env,
+            **{variable: placement.uri(name) for variable, name in secrets.items()},
             **extra_port_environment(placement, extra),
             **({"COGAMES_POLICY_NAMES": json.dumps(run.plan.policy_names)} if run.plan.policy_names else {}),
             **({"COWORLD_ADMIN": "1"} if run.options.admin else {}),
@@ -80,10 +83,13 @@ def player_spec(run: Ledger, slot: int, scratch: Scratch) -> UnitSpec:
     assert run.game.unit is not None
     address = run.game.unit.endpoint().there
     url = f"ws://{address}/player?{probes.seat_query(slot, run.tokens[slot])}"
+    directory = scratch.directory(name, shared=True)
+    secrets = _secret_files(directory, seat.secret_files)
 
     def environment(placement: Placement) -> Mapping[str, str]:
         return {
             **runnable.env,
+            **{variable: placement.uri(name) for variable, name in secrets.items()},
             "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL": placement.uri(f"policy_artifact_{slot}.zip"),
             # the older name of the same thing, the only one the first generations know
             "COGAMES_ENGINE_WS_URL": url,
@@ -100,7 +106,7 @@ def player_spec(run: Ledger, slot: int, scratch: Scratch) -> UnitSpec:
             environment=environment,
             secret_env=dict(seat.secret_env),
             slot=slot,
-            directory=scratch.directory(name, shared=True),
+            directory=directory,
             mount="/coworld-artifact",
             connects_to="game",
             network=run.options.player_network,
@@ -111,3 +117,11 @@ def player_spec(run: Ledger, slot: int, scratch: Scratch) -> UnitSpec:
         ),
         run.backend.capabilities,
     )
+
+
+def _secret_files(directory: Path, secrets: Mapping[str, bytes]) -> dict[str, str]:
+    """Put secrets into a unit's directory; returns the files' names by variable."""
+    names = {variable: f".secret-{index}" for index, variable in enumerate(secrets)}
+    for variable, name in names.items():
+        (directory / name).write_bytes(secrets[variable])
+    return names

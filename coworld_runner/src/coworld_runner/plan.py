@@ -39,6 +39,8 @@ class Seat:
     """The bundled player's id, if it is one."""
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Secrets for this seat's player alone; never in logs, records or argument lists."""
+    secret_files: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
+    """Secrets that its player is handed as files of its own, by environment variable: the variable is the URI."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +59,8 @@ class EpisodePlan:
     episode_tags: Mapping[str, str] = field(default_factory=dict[str, str])
     policy_names: tuple[str, ...] = ()
     """Names the first generations of games are told in ``COGAMES_POLICY_NAMES``."""
+    secret_files: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
+    """Secrets that the game is handed as files of its own, by environment variable: the variable is the URI."""
     tokens: tuple[str, ...] = field(default=(), repr=False)
     """Tokens that the game has been told already, by slot; empty: new ones are made."""
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from coworld_core.api import DOWNLOAD_CATEGORIES, DownloadCategory, DownloadEntry
 from coworld_core.errors import UsageError
 
-from ..errors import ApiStatusError, NotFound
+from .._links import with_fresh_link
+from ..errors import NotFound
 from ..pages import AsyncPager
 from ._base import Resource
 from ._episode_lists import many_ids
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from ..transfers import Downloaded, OnProgress
 
 __all__ = ["Downloads"]
-
-_STALE = frozenset({403, 404, 410, 412})
-"""How storage answers when a link has run out, or what it led to has been replaced."""
 
 
 class Downloads(Resource):
@@ -91,6 +89,7 @@ class Downloads(Resource):
 
         Raises:
             NotFound: It is not there: not yet, no more, or it never was.
+            LinkExpired: The renewed link is refused as well.
             TransferRefused: What came is not whole, or more than the limit.
         """
         from ..transfers import download
@@ -114,15 +113,12 @@ class Downloads(Resource):
                 on_progress=on_progress,
             )
 
-        try:
+        async def renew() -> DownloadEntry | None:
+            return await self._renewed(entry, timeout)
+
+        if not entry.url:
             return await once(entry)
-        except ApiStatusError as error:
-            if not entry.url or error.status not in _STALE:
-                raise
-            renewed = await self._renewed(entry, timeout)
-            if renewed is None:
-                raise
-        return await once(renewed)
+        return await with_fresh_link(once, entry, renew, what=entry.category.replace("_", " "))
 
     async def _renewed(self, entry: DownloadEntry, timeout: float | None) -> DownloadEntry | None:
         positions = None if entry.position is None else (entry.position,)

@@ -27,9 +27,10 @@ from coworld_core.api import (
 )
 from coworld_core.errors import UsageError
 
+from .._links import web_link, with_fresh_link
 from .._replies import Reply
 from .._transport import MAX_BODY, path
-from ..errors import ApiShapeError, ApiStatusError, Forbidden, Gone, NotFound, Unprocessable
+from ..errors import ApiShapeError, ApiStatusError, Forbidden, Gone, LinkExpired, NotFound, Unprocessable
 from ..pages import AsyncPager
 from ._base import Resource, optional_id, read, read_list
 from ._episode_lists import EpisodeSource, episode_filter, listed_elsewhere, many_ids
@@ -339,19 +340,38 @@ class Episodes(Resource):
 
         Raises:
             NotFound: There is none, or none yet.
+            LinkExpired: The link to it has run out, so has the one asked for then, and there is no other way to it.
             TransferRefused: What came is not whole, or more than the limit.
         """
         full = await self._whole(episode, timeout)
         sources = [path("/v2/episode-requests/{}/artifacts/replay", full.id)]
-        if full.replay_url and full.replay_url.startswith(("http://", "https://")):
-            sources.insert(0, full.replay_url)
         if full.job_id:
             sources.append(path("/jobs/{}/artifacts/replay", full.job_id))
         if not full.replay_url and full.status and not full.status.is_success:
             raise NotFound(f"The episode {full.id} has no replay: it is {full.status}.", status=404)
-        return await self._fetched(
-            sources, target, "replay", unpack=unpack, limit=limit, timeout=timeout, on_progress=on_progress
-        )
+
+        async def fetch(*places: str) -> Downloaded:
+            return await self._fetched(
+                places, target, "replay", unpack=unpack, limit=limit, timeout=timeout, on_progress=on_progress
+            )
+
+        async def renew() -> str | None:
+            fresh = web_link((await self.get(full.id, timeout=timeout)).replay_url)
+            return None if fresh == link else fresh
+
+        if (link := web_link(full.replay_url)) is None:
+            return await fetch(*sources)
+        try:
+            return await with_fresh_link(fetch, link, renew, what="replay")
+        except (*_NOT_HERE, LinkExpired) as error:
+            refused = error
+        try:
+            # the episode's own route says what is the matter
+            return await fetch(*sources)
+        except _NOT_HERE:
+            if isinstance(refused, LinkExpired):
+                raise refused from None
+            raise
 
     async def download_bundle(
         self,
@@ -453,9 +473,6 @@ class Episodes(Resource):
                     on_progress=on_progress,
                 )
             except (*_NOT_HERE, Forbidden, Gone) as error:
-                if "://" in source:
-                    # a link runs out; the episode's own route says what is the matter
-                    continue
                 if isinstance(error, Forbidden) and refusal is None:
                     raise
                 refusal = refusal or error

@@ -40,6 +40,7 @@ PARTS = (
     "policies",
     "coworld_secrets",
     "leagues",
+    "participation",
     "memberships",
     "standings",
     "rounds",
@@ -48,10 +49,12 @@ PARTS = (
     "episodes",
     "experience",
     "artifacts",
+    "annotations",
     "feed",
     "replays",
     "hosted",
     "signin",
+    "not_offered",
     "openapi",
     "housekeeping",
     "web",
@@ -116,7 +119,7 @@ async def open_services(settings: Settings, *, upgrade: bool = True) -> AsyncGen
         upgrade: Whether to bring the database's tables up to date.
 
     Raises:
-        EnvironmentFault: When the database or the artifact store cannot be used.
+        EnvironmentFault: When the database, the artifact store or the key of the secrets cannot be used.
         UsageError: When the data directory cannot be used.
     """
     prepare_directory(settings.data)
@@ -130,7 +133,7 @@ async def open_services(settings: Settings, *, upgrade: bool = True) -> AsyncGen
             database=database,
             artifacts=artifacts,
             blobs=BlobStore(settings.blobs),
-            vault=Vault(settings.vault),
+            vault=await Vault.open(settings.vault, settings.key_file),
         )
 
 

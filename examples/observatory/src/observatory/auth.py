@@ -274,7 +274,8 @@ def _shown(headers: Mapping[str, str]) -> str | None:
 
 async def new_code(session: AsyncSession, user_id: str) -> str:
     """A sign-in code for a user: good once, for five minutes."""
-    code = secrets.token_urlsafe(32)
+    # people type it after a command's name, where a dash at its beginning would make it an option
+    code = f"obc_{secrets.token_urlsafe(32)}"
     session.add(AuthCode(digest=_digest(code), user_id=user_id, expires_at=now() + CODE_LIFETIME))
     await session.flush()
     return code

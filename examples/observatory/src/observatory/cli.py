@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import json as jsonlib
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
 from coworld_core.errors import CoworldError
 
+from .cli_options import Out, runs, where
 from .settings import DEFAULT_PORT, Settings
 
 if TYPE_CHECKING:
@@ -24,121 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["cli", "main"]
 
 _STATUS = {"answer": 1, "usage": 2, "environment": 3, "remote": 4, "internal": 5}
-
-
-class Out:
-    """Results to standard output, narration to standard error.
-
-    Args:
-        json: Whether standard output gets JSON and nothing else.
-    """
-
-    def __init__(self, json: bool) -> None:
-        self.json = json
-
-    def note(self, text: str = "") -> None:
-        """Narrate."""
-        click.echo(text, err=True)
-
-    def say(self, text: str = "") -> None:
-        """Write a part of the result for a person."""
-        if not self.json:
-            click.echo(text)
-
-    def answer(self, value: object) -> None:
-        """Write the result for a program, on one line."""
-        if self.json:
-            click.echo(jsonlib.dumps(value, default=str))
-
-
-def where(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command ``--data``, ``--database`` and ``--json``; it takes ``settings`` and ``out``."""
-
-    @click.option(
-        "--data",
-        type=click.Path(path_type=Path, file_okay=False),
-        default=Path("observatory-data"),
-        show_default=True,
-        envvar="OBSERVATORY_DATA",
-        show_envvar=True,
-        help="Directory of this Observatory; made private.",
-    )
-    @click.option(
-        "--database",
-        metavar="URL",
-        envvar="OBSERVATORY_DATABASE",
-        show_envvar=True,
-        help="postgresql://USER:PASSWORD@HOST/NAME.  [default: SQLite in the directory]",
-    )
-    @click.option("--json", is_flag=True, help="Write the result as JSON to standard output.")
-    @functools.wraps(function)
-    def wrapped(*args: Any, data: Path, database: str | None, json: bool, **kwargs: Any) -> Any:
-        settings = Settings(data=data, database=database)
-        return function(*args, settings=settings, out=Out(json), **kwargs)
-
-    return wrapped
-
-
-def runs(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of what plays episodes; it takes ``work``, fields of the settings."""
-
-    @click.option(
-        "--backend",
-        type=click.Choice(["auto", "process", "docker", "kubernetes", "none"]),
-        default="auto",
-        show_default=True,
-        help="What plays the episodes. auto: local processes when packages are trusted, else Docker where there is an "
-        "engine; none: only `observatory worker` elsewhere.",
-    )
-    @click.option(
-        "--package",
-        "packages",
-        multiple=True,
-        metavar="DIRECTORY",
-        type=click.Path(path_type=Path, file_okay=False, exists=True),
-        help="A package you trust: what was built from it may run as local processes. May be repeated.",
-    )
-    @click.option(
-        "--parallel",
-        type=click.IntRange(0, 256),
-        default=1,
-        show_default=True,
-        help="Episodes at a time; 0: none here.",
-    )
-    @click.option(
-        "--lease",
-        type=click.FloatRange(1, 3600),
-        default=30.0,
-        show_default=True,
-        help="Seconds after which the episodes of a worker that was killed are given to others.",
-    )
-    @click.option(
-        "--episode-timeout",
-        type=click.FloatRange(1),
-        default=3600.0,
-        show_default=True,
-        help="Seconds an episode may take, everything included.",
-    )
-    @functools.wraps(function)
-    def wrapped(
-        *args: Any,
-        backend: str,
-        packages: tuple[Path, ...],
-        parallel: int,
-        lease: float,
-        episode_timeout: float,
-        **kwargs: Any,
-    ) -> Any:
-        work = {
-            "backend": backend,
-            "packages": packages,
-            "parallel": parallel,
-            "lease": lease,
-            "episode_timeout": episode_timeout,
-        }
-        return function(*args, work=work, **kwargs)
-
-    return wrapped
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -155,7 +39,15 @@ def cli() -> None:
 @cli.command("serve")
 @where
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="0: a free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    envvar="OBSERVATORY_PORT",
+    show_envvar=True,
+    help="0: a free one.",
+)
 @click.option("--url", metavar="URL", help="How clients reach it, when a proxy stands in front.")
 @click.option(
     "--artifacts",
@@ -223,7 +115,7 @@ async def _serve(settings: Settings, out: Out, listener: Any, url: str | None) -
 def worker_command(settings: Settings, out: Out, url: str | None, artifacts: str | None, work: dict[str, Any]) -> None:
     """Play episodes until told to stop, beside a server or where it has none.
 
-    It needs the server's database, artifacts and directory.
+    It needs the server's database, artifacts, directory and key.
     """
     from dataclasses import replace
 
@@ -257,6 +149,31 @@ async def _work(settings: Settings, out: Out) -> None:
             out.answer({"backend": place.backend.name, "parallel": settings.parallel, "pid": os.getpid()})
             out.say(f"Playing episodes with {place.backend.name}, {settings.parallel} at a time.")
             await stopped()
+
+
+@cli.command("pull-secret")
+@click.option("--url", metavar="URL", help="Where the cluster's nodes reach the server.  [default: as `serve` has it]")
+@click.option("--name", default="observatory-pull", show_default=True, help="What the Secret is called.")
+@where
+def pull_secret_command(settings: Settings, out: Out, url: str | None, name: str) -> None:
+    """Write the Secret with which a cluster pulls this Observatory's images.
+
+    It pulls any image and pushes none. Hand it to the cluster with `observatory pull-secret | kubectl apply -f -`, and
+    name it to the worker with --pull-secret.
+    """
+    from dataclasses import replace
+
+    from .registry_login import pull_secret, worker_login
+
+    if url is not None:
+        settings = replace(settings, url=url.rstrip("/"))
+
+    async def make(services: Services) -> dict[str, object]:
+        return pull_secret(name, services.settings.registry, await worker_login(services))
+
+    made = _with_services(settings, make)
+    out.answer(made)
+    out.say(jsonlib.dumps(made, indent=2))
 
 
 @cli.group("user")

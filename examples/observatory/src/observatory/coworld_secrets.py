@@ -20,7 +20,7 @@ __all__ = ["router"]
 
 router = Router("Secrets")
 
-MAX_SECRET = 64 * 1024
+MAX_SECRET = 1024 * 1024
 """Longest secret, in bytes."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
@@ -76,6 +76,8 @@ async def delete_secret(call: Call, coworld: str, name: str) -> JsonObject:
 
 async def _own_name(session: AsyncSession, caller: Caller, coworld: str) -> CoworldName:
     owner = await session.get(CoworldName, name_key(coworld))
+    if owner is None and (version := await session.get(Coworld, coworld)) is not None:
+        owner = await session.get(CoworldName, version.name_key)
     if owner is None:
         raise not_found("Coworld", coworld)
     if not caller.owns(owner.user_id):

@@ -127,7 +127,7 @@ async def list_evidence(call: Call, ereq: str) -> list[JsonObject]:
             "has_artifact": ("player_artifact", seat.position) in kept,
         }
         for seat in row.participants
-        if slots is None or seat.position in slots
+        if seat.policy_version_id is not None and (slots is None or seat.position in slots)
     ]
 
 

@@ -21,7 +21,7 @@ from .models import EpisodeRequest, League, Participant
 from .services import Services
 from .worker_queue import OVER
 
-__all__ = ["EpisodeView", "find_episode", "own_slots", "view_of", "visible"]
+__all__ = ["EpisodeView", "find_episode", "own_slots", "player_faults", "view_of", "visible"]
 
 
 def visible(caller: Caller, *, public: bool) -> sa.ColumnElement[bool]:
@@ -84,6 +84,16 @@ def own_slots(caller: Caller, row: EpisodeRequest) -> frozenset[int] | None:
     )
 
 
+def player_faults(row: EpisodeRequest) -> list[JsonObject]:
+    """What players did wrong, also in an episode that counts; without their logs, which are their owners'."""
+    faults: list[JsonObject] = (row.record or {}).get("faults", [])
+    return [
+        {"position": fault["slot"], "error_type": fault["error_type"], "message": fault["message"]}
+        for fault in faults
+        if fault["fault"] == "player"
+    ]
+
+
 class EpisodeView:
     """Writes episodes down as the API does.
 
@@ -116,6 +126,7 @@ class EpisodeView:
             "status": row.status,
             "policy_version_ids": [seat.policy_version_id for seat in row.participants if seat.policy_version_id],
             "participants": self.participants(row),
+            "people": self.people(row),
             "job_id": row.job_id,
             "episode_id": row.episode_id,
             "replay_url": self.replay_url(row),
@@ -124,6 +135,7 @@ class EpisodeView:
             "error": row.error,
             "failed_policy_index": row.failed_policy_index,
             "failed_agent_index": row.failed_agent_index,
+            "player_faults": player_faults(row),
             "scores": self.scores(row),
             "attempts": row.attempts,
             "created_at": row.created_at,
@@ -169,6 +181,22 @@ class EpisodeView:
             }
             for seat in row.participants
             if seat.policy_version_id is not None
+        ]
+
+    def people(self, row: EpisodeRequest) -> list[JsonObject]:
+        """The people who sat where. They are no participants, whom all clients take for versions of policies."""
+        scores = {score.position: score.score for score in row.scores}
+        return [
+            {
+                "position": seat.position,
+                "kind": "human",
+                "user_id": seat.user_id,
+                "player_id": seat.player_id,
+                "name": seat.policy_name,
+                "score": scores.get(seat.position),
+            }
+            for seat in row.participants
+            if seat.policy_version_id is None and seat.bundled_player is None
         ]
 
     def scores(self, row: EpisodeRequest) -> list[JsonObject]:

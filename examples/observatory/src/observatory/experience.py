@@ -347,7 +347,7 @@ def _row(row: ExperienceRequest, coworld: Coworld, user: User, counts: dict[str,
     return {
         "id": row.id,
         "requester_user_id": row.user_id,
-        "requester": {"id": user.id, "name": user.name},
+        "requester": user.name,
         "coworld_id": row.coworld_id,
         "coworld_name": coworld.name,
         "coworld_version": coworld.version,

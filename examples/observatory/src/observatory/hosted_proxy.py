@@ -7,7 +7,7 @@ nothing of ours answers them as the visitor. What is passed on, in either direct
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlsplit
@@ -45,10 +45,12 @@ _BODY_LIMIT = 1024 * 1024
 
 
 class _Target:
-    def __init__(self, address: str, prefix: str, counted: Any) -> None:
+    def __init__(self, address: str, prefix: str, counted: Any, came: Callable[[], None] = lambda: None) -> None:
         self.address = address
         self.prefix = prefix
         self.counted = counted
+        self.came = came
+        """Told that the game has let somebody in."""
 
 
 @asynccontextmanager
@@ -134,6 +136,7 @@ async def _tunnel(socket: WebSocket) -> None:
             close_timeout=2,
         ) as game:
             await socket.accept()
+            target.came()
             with target.counted():
                 async with anyio.create_task_group() as group:
                     group.start_soon(_from_game, game, socket, group.cancel_scope)
@@ -197,7 +200,11 @@ async def _target(services: Services, request: HTTPConnection) -> _Target | None
         return None
     if path in _VIEWERS and not session.spectators:
         return None
-    return _Target(session.address, f"/sessions/{key}", lambda: sessions.used(session))
+
+    def came() -> None:
+        session.begun = session.begun or path == "player"
+
+    return _Target(session.address, f"/sessions/{key}", lambda: sessions.used(session), came)
 
 
 def _path(request: HTTPConnection) -> str:

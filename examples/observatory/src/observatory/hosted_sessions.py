@@ -23,6 +23,7 @@ import anyio.to_thread
 import sqlalchemy as sa
 from anyio.abc import TaskGroup
 
+from coworld_core.artifacts import EpisodeLayout
 from coworld_core.errors import CoworldError, UsageError
 from coworld_core.gameconfig import slot_count
 from coworld_core.ids import new_run_id
@@ -31,6 +32,7 @@ from .artifacts_serving import plain_chunks
 from .auth import Caller
 from .columns import JsonObject, new_id, now
 from .errors import Refusal, conflict, not_found
+from .hosted_keeping import keep_play
 from .models import Artifact, Coworld, EpisodeRequest, HostedSession
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ IDLE_SECONDS = 300.0
 """How long a replay is shown to nobody before it is put away."""
 START_SECONDS = 20.0
 """How long a caller waits for a session to begin before it is told to come again."""
+KEEP_SECONDS = 120.0
+"""How long keeping what was played may take, also when the server is to stop."""
 PLAY_SECONDS = 3600.0
 """How long a game with people may take, waiting for them included."""
 
@@ -86,7 +90,9 @@ class Session:
     coworld_id: str
     run_id: str
     user_id: str | None = None
+    player_id: str | None = None
     episode_id: str | None = None
+    """The episode that is shown; of a game that was played, the one it became."""
     spectators: bool = True
     slots: int = 0
     address: str = ""
@@ -97,6 +103,8 @@ class Session:
     """Path and query of each player's page."""
     joined: dict[int, Joined] = field(default_factory=dict[int, Joined])
     scores: tuple[float, ...] = ()
+    begun: bool = False
+    """Whether anybody has come to play."""
     ready: anyio.Event = field(default_factory=anyio.Event)
     error: str = ""
     over: bool = False
@@ -227,10 +235,11 @@ class Sessions:
             session.seats = {slot: _path(link) for slot, link in links.players.items()}
             session.ready.set()
 
+        workspace = self._work / session.id
         record = await run_episode(
             plan,
             backend=self._place.backend,
-            workspace=self._work / session.id,
+            workspace=workspace,
             options=EpisodeOptions(timeout=PLAY_SECONDS, on_player_failure="continue"),
             on_ready=ready,
             run_id=session.run_id,
@@ -238,6 +247,9 @@ class Sessions:
         session.scores = record.scores
         if record.fault is not None:
             session.error = record.fault.message
+        if session.begun:
+            with anyio.CancelScope(shield=True, deadline=anyio.current_time() + KEEP_SECONDS):
+                session.episode_id = await keep_play(self._services, session, plan, record, EpisodeLayout(workspace))
 
     async def join(self, session: Session, caller: Caller) -> Joined:
         """Take a seat; who has one keeps it.
@@ -284,6 +296,7 @@ class Sessions:
             coworld_id=coworld_id,
             run_id=new_run_id(),
             user_id=caller.user_id,
+            player_id=caller.player_id,
             episode_id=episode_id,
             used=anyio.current_time(),
         )

@@ -196,6 +196,18 @@ async def change_seed(call: Call, seed_id: str, body: SeedChange) -> JsonObject:
     return _seed_json(seed)
 
 
+@router.put("/v2/coworld-league-seeds/{seed_id}/game-of-week", access="team", answer=api.LeagueSeed, refusals=(409,))
+async def set_game_of_week(call: Call, seed_id: str) -> JsonObject:
+    """Make a standing order's league the league of the week's game, in the place of any other."""
+    seed = await call.db.get(LeagueSeed, seed_id)
+    if seed is None:
+        raise not_found("league seed", seed_id)
+    if seed.league_id is None:
+        raise conflict("This standing order has no league yet.", code="no_league")
+    await call.db.execute(sa.update(League).values(is_game_of_week=League.id == seed.league_id))
+    return _seed_json(seed)
+
+
 def visible_leagues(caller: Caller) -> sa.Select[League]:
     """A statement for the leagues somebody may see.
 

@@ -69,7 +69,7 @@ class EpisodeRequest(Base):
     user_id: Mapped[str] = reference("users.id")
     player_id: Mapped[str | None] = reference("players.id")
     source: Mapped[str] = mapped_column(sa.String(32), default="request")
-    """``experience``, ``request``, ``coworld_upload`` or ``round``."""
+    """``experience``, ``request``, ``coworld_upload``, ``round`` or ``play``."""
     experience_request_id: Mapped[str | None] = reference("experience_requests.id")
     index: Mapped[int] = mapped_column(default=0)
     """Its place among the episodes it was asked for with, from 0."""
@@ -135,7 +135,7 @@ class Participant(Base):
     player_id: Mapped[str | None] = reference("players.id")
     player_name: Mapped[str | None]
     bundled_player: Mapped[str | None]
-    """Id of an entry of the manifest's ``player``, when no policy sits here."""
+    """Id of an entry of the manifest's ``player``, when no policy sits here; without either, it is a person."""
 
 
 class EpisodeScore(Base):

@@ -36,6 +36,7 @@ _REASONS: Mapping[int, str] = {
     422: "It does not have the right form.",
     425: "Not yet.",
     429: "Too often.",
+    501: "Not on this platform.",
     503: "Not now; try again.",
 }
 
@@ -117,7 +118,8 @@ def _operation(endpoint: Endpoint, answer: JsonObject | None, inputs: Mapping[An
             "required": not endpoint.optional_body,
             "content": {"application/json": {"schema": inputs[(endpoint.body, "validation")]}},
         }
-    elif endpoint.method == "PUT":
+    elif endpoint.method == "PUT" and not endpoint.transaction:
+        # who reads a body by itself holds no transaction meanwhile
         binary = {"schema": {"type": "string", "format": "binary"}}
         operation["requestBody"] = {"required": True, "content": {"application/octet-stream": binary}}
     return operation

@@ -12,7 +12,7 @@ from coworld_core import api
 from coworld_core.environment import is_reserved_env
 
 from .columns import JsonObject
-from .errors import forbidden, invalid, not_found
+from .errors import conflict, forbidden, invalid, not_found
 from .images import find_image
 from .models import Image, Policy, PolicySecretEnv, PolicyVersion
 from .pages import Envelope, PageQuery, paginate
@@ -72,6 +72,29 @@ async def create_secret_env(call: Call, body: NewSecretEnv) -> JsonObject:
     await call.db.flush()
     await call.services.vault.put("policy-env", row.id, json.dumps(body.policy_secret_env).encode())
     return {"id": row.id}
+
+
+@router.delete(
+    "/stats/policy-secret-envs/{secret_env_id}",
+    answer=api.PolicySecretEnvCreated,
+    transaction=False,
+    refusals=(409,),
+)
+async def delete_secret_env(call: Call, secret_env_id: str) -> JsonObject:
+    """Forget secret environment variables that no policy version has got."""
+    async with call.services.database.writing() as session:
+        row = await session.get(PolicySecretEnv, secret_env_id, with_for_update=True)
+        if row is None or row.user_id != call.caller.user_id:
+            raise not_found("secret environment of yours", secret_env_id)
+        used = await session.scalar(
+            sa.select(PolicyVersion.id).where(PolicyVersion.secret_env_id == secret_env_id).limit(1)
+        )
+        if used is not None:
+            raise conflict(f"The policy version {used} has these secrets.", code="in_use")
+        await session.delete(row)
+    # only now: a version that was quicker would have been left without
+    await call.services.vault.delete("policy-env", secret_env_id)
+    return {"id": secret_env_id}
 
 
 @router.post("/stats/policies/docker-img/complete", answer=api.PolicyVersionCreated)

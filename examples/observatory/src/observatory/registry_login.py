@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import re
 import secrets
 from typing import TYPE_CHECKING
+
+from coworld_core.errors import UsageError
 
 if TYPE_CHECKING:
     from .services import Services
 
-__all__ = ["PREFIX", "is_worker", "worker_login"]
+__all__ = ["PREFIX", "is_worker", "pull_secret", "worker_login"]
 
 PREFIX = "obk_"
 """What the password begins with."""
 
+_OBJECT = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 _USER = "worker"
 _KEY = ("keys", "registry-pull")
 
@@ -35,3 +41,36 @@ async def is_worker(services: Services, password: str) -> bool:
     except FileNotFoundError:
         return False
     return secrets.compare_digest(kept, password.encode())
+
+
+def pull_secret(name: str, registry: str, login: tuple[str, str]) -> dict[str, object]:
+    """The Secret with which a Kubernetes cluster pulls from the registry, as its API takes it.
+
+    Args:
+        name: What it is called there.
+        registry: Host and port, as in the images' names.
+        login: User and password.
+
+    Raises:
+        UsageError: The name is none that a cluster takes (code ``bad_name``).
+    """
+    if not _OBJECT.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot be the name of a Secret.",
+            code="bad_name",
+            hint="Use lower-case letters, digits, `-` and `.`, a letter or digit first and last.",
+        )
+    user, password = login
+    entry = {
+        "username": user,
+        "password": password,
+        "auth": base64.b64encode(f"{user}:{password}".encode()).decode(),
+    }
+    config = json.dumps({"auths": {registry: entry}})
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "observatory"}},
+        "data": {".dockerconfigjson": base64.b64encode(config.encode()).decode()},
+    }

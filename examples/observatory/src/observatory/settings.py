@@ -26,11 +26,13 @@ class Settings:
     Args:
         data: Its directory, private to its user: database, registry blobs, secrets, artifacts.
         database: SQLAlchemy URL, or ``postgresql://…`` for short; None: SQLite in ``data``.
+        key: File with the key that encrypts secrets; None: beside ``data``, under its name and ``.key``.
         artifacts: fsspec URL under which artifacts are kept; None: ``data/artifacts``.
         url: How clients reach it (``http://127.0.0.1:8787``), without a slash at the end.
         public: Whether anonymous visitors may read public leagues, Coworlds and episodes.
         backend: Where episodes run: ``docker``, ``process``, ``kubernetes``; ``auto`` chooses, ``none`` runs nothing.
         packages: Directories of packages whose images may run as local processes.
+        pull_secrets: Secrets of the cluster's namespace with which it pulls images, for ``kubernetes``.
         parallel: Episodes at a time; 0 leaves them to other workers.
         lease: Seconds a worker's claim is good for without being renewed.
         episode_timeout: Seconds an episode may take, everything included.
@@ -38,11 +40,13 @@ class Settings:
 
     data: Path
     database: str | None = None
+    key: Path | None = None
     artifacts: str | None = None
     url: str = f"http://127.0.0.1:{DEFAULT_PORT}"
     public: bool = True
     backend: BackendName = "none"
     packages: tuple[Path, ...] = ()
+    pull_secrets: tuple[str, ...] = ()
     parallel: int = 1
     lease: float = 30.0
     episode_timeout: float = 3600.0
@@ -71,6 +75,12 @@ class Settings:
     def vault(self) -> Path:
         """Secrets, one private file each."""
         return self.data / "secrets"
+
+    @property
+    def key_file(self) -> Path:
+        """The key that encrypts secrets."""
+        data = self.data.absolute()
+        return self.key or data.with_name(f"{data.name}.key")
 
 
 def database_url(given: str | None, data: Path) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+import zipfile
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, TypeVar, cast
 
 import anyio
 import anyio.to_thread
@@ -19,10 +21,15 @@ from coworld_core.errors import EnvironmentFault
 
 from .settings import prepare_directory
 
-__all__ = ["ArtifactStore", "StoredObject", "artifact_store"]
+__all__ = ["ArtifactStore", "MemberTooLarge", "NoMember", "StoredObject", "artifact_store"]
 
 CHUNK = 256 * 1024
 """Bytes read or written at a time."""
+
+BLOCK = 4 * 1024 * 1024
+"""Bytes fetched at a time from where each fetch is a request; drivers' own blocks are made for reading whole files."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -36,11 +43,19 @@ class StoredObject:
     """In hexadecimal."""
 
 
+class NoMember(Exception):
+    """A stored zip has no such file, or is no zip that can be read."""
+
+
+class MemberTooLarge(Exception):
+    """A file in a stored zip is larger than it may be."""
+
+
 class ArtifactStore:
     """A place for bytes.
 
     On the local disk a file is written beside its place and renamed; elsewhere the place itself makes a whole upload
-    visible at its end, as S3 does.
+    visible at its end, as S3 does. That it cannot be reached is an ``OSError``, whatever the driver calls it.
 
     Args:
         filesystem: fsspec's file system.
@@ -56,7 +71,7 @@ class ArtifactStore:
 
     async def put(self, key: str, content: bytes | Path) -> StoredObject:
         """Store bytes, or the content of a file, in the place of what was there."""
-        return await anyio.to_thread.run_sync(self._put, key, content)
+        return await self._in_thread(self._put, key, content)
 
     async def get(self, key: str) -> bytes:
         """All bytes under a key.
@@ -64,7 +79,7 @@ class ArtifactStore:
         Raises:
             FileNotFoundError: When there is nothing.
         """
-        return cast("bytes", await anyio.to_thread.run_sync(self._fs.cat_file, self._path(key)))
+        return cast("bytes", await self._in_thread(self._fs.cat_file, self._path(key)))
 
     async def size(self, key: str) -> int:
         """How many bytes there are under a key.
@@ -72,7 +87,7 @@ class ArtifactStore:
         Raises:
             FileNotFoundError: When there is nothing.
         """
-        return int(await anyio.to_thread.run_sync(self._fs.size, self._path(key)))
+        return int(await self._in_thread(self._fs.size, self._path(key)))
 
     @asynccontextmanager
     async def reading(
@@ -83,20 +98,30 @@ class ArtifactStore:
         Raises:
             FileNotFoundError: When there is nothing.
         """
-        file = await anyio.to_thread.run_sync(self._open, key, start)
+        file = await self._in_thread(self._open, key, start)
         try:
-            yield _chunks(file, None if stop is None else stop - start)
+            yield self._chunks(file, None if stop is None else stop - start)
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(file.close)
 
+    async def member(self, key: str, name: str, *, limit: int) -> bytes:
+        """A file of a stored zip, unpacked; only the parts of the zip that are needed are read.
+
+        Raises:
+            FileNotFoundError: When there is nothing under the key.
+            NoMember: When it is no zip that can be read, or has no file of that name.
+            MemberTooLarge: When the file is larger than ``limit`` bytes, whatever the zip says of its size.
+        """
+        return await self._in_thread(self._member, key, name, limit)
+
     async def delete(self, keys: Iterable[str]) -> None:
         """Forget what is under some keys; what is not there is forgotten already."""
-        await anyio.to_thread.run_sync(self._delete, list(keys))
+        await self._in_thread(self._delete, list(keys))
 
     async def forget(self, prefix: str) -> None:
         """Forget everything below a prefix; that there is nothing is as good."""
-        await anyio.to_thread.run_sync(self._forget, prefix)
+        await self._in_thread(self._forget, prefix)
 
     async def check(self) -> None:
         """Write, read and forget a few bytes.
@@ -117,6 +142,23 @@ class ArtifactStore:
             ) from error
         if not same:
             raise EnvironmentFault(f"{self.url} gave back other bytes.", code="artifacts_unreachable")
+
+    async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
+        try:
+            return await anyio.to_thread.run_sync(function, *arguments)
+        except (OSError, ValueError, NoMember, MemberTooLarge):
+            raise
+        except Exception as error:
+            raise OSError(f"{self.url} cannot be used: {error}") from error
+
+    async def _chunks(self, file: IO[bytes], left: int | None) -> AsyncIterator[bytes]:
+        while left is None or left > 0:
+            chunk = await self._in_thread(file.read, CHUNK if left is None else min(CHUNK, left))
+            if not chunk:
+                return
+            if left is not None:
+                left -= len(chunk)
+            yield chunk
 
     def _path(self, key: str) -> str:
         # keys are made by us from ids; this holds even if one were not
@@ -143,10 +185,32 @@ class ArtifactStore:
         return stored
 
     def _open(self, key: str, start: int) -> IO[bytes]:
-        file = cast("IO[bytes]", self._fs.open(self._path(key), "rb"))
+        options = {} if self.local else {"block_size": BLOCK}
+        file = cast("IO[bytes]", self._fs.open(self._path(key), "rb", **options))
         if start:
             file.seek(start)
         return file
+
+    def _member(self, key: str, name: str, limit: int) -> bytes:
+        with self._open(key, 0) as stored:
+            try:
+                with zipfile.ZipFile(stored) as archive, archive.open(name) as file:
+                    content = file.read(limit + 1)
+            except (
+                zipfile.BadZipFile,
+                zlib.error,
+                EOFError,
+                KeyError,
+                NotImplementedError,
+                RuntimeError,
+                UnicodeError,
+                ValueError,
+            ) as error:
+                # encrypted, packed in a way nobody else can unpack, or made to break readers
+                raise NoMember(name) from error
+        if len(content) > limit:
+            raise MemberTooLarge(name)
+        return content
 
     def _delete(self, keys: list[str]) -> None:
         for key in keys:
@@ -203,13 +267,3 @@ def _pieces(content: bytes | Path) -> Iterable[bytes]:
     with content.open("rb") as source:
         while chunk := source.read(CHUNK):
             yield chunk
-
-
-async def _chunks(file: IO[bytes], left: int | None) -> AsyncIterator[bytes]:
-    while left is None or left > 0:
-        chunk = await anyio.to_thread.run_sync(file.read, CHUNK if left is None else min(CHUNK, left))
-        if not chunk:
-            return
-        if left is not None:
-            left -= len(chunk)
-        yield chunk

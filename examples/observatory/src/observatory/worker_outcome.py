@@ -42,16 +42,30 @@ class Verdict:
 
 
 def judge(record: EpisodeRecord, layout: EpisodeLayout) -> Verdict:
-    """Valid results and a replay make an episode; what a player did wrong on the way is the game's to score."""
-    if record.results is not None and layout.replay.is_file():
+    """Whether an episode counts, and if not, why.
+
+    It counts when the game has played it to its end: valid results, a replay, and nothing wrong with the game. What a
+    player did wrong on the way is then the game's to score. A game that ends badly is to blame for that itself,
+    whatever a player did before: games have to live with players that fail. Only where the game never came to an end
+    is it the player's failure that counts.
+    """
+    replay = layout.replay.is_file()
+    games = [fault for fault in record.faults if fault.fault == "game"]
+    if record.results is not None and replay and not games:
         return Verdict(ok=True)
     fault = record.fault
+    if fault is not None and fault.fault == "player":
+        ended = [entry for entry in games if entry.error_type != "episode_timeout"]
+        if ended:
+            fault = ended[0]
+        elif record.results is not None and not replay and not games:
+            fault = None
     if fault is not None:
         return Verdict(
             ok=False,
             error_type=fault.error_type,
             message=_said(fault),
-            slot=fault.slot,
+            slot=fault.slot if fault.fault == "player" else None,
             platform=fault.fault == "platform",
         )
     if record.results is None:

@@ -16,6 +16,7 @@ from coworld_runner.plan import EpisodePlan, Seat
 
 from .episodes_stats import SeatNames
 from .models import Coworld, EpisodeRequest, Participant, PolicyVersion
+from .secret_references import resolve_secrets
 from .services import Services
 from .worker_images import ImageNames
 
@@ -36,14 +37,16 @@ async def load_job(services: Services, episode_id: str, images: ImageNames) -> J
     Raises:
         ManifestError: The manifest can no longer be read.
         ImageError: An image is not to be had here.
-        UsageError: A seat names nobody that exists.
-        EnvironmentFault: A policy's secrets are gone (code ``secrets_missing``).
+        UsageError: A seat names nobody that exists, or the manifest a secret that does not.
+        EnvironmentFault: Secrets are gone (code ``secrets_missing``).
     """
     async with services.database.reading() as session:
         row = await session.get_one(EpisodeRequest, episode_id)
         coworld = await session.get_one(Coworld, row.coworld_id)
         manifest = await runnable_manifest(session, coworld, images)
-        seats = [await _seat(services, session, manifest, seat, images) for seat in row.participants]
+        game = manifest.game.runnable
+        secrets = await resolve_secrets(session, services.vault, coworld, game.env, of="the game")
+        seats = [await _seat(services, session, coworld, manifest, seat, images) for seat in row.participants]
     return Job(
         plan=EpisodePlan(
             manifest=manifest,
@@ -54,6 +57,7 @@ async def load_job(services: Services, episode_id: str, images: ImageNames) -> J
             manifest_sha256=coworld.manifest_hash.removeprefix("sha256:"),
             episode_tags={"episode_request_id": row.id},
             policy_names=tuple(seat.name for seat, _ in seats),
+            secret_files=secrets,
         ),
         seats=tuple(names for _, names in seats),
     )
@@ -74,10 +78,15 @@ async def runnable_manifest(session: AsyncSession, coworld: Coworld, images: Ima
 
 
 async def _seat(
-    services: Services, session: AsyncSession, manifest: Manifest, seat: Participant, images: ImageNames
+    services: Services,
+    session: AsyncSession,
+    coworld: Coworld,
+    manifest: Manifest,
+    seat: Participant,
+    images: ImageNames,
 ) -> tuple[Seat, SeatNames]:
     if seat.policy_version_id is None:
-        return await _bundled(session, manifest, seat, images), SeatNames()
+        return await _bundled(services, session, coworld, manifest, seat, images), SeatNames()
     version = await session.scalar(
         sa.select(PolicyVersion)
         .where(PolicyVersion.id == seat.policy_version_id)
@@ -108,10 +117,24 @@ async def _seat(
     )
 
 
-async def _bundled(session: AsyncSession, manifest: Manifest, seat: Participant, images: ImageNames) -> Seat:
+async def _bundled(
+    services: Services,
+    session: AsyncSession,
+    coworld: Coworld,
+    manifest: Manifest,
+    seat: Participant,
+    images: ImageNames,
+) -> Seat:
     player = next((entry for entry in manifest.player if entry.id == seat.bundled_player), None)
     if player is None:
         raise UsageError(f"The Coworld has no player {seat.bundled_player!r} any more.", code="unknown_player")
     runnable = player.as_runnable()
     image = await images.resolve(session, runnable.image)
-    return Seat(name=player.id, runnable=runnable.model_copy(update={"image": image}), player_id=player.id)
+    return Seat(
+        name=player.id,
+        runnable=runnable.model_copy(update={"image": image}),
+        player_id=player.id,
+        secret_files=await resolve_secrets(
+            session, services.vault, coworld, runnable.env, of=f"the player {player.id!r}"
+        ),
+    )

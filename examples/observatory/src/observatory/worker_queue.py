@@ -22,7 +22,7 @@ from .columns import new_id, now
 from .database import Database, next_revision
 from .models import Artifact, EpisodeRequest, EpisodeScore, ExperienceRequest, Participant
 
-__all__ = ["MAX_ATTEMPTS", "OVER", "Claim", "Outcome", "Queue", "StoredArtifact", "settle_request"]
+__all__ = ["MAX_ATTEMPTS", "OVER", "Claim", "Outcome", "Queue", "StoredArtifact", "settle_request", "write_outcome"]
 
 MAX_ATTEMPTS = 3
 """How often an episode is begun before it counts as failed."""
@@ -178,29 +178,8 @@ class Queue:
             if row is None:
                 # perhaps it was written, and only the word of it was lost
                 return await _is_over(session, claim)
-            moment = now()
-            row.status = outcome.status
-            row.episode_id = new_id()
-            row.error_type, row.error = outcome.error_type, outcome.error
-            row.failed_policy_index = outcome.failed_policy_index
-            row.steps, row.stats, row.record = outcome.steps, outcome.stats, outcome.record
-            row.completed_at = moment
+            await write_outcome(session, row, outcome)
             _let_go(row)
-            for artifact in outcome.artifacts:
-                session.add(
-                    Artifact(
-                        episode_request_id=row.id,
-                        kind=artifact.kind,
-                        position=artifact.position,
-                        key=artifact.key,
-                        media_type=artifact.media_type,
-                        encoding=artifact.encoding,
-                        size=artifact.size,
-                        sha256=artifact.sha256,
-                    )
-                )
-            if outcome.status == "completed":
-                await _add_scores(session, row, outcome.scores, moment)
             await session.flush()
             if parent is not None:
                 await settle_request(session, parent)
@@ -330,6 +309,32 @@ async def _is_over(session: AsyncSession, claim: Claim) -> bool:
         EpisodeRequest.status.in_(OVER),
     )
     return await session.scalar(found) is not None
+
+
+async def write_outcome(session: AsyncSession, row: EpisodeRequest, outcome: Outcome) -> None:
+    """Write into an episode's row how it ended, with scores and artifacts; who sits where must be there already."""
+    moment = now()
+    row.status = outcome.status
+    row.episode_id = new_id()
+    row.error_type, row.error = outcome.error_type, outcome.error
+    row.failed_policy_index = outcome.failed_policy_index
+    row.steps, row.stats, row.record = outcome.steps, outcome.stats, outcome.record
+    row.completed_at = moment
+    for artifact in outcome.artifacts:
+        session.add(
+            Artifact(
+                episode_request_id=row.id,
+                kind=artifact.kind,
+                position=artifact.position,
+                key=artifact.key,
+                media_type=artifact.media_type,
+                encoding=artifact.encoding,
+                size=artifact.size,
+                sha256=artifact.sha256,
+            )
+        )
+    if outcome.status == "completed":
+        await _add_scores(session, row, outcome.scores, moment)
 
 
 def _let_go(row: EpisodeRequest) -> None:

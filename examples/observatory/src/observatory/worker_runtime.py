@@ -111,9 +111,23 @@ def _make(services: Services, name: str, contexts: object, login: tuple[str, str
         from coworld_runner.backends.docker import DockerBackend
 
         return DockerBackend(logins={services.settings.registry: login})
-    from coworld_runner.selection import make_backend
+    return _cluster(services.settings)
 
-    return make_backend(name)  # pyright: ignore[reportArgumentType]
+
+def _cluster(settings: Settings) -> Backend:
+    """The cluster of the kubeconfig; its nodes pull the images themselves, with what is in its own Secrets."""
+    import os
+
+    from coworld_runner.backends.kubernetes import DEFAULT_COLLECTOR_IMAGE, KubernetesBackend, PodOptions
+
+    if not settings.pull_secrets:
+        _log.warning(
+            "The cluster pulls images from %s without a login, so only those that public Coworlds name: make one with "
+            "`observatory pull-secret | kubectl apply -f -`, and name it with --pull-secret.",
+            settings.registry,
+        )
+    collector = os.environ.get("COWORLD_COLLECTOR_IMAGE") or DEFAULT_COLLECTOR_IMAGE
+    return KubernetesBackend(pods=PodOptions(collector_image=collector, image_pull_secrets=settings.pull_secrets))
 
 
 @asynccontextmanager

@@ -33,6 +33,7 @@ async def lobby(request: Request) -> Response:
             seat=player_url("", session, own.slot) if own and session.seats else None,
             watch=watch if not session.over else None,
             over=session.over,
+            episode=session.episode_id,
             trouble=session.error,
         )
 

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ..artifacts_serving import chunks
 from ..auth import Caller
-from ..episodes_access import own_slots, visible
+from ..episodes_access import own_slots, player_faults, visible
 from ..models import Artifact, Coworld, EpisodeRequest
 from ..services import Services
 from ..worker_queue import OVER
@@ -31,6 +31,8 @@ class SeatRow:
     share: float | None
     """Of the best score, 0 to 1; None where that means nothing."""
     mine: bool
+    fault: str | None
+    """What its player did wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +94,7 @@ async def episode_rows(session: AsyncSession, caller: Caller, rows: Sequence[Epi
 
 def _row(row: EpisodeRequest, caller: Caller, coworld: str, version: str) -> EpisodeRow:
     scores = {score.position: score.score for score in row.scores}
+    faults = {fault["position"]: str(fault["message"]) for fault in reversed(player_faults(row))}
     best = max(scores.values(), default=0.0)
     meaningful = bool(scores) and best > 0 and min(scores.values()) >= 0
     mine = own_slots(caller, row) if caller.known and not caller.elevated else frozenset[int]()
@@ -109,6 +112,7 @@ def _row(row: EpisodeRequest, caller: Caller, coworld: str, version: str) -> Epi
                 score=scores.get(seat.position),
                 share=scores[seat.position] / best if meaningful and seat.position in scores else None,
                 mine=seat.position in (mine or ()),
+                fault=faults.get(seat.position),
             )
             for seat in row.participants
         ),

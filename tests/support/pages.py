@@ -16,8 +16,12 @@ A comment right above a block changes that:
 ``<!-- until: TEXT -->``       the command is interrupted with Ctrl-C once its output has TEXT, and must then end well
 ``<!-- background: TEXT -->``  the command runs on until the page ends; the page goes on once its output has TEXT
 ``<!-- export -->``            ``export NAME=VALUE`` lines, which hold for the rest of the page
-``<!-- needs: docker -->``     the block needs a Docker engine (``kubernetes``: a cluster that uses its images)
+``<!-- needs: docker -->``     the block needs a Docker engine (``kubernetes``: a cluster that uses its images;
+                            ``postgresql``, ``s3``: a server of the page's own, and the variables that lead to it)
 ``<!-- ci -->``                the lines stand in ``.ci/run`` and are executed there, from a clean clone
+
+A page that serves an Observatory does so at its usual address; there, the tests read and serve it at a port of the
+page's own, so that pages run side by side.
 """
 
 from __future__ import annotations
@@ -30,7 +34,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+import urllib.request
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +43,12 @@ from typing import Any
 
 import pytest
 import yaml
+
+from coworld_runner.backends._ports import choose_port
+
+from .postgres import find_programs, running_postgres
+
+__all__ = ["PAGES", "ROOT", "blocks", "execute", "needing", "page_id", "serves_a_platform"]
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -52,6 +63,7 @@ FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>[\w-]*)[^\n]*\n(?P<text>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL
 )
 COMMENT = re.compile(r"<!--\s*(?P<key>[a-z]+)(?::\s*(?P<value>.*?))?\s*-->\s*$")
+USUAL_PORT = "8787"
 COMMANDS = re.compile(r"^\s*(\$ )?(coworld|uv|pip|python3?|docker) ", re.MULTILINE)
 
 
@@ -60,7 +72,7 @@ class Block:
     line: int
     language: str
     text: str
-    notes: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def blocks(page: Path) -> Iterator[Block]:
@@ -76,7 +88,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("COWORLD_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("COWORLD_", "OBSERVATORY_"))}
     if (ROOT / "examples/paintarena/wheels").is_dir():
         # where images cannot be pulled nor packages fetched, the sample's image is built from what is here
         base = "python-base:bookworm"
@@ -94,6 +106,42 @@ def cluster_answers() -> bool:
     kubectl = shutil.which("kubectl")
     asked = [str(kubectl), "get", "--raw", "/readyz", "--request-timeout=10s"]
     return kubectl is not None and subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
+
+@contextmanager
+def running_s3() -> Generator[dict[str, str]]:
+    """An S3 server with a bucket ``artifacts``, and the variables that lead to it."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        address = f"http://{host}:{port}"
+        with urllib.request.urlopen(urllib.request.Request(f"{address}/artifacts", method="PUT")):
+            yield {
+                "AWS_ACCESS_KEY_ID": "key",
+                "AWS_SECRET_ACCESS_KEY": "secret",
+                "AWS_DEFAULT_REGION": "us-east-1",
+                "AWS_ENDPOINT_URL": address,
+            }
+    finally:
+        server.stop()
+
+
+def provide(need: str, background: ExitStack) -> dict[str, str] | None:
+    """What a block needs, until the page ends: the variables that lead to it; None: it is not to be had here."""
+    if need == "docker":
+        return {} if docker_answers() else None
+    if need == "kubernetes":
+        return {} if cluster_answers() else None
+    if need == "s3":
+        return background.enter_context(running_s3())
+    assert need == "postgresql", need
+    programs = find_programs()
+    if programs is None:
+        return None
+    return {"DATABASE_URL": background.enter_context(running_postgres(programs)).format(name="postgres")}
 
 
 def run_console(block: Block, where: str, cwd: Path, exported: Mapping[str, str]) -> None:
@@ -121,7 +169,7 @@ def run_until(script: str, pattern: str, where: str, cwd: Path, exported: Mappin
 
 
 @contextmanager
-def running(script: str, pattern: str, where: str, cwd: Path, exported: Mapping[str, str]) -> Iterator[None]:
+def running(script: str, pattern: str, where: str, cwd: Path, exported: Mapping[str, str]) -> Generator[None]:
     """A command that has written a text, runs while the context is open, and ends well when it is interrupted."""
     output = cwd / f".output-{time.monotonic_ns()}"
     with output.open("wb") as sink:
@@ -153,15 +201,19 @@ def page_id(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.timeout(600)
+def serves_a_platform(page: Path) -> bool:
+    """Whether an Observatory is started on it."""
+    return any("background" in block.notes for block in blocks(page))
+
+
 def needing(page: Path) -> Any:
     """A page, marked for what its blocks need."""
     cluster = any(block.notes.get("needs") == "kubernetes" for block in blocks(page))
     return pytest.param(page, id=page_id(page), marks=[pytest.mark.kubernetes] if cluster else [])
 
 
-@pytest.mark.parametrize("page", [needing(page) for page in PAGES])
-def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def execute(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Go through a page in a directory of its own."""
     skip = shutil.ignore_patterns("results", "__pycache__", ".venv", "dist", "coworld_manifest.json")
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=skip)
     monkeypatch.chdir(tmp_path)
@@ -173,16 +225,21 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def run_page(page: Path, tmp_path: Path, background: ExitStack) -> None:
     names: dict[str, object] = {"__name__": "__page__"}
-    exported: dict[str, str] = {}
+    port = choose_port()
+    background.callback(port.close)
+    exported = {"OBSERVATORY_PORT": str(port.number)}
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     for block in blocks(page):
         where = f"{page_id(page)}:{block.line}"
-        needs = block.notes.get("needs")
-        if (needs == "docker" and not docker_answers()) or (needs == "kubernetes" and not cluster_answers()):
-            lacks = f"{where}: no {'Docker engine' if needs == 'docker' else 'cluster'} answers"
-            if os.environ.get("CI") == "true":
-                pytest.fail(lacks)
-            pytest.skip(lacks)
+        block.text = block.text.replace(f"127.0.0.1:{USUAL_PORT}", f"127.0.0.1:{port.number}")
+        if needs := block.notes.get("needs"):
+            led = provide(needs, background)
+            if led is None:
+                lacks = f"{where}: no {needs}"
+                if os.environ.get("CI") == "true":
+                    pytest.fail(lacks)
+                pytest.skip(lacks)
+            exported |= led
         if "export" in block.notes:
             exported |= dict(line.removeprefix("export ").split("=", 1) for line in block.text.split("\n") if line)
         elif "file" in block.notes:
@@ -208,26 +265,3 @@ def run_page(page: Path, tmp_path: Path, background: ExitStack) -> None:
             assert block.language not in ("bash", "sh", "shell"), f"{where}: write ```console, so that it is executed"
             if not block.language:
                 assert not COMMANDS.search(block.text), f"{where}: a command in a block that is not executed"
-
-
-def test_the_site_has_its_pages() -> None:
-    wanted = {
-        "start-here.md",
-        "write-a-player.md",
-        "write-a-game.md",
-        "manifest.md",
-        "runtime-contract.md",
-        "backends.md",
-        "exit-codes.md",
-        "platform.md",
-    }
-    assert wanted <= {page.name for page in (ROOT / "docs").glob("*.md")}
-
-
-def test_links_between_pages_lead_somewhere() -> None:
-    broken: list[str] = []
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-            if "://" not in target and not (page.parent / target).exists():
-                broken.append(f"{page_id(page)} -> {target}")
-    assert not broken

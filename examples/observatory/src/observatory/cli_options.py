@@ -1,0 +1,148 @@
+"""What several commands have in common: where the Observatory is, what plays its episodes, how results are written."""
+
+from __future__ import annotations
+
+import functools
+import json as jsonlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .settings import Settings
+
+__all__ = ["Out", "runs", "where"]
+
+
+class Out:
+    """Results to standard output, narration to standard error.
+
+    Args:
+        json: Whether standard output gets JSON and nothing else.
+    """
+
+    def __init__(self, json: bool) -> None:
+        self.json = json
+
+    def note(self, text: str = "") -> None:
+        """Narrate."""
+        click.echo(text, err=True)
+
+    def say(self, text: str = "") -> None:
+        """Write a part of the result for a person."""
+        if not self.json:
+            click.echo(text)
+
+    def answer(self, value: object) -> None:
+        """Write the result for a program, on one line."""
+        if self.json:
+            click.echo(jsonlib.dumps(value, default=str))
+
+
+def where(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command ``--data``, ``--database``, ``--key`` and ``--json``; it takes ``settings`` and ``out``."""
+
+    @click.option(
+        "--data",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path("observatory-data"),
+        show_default=True,
+        envvar="OBSERVATORY_DATA",
+        show_envvar=True,
+        help="Directory of this Observatory; made private.",
+    )
+    @click.option(
+        "--database",
+        metavar="URL",
+        envvar="OBSERVATORY_DATABASE",
+        show_envvar=True,
+        help="postgresql://USER:PASSWORD@HOST/NAME.  [default: SQLite in the directory]",
+    )
+    @click.option(
+        "--key",
+        metavar="FILE",
+        type=click.Path(path_type=Path, dir_okay=False),
+        envvar="OBSERVATORY_KEY",
+        show_envvar=True,
+        help="What encrypts secrets; made the first time.  [default: the directory's name and .key, beside it]",
+    )
+    @click.option("--json", is_flag=True, help="Write the result as JSON to standard output.")
+    @functools.wraps(function)
+    def wrapped(*args: Any, data: Path, database: str | None, key: Path | None, json: bool, **kwargs: Any) -> Any:
+        settings = Settings(data=data, database=database, key=key)
+        return function(*args, settings=settings, out=Out(json), **kwargs)
+
+    return wrapped
+
+
+def runs(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of what plays episodes; it takes ``work``, fields of the settings."""
+
+    @click.option(
+        "--backend",
+        type=click.Choice(["auto", "process", "docker", "kubernetes", "none"]),
+        default="auto",
+        show_default=True,
+        help="What plays the episodes. auto: local processes when packages are trusted, else Docker where there is an "
+        "engine; none: only `observatory worker` elsewhere.",
+    )
+    @click.option(
+        "--package",
+        "packages",
+        multiple=True,
+        metavar="DIRECTORY",
+        type=click.Path(path_type=Path, file_okay=False, exists=True),
+        help="A package you trust: what was built from it may run as local processes. May be repeated.",
+    )
+    @click.option(
+        "--pull-secret",
+        "pull_secrets",
+        multiple=True,
+        metavar="NAME",
+        help="With Kubernetes: a Secret of the namespace with which the cluster pulls images (see `observatory "
+        "pull-secret`). May be repeated.",
+    )
+    @click.option(
+        "--parallel",
+        type=click.IntRange(0, 256),
+        default=1,
+        show_default=True,
+        help="Episodes at a time; 0: none here.",
+    )
+    @click.option(
+        "--lease",
+        type=click.FloatRange(1, 3600),
+        default=30.0,
+        show_default=True,
+        help="Seconds after which the episodes of a worker that was killed are given to others.",
+    )
+    @click.option(
+        "--episode-timeout",
+        type=click.FloatRange(1),
+        default=3600.0,
+        show_default=True,
+        help="Seconds an episode may take, everything included.",
+    )
+    @functools.wraps(function)
+    def wrapped(
+        *args: Any,
+        backend: str,
+        packages: tuple[Path, ...],
+        pull_secrets: tuple[str, ...],
+        parallel: int,
+        lease: float,
+        episode_timeout: float,
+        **kwargs: Any,
+    ) -> Any:
+        work = {
+            "backend": backend,
+            "packages": packages,
+            "pull_secrets": pull_secrets,
+            "parallel": parallel,
+            "lease": lease,
+            "episode_timeout": episode_timeout,
+        }
+        return function(*args, work=work, **kwargs)
+
+    return wrapped

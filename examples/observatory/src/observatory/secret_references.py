@@ -1,0 +1,84 @@
+"""Secrets that a manifest's environment refers to, as ``secret://coworld/<coworld>/<secret>``.
+
+A manifest is for everybody to read, so it holds the name and the Observatory the value. A Coworld gets its own secrets
+and nobody else's, whatever its manifest names. What a program finds in its variable is a URI, as from the hosted
+platform: here of a file in its own directory, which is there before it starts and gone after the episode.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coworld_core.errors import EnvironmentFault, UsageError
+
+from .models import Coworld, CoworldSecret
+from .naming import name_key
+from .vault import Vault
+
+__all__ = ["resolve_secrets"]
+
+_SCHEME = "secret://"
+_REFERENCE = re.compile(r"secret://coworld/(?P<coworld>[^/?#]+)/(?P<secret>[^/?#]+)", re.ASCII)
+
+
+async def resolve_secrets(
+    session: AsyncSession, vault: Vault, coworld: Coworld, environment: Mapping[str, str], *, of: str
+) -> dict[str, bytes]:
+    """The secrets that an environment refers to, by variable.
+
+    Args:
+        session: For reading.
+        vault: Where the values are.
+        coworld: Whose manifest it is.
+        environment: Variables as the manifest has them.
+        of: Whose environment it is, for messages.
+
+    Raises:
+        UsageError: It refers to none there is (code ``secret_missing``), to another Coworld's (``secret_foreign``), or
+            to nothing that can be understood (``bad_secret_reference``).
+        EnvironmentFault: The value is not on this machine (code ``secrets_missing``).
+    """
+    found: dict[str, bytes] = {}
+    for variable, value in environment.items():
+        if value.startswith(_SCHEME):
+            found[variable] = await _resolve(session, vault, coworld, value, f"The variable {variable} of {of}")
+    return found
+
+
+async def _resolve(session: AsyncSession, vault: Vault, coworld: Coworld, reference: str, who: str) -> bytes:
+    match = _REFERENCE.fullmatch(reference)
+    if match is None:
+        raise UsageError(
+            f"{who} is {reference!r}, which is no reference to a secret.",
+            code="bad_secret_reference",
+            hint=f"Write secret://coworld/{coworld.name}/SECRET.",
+        )
+    owner, name = unquote(match["coworld"]), unquote(match["secret"])
+    if name_key(owner) != coworld.name_key:
+        raise UsageError(
+            f"{who} refers to the secret {name!r} of {owner}, and {coworld.name} gets its own secrets only.",
+            code="secret_foreign",
+            hint=f"Put it under this Coworld's name too: coworld secret put {coworld.name} {name} FILE.",
+        )
+    row = await session.scalar(
+        sa.select(CoworldSecret.id).where(CoworldSecret.name_key == coworld.name_key, CoworldSecret.name == name)
+    )
+    if row is None:
+        raise UsageError(
+            f"{who} refers to the secret {name!r}, and {coworld.name} has none of that name.",
+            code="secret_missing",
+            hint=f"Its owner puts it there with: coworld secret put {coworld.name} {name} FILE.",
+        )
+    try:
+        return await vault.get("coworld", row)
+    except FileNotFoundError as error:
+        raise EnvironmentFault(
+            f"The secret {name!r} of {coworld.name} is not on this machine.",
+            code="secrets_missing",
+            hint="Run the worker with the data directory of the server.",
+        ) from error

@@ -1,0 +1,100 @@
+"""The tables of the API page that are made from what they describe; run as a program, it writes them into the page."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from coworld_cli.exitcodes import for_kind
+from coworld_client.errors import ApiConnectionError, ApiShapeError, ApiTimeoutError, NotLoggedIn, error_for_status
+from coworld_core.api.ids import ID_PREFIXES
+from coworld_core.errors import CoworldError
+from observatory.app import api_endpoints
+from observatory.routing import Endpoint
+
+PAGE = Path(__file__).parents[2] / "docs" / "api.md"
+
+# kinds that only other platforms have are theirs to explain
+_KINDS = (
+    *("coworld", "division", "episode request", "experience request", "game", "image", "league", "league seed"),
+    *("membership", "player", "round", "submission", "user"),
+)
+
+_PAGES = ("limit", "offset", "cursor")
+
+STATUSES = {
+    400: "it cannot be meant: a cursor of another list, an empty division",
+    401: "no token, or one that is not good (any more)",
+    403: "not with this token, or not by the rules",
+    404: "there is none, or it is not the caller's to see",
+    409: "not in the state things are in: there already, over already, not over yet",
+    410: "used up or expired",
+    412: "it has changed since",
+    413: "too long",
+    416: "no such range",
+    422: "not the right form: `detail` lists what, and where",
+    425: "not yet",
+    429: "too often; `Retry-After` says until when",
+    500: "a mistake of the server's; its log has more under the request's id",
+    501: "not on this platform",
+    502: "what was started on demand failed to start",
+    503: "still starting; `Retry-After` says for how long",
+}
+"""Every status that a route answers with when it refuses."""
+
+_WITHOUT_STATUS: dict[type[CoworldError], str] = {
+    ApiShapeError: "the answer cannot be what was asked for",
+    ApiConnectionError: "the server cannot be reached",
+    ApiTimeoutError: "not in time",
+    NotLoggedIn: "there is no token for it on this machine",
+}
+
+
+def tables() -> dict[str, str]:
+    """Each table by its name."""
+    return {"ids": _ids(), "refusals": _refusals(), "routes": _routes()}
+
+
+def written(page: str) -> str:
+    """The page with its tables as they should be."""
+    for name, table in tables().items():
+        between = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
+        assert len(between.findall(page)) == 1, f"{PAGE.name} has no place for the table of {name}"
+        page = between.sub(lambda match, table=table: f"{match[1]}{table}{match[2]}", page)
+    return page
+
+
+def _ids() -> str:
+    rows = [f"| {kind} | `{ID_PREFIXES[kind]}` and a UUID |" for kind in _KINDS]
+    rows += ["| policy, policy version, job, episode | a bare UUID |", "| play session | opaque |"]
+    return "\n".join(["| Of a | |", "|---|---|", *rows]) + "\n"
+
+
+def _refusals() -> str:
+    rows = [(str(status), meaning, error_for_status(status)) for status, meaning in STATUSES.items()]
+    rows += [("–", meaning, error) for error, meaning in _WITHOUT_STATUS.items()]
+    lines = [f"| {what} | {meaning} | `{error.__name__}` | {for_kind(error.kind)} |" for what, meaning, error in rows]
+    return "\n".join(["| Status | Means | Client | Command line |", "|---|---|---|---|", *lines]) + "\n"
+
+
+def _routes() -> str:
+    endpoints = api_endpoints()
+    parts: list[str] = []
+    for tag in dict.fromkeys(endpoint.tag for endpoint in endpoints):
+        parts.append(f"\n### {tag}\n\n| Call | For | | Query |\n|---|---|---|---|\n")
+        for endpoint in (endpoint for endpoint in endpoints if endpoint.tag == tag):
+            call = f"`{endpoint.method} {endpoint.path}`"
+            parts.append(f"| {call} | {endpoint.access} | {endpoint.summary} | {_query(endpoint)} |\n")
+    return "".join(parts) + "\n"
+
+
+def _query(endpoint: Endpoint) -> str:
+    fields = endpoint.query.model_fields if endpoint.query is not None else {}
+    names = [f"`{field.alias or name}`" for name, field in fields.items() if name not in _PAGES]
+    return ", ".join(names + ["pages"] * ("cursor" in fields))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    sys.stdout.write(f"{PAGE} has its tables.\n")

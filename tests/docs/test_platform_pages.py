@@ -1,0 +1,14 @@
+"""The pages of the documentation that serve a platform, executed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.pages import PAGES, execute, needing, serves_a_platform
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", [needing(page) for page in PAGES if serves_a_platform(page)])
+def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    execute(page, tmp_path, monkeypatch)

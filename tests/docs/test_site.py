@@ -1,0 +1,32 @@
+"""The pages of the documentation as a whole: those that must be there, and where their links lead."""
+
+from __future__ import annotations
+
+import re
+
+from support.pages import PAGES, ROOT, page_id
+
+
+def test_the_site_has_its_pages() -> None:
+    wanted = {
+        "start-here.md",
+        "write-a-player.md",
+        "write-a-game.md",
+        "manifest.md",
+        "runtime-contract.md",
+        "backends.md",
+        "exit-codes.md",
+        "platform.md",
+        "api.md",
+        "observatory.md",
+    }
+    assert wanted <= {page.name for page in (ROOT / "docs").glob("*.md")}
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    broken: list[str] = []
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            if "://" not in target and not (page.parent / target).exists():
+                broken.append(f"{page_id(page)} -> {target}")
+    assert not broken

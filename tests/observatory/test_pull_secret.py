@@ -1,0 +1,81 @@
+"""How a cluster gets to the images: a Secret with the workers' login, and a backend that names it in its pods."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.observatory import Inside, inside
+from support.uploads import upload_image
+
+from coworld_runner.backends.kubernetes import KubernetesBackend
+from observatory.app import open_services
+from observatory.cli import main
+from observatory.registry_login import pull_secret, worker_login
+from observatory.settings import Settings
+from observatory.worker_images import PackageContexts
+from observatory.worker_runtime import _make  # pyright: ignore[reportPrivateUsage]
+
+
+def written(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as left:
+        main(("pull-secret", *arguments))
+    assert isinstance(left.value.code, int)
+    return left.value.code, capsys.readouterr().out
+
+
+def config_of(secret: dict[str, Any]) -> dict[str, Any]:
+    assert (secret["kind"], secret["type"]) == ("Secret", "kubernetes.io/dockerconfigjson")
+    return json.loads(base64.b64decode(secret["data"][".dockerconfigjson"]))["auths"]
+
+
+async def uploaded(platform: Inside) -> dict[str, Any]:
+    return await upload_image(platform, await platform.add_user("ann"))
+
+
+async def test_what_it_holds_pulls_any_image_and_pushes_none(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        image = await uploaded(platform)
+        _, _, name = image["image_uri"].partition("/")
+        repository = name.partition(":")[0].partition("@")[0]
+        place = f"/v2/{repository}/manifests/{image['image_digest']}"
+        assert (await platform.http.get(place)).status_code == 401
+        secret = pull_secret("pull", "registry.example:5000", await worker_login(platform.services))
+        (entry,) = [config_of(secret)["registry.example:5000"]]
+        shown = {"Authorization": f"Basic {entry['auth']}"}
+        assert (await platform.http.get(place, headers=shown)).status_code == 200
+        begun = await platform.http.post(f"/v2/{repository}/blobs/uploads/", headers=shown)
+        assert begun.status_code in (401, 403)
+
+
+def test_it_is_written_for_the_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ("--data", str(tmp_path / "o"))
+    status, out = written(capsys, *where, "--url", "https://games.example:8443/", "--name", "mine")
+    secret = json.loads(out)
+    assert (status, secret["metadata"]["name"]) == (0, "mine")
+    assert list(config_of(secret)) == ["games.example:8443"]
+    # the same each time, so that applying it again changes nothing
+    status, again = written(capsys, *where, "--url", "https://games.example:8443", "--name", "mine", "--json")
+    assert (status, json.loads(again), again.count("\n")) == (0, secret, 1)
+    status, out = written(capsys, *where, "--name", "Not_A_Name", "--json")
+    assert (status, json.loads(out)["error"]["code"]) == (2, "bad_name")
+
+
+@pytest.mark.parametrize("names", [(), ("mine", "other")])
+async def test_the_pods_name_it(
+    names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("COWORLD_COLLECTOR_IMAGE", "registry.example/python:3")
+    settings = Settings(data=tmp_path / "o", backend="kubernetes", pull_secrets=names)
+    async with open_services(settings) as services:
+        with caplog.at_level(logging.WARNING, "observatory"):
+            backend = _make(services, "kubernetes", PackageContexts(), ("worker", "hunter2"))
+    assert isinstance(backend, KubernetesBackend)
+    pods = backend._pods  # pyright: ignore[reportPrivateUsage]
+    assert (pods.image_pull_secrets, pods.collector_image) == (names, "registry.example/python:3")
+    assert ("--pull-secret" in caplog.text) == (not names)
+    assert "hunter2" not in caplog.text

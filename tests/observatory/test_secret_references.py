@@ -1,0 +1,150 @@
+"""Secrets that a manifest names are handed to the program that names them, and to nobody and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from support.observatory_kit import Account, Platform, World, open_platform, roster, seed, until_over
+
+from coworld_core.errors import CoworldError
+from observatory.models import Coworld, CoworldName
+from observatory.worker_images import ImageNames, PackageContexts
+from observatory.worker_plan import load_job
+
+pytestmark = pytest.mark.timeout(1200)
+
+VALUE = b"\x00the game's own\xff"
+SEEN = 'echo "seen: $(sha256sum < "${KEY#file://}")"'
+
+
+async def change_manifest(
+    platform: Platform, world: World, env: dict[str, str], player: dict[str, Any] | None = None
+) -> None:
+    """Give the game an environment, and have it say what it finds there; the same for its own player."""
+    async with platform.services.database.writing() as session:
+        row = await session.get_one(Coworld, world.id)
+        manifest = json.loads(json.dumps(row.manifest))
+        runnable = manifest["game"]["runnable"]
+        runnable |= {"env": env, "run": ["sh", "-c", f"{SEEN}; exec python3 -S -E game.py"]}
+        manifest["player"][0] |= player or {}
+        row.manifest = manifest
+
+
+async def put(platform: Platform, owner: Account, world: World, name: str, value: bytes) -> None:
+    async with platform.client(owner) as client:
+        answer = await client.put(f"/v2/coworlds/secrets/{world.name}/{name}", content=value)
+        assert answer.status_code == 200, answer.text
+
+
+async def ask(platform: Platform, owner: Account, world: World, *policies: str) -> dict[str, Any]:
+    """Ask for one episode; returns it when it is over."""
+    async with platform.client(owner) as client:
+        body = {"coworld_id": world.id, "roster": roster(*policies), "num_episodes": 1}
+        made = await client.post("/v2/experience-requests", json=body)
+        assert made.status_code == 200, made.text
+        over = await until_over(client, made.json()["id"])
+        return over["episodes"][0]
+
+
+async def test_a_game_reads_its_secret_from_a_file_of_its_own(tmp_path: Path, database: str | None) -> None:
+    async with open_platform(tmp_path, database=database) as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id)
+        await change_manifest(platform, world, {"KEY": f"secret://coworld/{world.name}/api_key", "PLAIN": "1"})
+        await put(platform, ann, world, "api_key", VALUE)
+        await platform.policy(ann, "one")
+        episode = await ask(platform, ann, world, "one", "one")
+        assert episode["status"] == "completed", episode
+        row = await platform.episode(episode["id"])
+        log = next(item for item in row.artifacts if item.kind == "game_logs")
+        assert f"seen: {hashlib.sha256(VALUE).hexdigest()}" in (await platform.services.artifacts.get(log.key)).decode()
+        told = json.dumps([row.record, row.game_config, episode]).encode()
+        kept = [path.read_bytes() for path in (tmp_path / "observatory" / "artifacts").rglob("*") if path.is_file()]
+        assert all(b"the game's own" not in content for content in [told, *kept])
+
+
+async def test_a_secret_that_is_not_there_is_named_and_nothing_starts(tmp_path: Path) -> None:
+    async with open_platform(tmp_path) as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id)
+        await platform.policy(ann, "one")
+        await change_manifest(platform, world, {"KEY": f"secret://coworld/{world.name}/absent"})
+        episode = await ask(platform, ann, world, "one", "one")
+        assert (episode["status"], episode["error_type"]) == ("failed", "config_error")
+        assert "'absent'" in episode["error"]
+        assert "KEY" in episode["error"]
+        row = await platform.episode(episode["id"])
+        assert (row.artifacts, row.record, row.attempts) == ([], None, 1)
+
+
+@pytest.mark.parametrize(
+    ("reference", "code"),
+    [
+        ("secret://coworld/other/api_key", "secret_foreign"),
+        ("secret://coworld/quick", "bad_secret_reference"),
+        ("secret://coworld/quick/api_key/more", "bad_secret_reference"),
+        ("secret://policy/quick/api_key", "bad_secret_reference"),
+        ("secret://coworld/quick/absent", "secret_missing"),
+    ],
+)
+async def test_references_that_lead_nowhere(reference: str, code: str, tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        ann, bob = await platform.account("ann"), await platform.account("bob")
+        world = await seed(platform.services, ann.id)
+        async with platform.services.database.writing() as session:
+            session.add(CoworldName(key="other", name="other", user_id=bob.id))
+        await put(platform, bob, World("", "other", "", ""), "api_key", b"bob's")
+        with pytest.raises(CoworldError) as error:
+            await planned(platform, ann, world, {"KEY": reference})
+        assert error.value.code == code
+        assert "bob's" not in f"{error.value} {error.value.hint} {error.value.context}"
+
+
+async def test_names_are_compared_as_everywhere(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id)
+        await put(platform, ann, world, "a.b", b"1")
+        job = await planned(platform, ann, world, {"KEY": "secret://coworld/QUICK/a%2Eb", "OTHER": "secret"})
+        assert job.plan.secret_files == {"KEY": b"1"}
+        assert "secret_files" not in repr(job.plan)
+
+
+async def test_a_bundled_player_gets_what_its_own_environment_names(tmp_path: Path) -> None:
+    async with open_platform(tmp_path) as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id)
+        reference = {"KEY": f"secret://coworld/{world.name}/hint"}
+        run = ["sh", "-c", f"{SEEN}; exec python3 -S -E player.py"]
+        await put(platform, ann, world, "hint", VALUE)
+        await change_manifest(platform, world, {"KEY": "file:///dev/null"}, {"env": reference, "run": run})
+        async with platform.client(ann) as client:
+            check = f"/v2/coworlds/{world.id}/certification"
+            assert (await client.post(f"{check}/retry")).status_code == 200
+            with anyio.fail_after(300):
+                while (state := (await client.get(check)).json())["state"] in ("queued", "certifying"):  # noqa: ASYNC110
+                    await anyio.sleep(0.05)
+        assert state["state"] == "certified", state
+        row = await platform.episode(state["episode_request_id"])
+        logs = [
+            (await platform.services.artifacts.get(item.key)).decode()
+            for item in row.artifacts
+            if item.kind == "player_logs"
+        ]
+        assert [hashlib.sha256(VALUE).hexdigest() in log for log in logs] == [True, True]
+
+
+async def planned(platform: Platform, owner: Account, world: World, env: dict[str, str]) -> Any:
+    """What an episode would be played with."""
+    await change_manifest(platform, world, env)
+    await platform.policy(owner, "one")
+    contexts = PackageContexts(platform.settings.packages)
+    async with platform.client(owner) as client:
+        body = {"coworld_id": world.id, "roster": roster("one", "one"), "num_episodes": 1}
+        made = (await client.post("/v2/experience-requests", json=body)).json()
+    return await load_job(platform.services, made["episodes"][0]["id"], ImageNames(registry="here", contexts=contexts))
