@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Run"]
 
+_AFTER_UNITS = 60
+"""Seconds by which a run outlives the lifetime of its units: a pod that is deleted in the moment in which its own
+deadline ends it may never go (seen with the kubelet of 1.20)."""
+
 
 class Run:
     """What the units of one run share.
@@ -27,7 +31,7 @@ class Run:
         cluster: Where it is.
         run_id: Its label.
         lease: Seconds after which the cluster removes it when nobody has renewed it.
-        lifetime: Seconds after which it removes it anyway, where a lease cannot be renewed.
+        lifetime: Seconds that its units may live; where a lease cannot be renewed, it is removed a minute later.
         image: An image for the body of the object that owns it; it is never pulled.
     """
 
@@ -37,7 +41,7 @@ class Run:
         self._cluster = cluster
         # older controllers look at a deadline that was put off only at its first time, and then never again
         self._renewable = cluster.is_at_least(1, 23)
-        self._lease = max(1, int(lease if self._renewable else lifetime))
+        self._lease = max(1, int(lease if self._renewable else lifetime + _AFTER_UNITS))
         self._image = image
         self._opening = anyio.Lock()
         self._owner: Mapping[str, Any] | None = None

@@ -6,7 +6,7 @@ nothing has to be reachable but the API server: ports and files come by way of t
 
 Everything of a run belongs to one Job that runs nothing. While the runner lives it pushes the Job's deadline ahead;
 when it does not any more, the cluster removes the Job, and with it all that it owns. Before Kubernetes 1.23 a deadline
-cannot be put off, so there it is the lifetime of the run's units from the start.
+cannot be put off, so there it is a little more than the lifetime of the run's units, from the start.
 
 What holds by default, beside the limits of a unit's spec: no service account token, the runtime's seccomp profile, no
 new privileges, no capabilities for players (a game keeps those that an image's start script needs to become another
@@ -71,7 +71,7 @@ class KubernetesBackend(Backend):
         pods: What all pods have in common; ``collector_image`` counts over the one in it.
         network_policy: Whether the cluster enforces network policies; None: seen from what is installed there.
         lease: Seconds after which the cluster removes what a killed runner left (from Kubernetes 1.23 on; before, it is
-            the lifetime of the run's units).
+            a minute after the lifetime of the run's units).
         outage: Seconds without an answer of the API server after which units count as lost.
         pending: Seconds that a pod may wait for room on the cluster.
     """
