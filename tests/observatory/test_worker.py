@@ -102,13 +102,13 @@ async def test_what_goes_wrong_is_said_and_kept(tmp_path: Path) -> None:
             (("good", "good"), {"behaviour": "wrong-schema"}, "results_malformed"),
             (("good", "good"), {"behaviour": "no-replay"}, "replay_missing"),
             # good results of a game that does not keep the contract are worth nothing
-            (("good", "good"), {"behaviour": "accepts-any-token"}, "game_contract_violation"),
+            (("good", "good"), {"behaviour": "accepts-any-token", "play_seconds": 60}, "game_contract_violation"),
             (("good", "good"), {"behaviour": "results-then-exits-5"}, "game_unhealthy"),
             # a game has to live with players that fail
             (("good", "bad"), {"behaviour": "bails-out"}, "results_missing"),
         ]
         for policies, config, error_type in expected:
-            over = await play(platform, ann, world, *policies, play_seconds=0.1, **config)
+            over = await play(platform, ann, world, *policies, **{"play_seconds": 0.1, **config})
             (episode,) = over["episodes"]
             assert (over["status"], episode["status"], episode["error_type"]) == ("failed", "failed", error_type)
             assert episode["scores"] == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from .errors import ApiStatusError, LinkExpired
+from .errors import ApiStatusError, LinkExpired, NotFound
 
 __all__ = ["web_link", "with_fresh_link"]
 
@@ -44,22 +44,29 @@ async def with_fresh_link(
         if error.status not in _STALE:
             raise
         refused = error
-    fresh = await renew()
+    try:
+        fresh = await renew()
+    except NotFound:
+        fresh = None
     if fresh is None:
-        raise _expired(refused, what, "the API gives no other")
+        raise _expired(refused, what, "and the API gives no other") from None
     try:
         return await use(fresh)
     except ApiStatusError as error:
-        if error.status not in _STALE:
+        if error.status not in _STALE or refused.status not in _RUN_OUT:
             raise
-        raise _expired(error, what, "so it did to a fresh one") from None
+        raise _expired(refused, what, f"and to a fresh one {_words(error)}") from None
+
+
+def _words(error: ApiStatusError) -> str:
+    return f"{error.status} ({str(error.detail).rstrip('.')})" if error.detail else str(error.status)
 
 
 def _expired(error: ApiStatusError, what: str, then: str) -> ApiStatusError:
     if error.status not in _RUN_OUT:
         return error
     return LinkExpired(
-        f"The link to the {what} has run out: storage answered {error.status}, and {then}.",
+        f"The link to the {what} has run out: storage answered {_words(error)}, {then}.",
         status=error.status,
         detail=error.detail,
         request_id=error.request_id,

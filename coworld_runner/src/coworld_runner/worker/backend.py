@@ -36,6 +36,9 @@ _POLL_SECONDS = 1.0
 """Between two looks at the pods where watching them is not permitted."""
 _REPLACE_SECONDS = 60.0
 _REPLACE_PAUSE = 0.5
+_ROUTE_SECONDS = 5.0
+"""How long a service that took another's place may take to be known on the nodes."""
+_ROUTE_PAUSE = 0.1
 
 
 class JobBackend(Backend):
@@ -54,6 +57,9 @@ class JobBackend(Backend):
         self._cluster: Cluster | None = None
         self._attempt = secrets.token_hex(4)
         self._service_uid = ""
+        self._unrouted: tuple[str, int] | None = None
+        """Address of a service that took another's place, until it leads to the game."""
+        self._routing = anyio.Lock()
         self._game: GameUnit | None = None
         self._players: dict[str, PlayerUnit] = {}
 
@@ -120,6 +126,7 @@ class JobBackend(Backend):
                 followers=followers,
                 patience=self.patience,
                 until=self.until,
+                routed=self._route,
             )
             units = tuple(self._unit(spec, place, publish) for spec in specs)
             game = any(isinstance(unit, GameUnit) for unit in units)
@@ -175,12 +182,15 @@ class JobBackend(Backend):
         """Make the Service, in place of one that an earlier life of this job's worker may have left."""
         body = service_body(self._settings, self._attempt)
         name = self._settings.service
+        replaced = False
         with anyio.move_on_after(_REPLACE_SECONDS):
             while True:
                 found = await self.cluster.create("services", body)
                 labels: Mapping[str, str] = found["metadata"].get("labels") or {}
                 if labels.get(ATTEMPT) == self._attempt:
                     self._service_uid = str(found["metadata"]["uid"])
+                    if replaced:
+                        self._unrouted = str(found["spec"]["clusterIP"]), int(found["spec"]["ports"][0]["port"])
                     return
                 if labels.get(JOB) != self._settings.job_id:
                     raise StartError(
@@ -191,11 +201,30 @@ class JobBackend(Backend):
                     )
                 _log.info("replacing the service %s of an earlier attempt", name)
                 await self.cluster.delete("services", name, uid=found["metadata"]["uid"])
+                replaced = True
                 await anyio.sleep(_REPLACE_PAUSE)
         raise StartError(
             f"The service {name} of an earlier attempt could not be replaced within {_REPLACE_SECONDS:g} s.",
             context={"service": name},
         )
+
+    async def _route(self) -> None:
+        """Wait a little for a service that took another's place: many players do not try twice.
+
+        Each node learns of it in its own time, and this one stands for all; where a pod cannot reach itself by its
+        service, the wait alone has to do.
+        """
+        async with self._routing:
+            if self._unrouted is None:
+                return
+            with anyio.move_on_after(_ROUTE_SECONDS):
+                while True:
+                    try:
+                        async with await anyio.connect_tcp(*self._unrouted):
+                            break
+                    except OSError:
+                        await anyio.sleep(_ROUTE_PAUSE)
+            self._unrouted = None
 
     async def _drop_service(self, publish: Publish) -> None:
         if not self._service_uid:

@@ -79,6 +79,8 @@ class Place:
     """Waits inside for so many seconds, or until there is a hurry."""
     until: float
     """The event loop's clock at which the cluster may end players by itself."""
+    routed: Callable[[], Awaitable[None]]
+    """Waits until players that are started can find the game."""
 
 
 def _as_unit(pod: Mapping[str, Any], container: str) -> Mapping[str, Any]:
@@ -279,6 +281,7 @@ class PlayerUnit(_WatchedUnit):
 
     async def _make_pod(self) -> None:
         place, spec = self._place, self.spec
+        await place.routed()
         body = player_pod(
             place.settings,
             self._slot,
