@@ -288,6 +288,7 @@ class CredentialStore:
                             code="credentials_locked",
                             hint=f"Wait for it, or see who holds {self.directory / _LOCK_NAME}.",
                         ) from error
+                # in a worker thread: waiting for a lock has no deadline of its own, and no event comes
                 time.sleep(0.02)
             yield
         finally:

@@ -13,7 +13,6 @@ import shutil
 import stat
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,11 +23,12 @@ import anyio.to_thread
 
 from coworld_core.errors import UsageError
 from coworld_core.quantities import shown_size
+from coworld_core.zips import BROKEN_ZIP
 
 from ._parts import storage
 from .transfers import DEFAULT_LIMIT, TransferRefused
 
-__all__ = ["BROKEN_ZIP", "Bundle", "BundleFile", "extract_bundle", "open_bundle"]
+__all__ = ["Bundle", "BundleFile", "extract_bundle", "open_bundle"]
 
 MANIFEST = "manifest.json"
 
@@ -39,8 +39,6 @@ _HARMLESS = 256 << 20
 _RATIO = 200
 _CHUNK = 1 << 20
 _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
-BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, UnicodeError, ValueError)
-"""What the zip library may raise for a file that somebody tampered with."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -339,6 +339,7 @@ class Collector:
     def _watch_disk(self, limit: int) -> None:
         pause = _DISK_SECONDS
         while True:
+            # a thread of this program's own: nothing tells how much a directory holds
             time.sleep(pause)
             begun = time.monotonic()
             used = tree_size(self.settings.directory)

@@ -26,6 +26,7 @@ from coworld_core.api import (
     check_id,
 )
 from coworld_core.errors import UsageError
+from coworld_core.zips import BROKEN_ZIP
 
 from .._links import web_link, with_fresh_link
 from .._replies import Reply
@@ -480,8 +481,6 @@ class Episodes(Resource):
         raise refusal
 
     async def _results_of_bundle(self, episode_id: str, timeout: float | None) -> bytes | None:
-        from ..bundles import BROKEN_ZIP
-
         target = path("/v2/episode-requests/{}/bundle", episode_id)
         try:
             reply = await self._connection.call("GET", target, params={"include": "results"}, timeout=timeout)

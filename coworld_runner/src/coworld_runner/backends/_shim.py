@@ -247,6 +247,7 @@ class _Tree:
         """Kill everything, and return once nothing is left."""
         pause = 0.0005
         self._kill_groups()
+        # a program of its own, which has nothing else to do; the kernel tells nobody that a group is empty
         while self.reap():
             time.sleep(pause)
             pause = min(0.05, pause * 2)

@@ -83,6 +83,7 @@ def leak_check(*, containers: bool = False, ignore: Collection[str] = ()) -> Gen
             return
         if time.monotonic() >= deadline:
             raise AssertionError("left behind: " + "; ".join(sorted(left.values())))
+        # around a test, where no loop runs; nobody tells that a process, a port or a container is gone
         time.sleep(0.01)
 
 

@@ -6,7 +6,6 @@ import hashlib
 import os
 import secrets
 import zipfile
-import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import anyio.to_thread
 import fsspec  # pyright: ignore[reportMissingTypeStubs]
 
 from coworld_core.errors import EnvironmentFault
+from coworld_core.zips import BROKEN_ZIP
 
 from .settings import prepare_directory
 
@@ -196,16 +196,7 @@ class ArtifactStore:
             try:
                 with zipfile.ZipFile(stored) as archive, archive.open(name) as file:
                     content = file.read(limit + 1)
-            except (
-                zipfile.BadZipFile,
-                zlib.error,
-                EOFError,
-                KeyError,
-                NotImplementedError,
-                RuntimeError,
-                UnicodeError,
-                ValueError,
-            ) as error:
+            except (KeyError, *BROKEN_ZIP) as error:
                 # encrypted, packed in a way nobody else can unpack, or made to break readers
                 raise NoMember(name) from error
         if len(content) > limit:
