@@ -94,6 +94,10 @@ async def test_a_killed_runner_can_be_cleaned_up_after(namespace: str, tmp_path:
             group.start_soon(one, index, LONGEST * (index + chance.random()) / KILLS)
     print(f"killed {KILLS} in {dict(phases)}")
     assert len(phases) >= 2, "the moments were not spread over the episode"
+    # looks at images are nobody's run: all at once is how they are cleaned up
+    swept = await sweep([make_backend("kubernetes")], apply=True)
+    assert swept.ok, swept
+    assert [item.run_id for item in swept.found if not item.run_id.startswith("image-")] == []
     assert labelled(namespace) == []
     await anyio.to_thread.run_sync(
         lambda: wait_until(lambda: not marked_processes(mark), seconds=60, what="no process of theirs")

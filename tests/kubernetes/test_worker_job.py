@@ -327,7 +327,8 @@ async def test_told_to_stop(desk: Desk) -> None:
     assert {entry["metadata"]["ownerReferences"][0]["name"] for entry in secrets} == {pod}
     assert "game" in {entry["metadata"]["labels"].get("coworld-component") for entry in [await desk.pod(job_id)]}
     await desk.until(lambda: _has_said(desk, f"coworld-{job_id}-player-0", "token="))
-    await desk.cluster.delete("pods", pod)
+    # not the pod alone, which a Job makes anew
+    await desk.cluster.delete("jobs", f"coworld-{job_id}")
     await desk.until(lambda: _has_kept(desk, job_id, "error_info.json", "debug.zip", "policy_agent_0.log"))
     error = desk.error_info(job_id)
     assert error["error_type"] == "crash"

@@ -13,6 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.abc import SocketAttribute
 from support.docker import require_docker, subject_spec
 from support.kube import (
     backend_for,
@@ -234,6 +235,53 @@ async def test_no_node_takes_it_and_no_image_is_there(namespace: str) -> None:
                     pytest.fail("it was started")
             assert absent.value.code == "image_unreachable"
             assert "ErrImagePull" in absent.value.message or "ImagePullBackOff" in absent.value.message
+
+
+async def test_a_look_at_an_image_is_left_alone_while_its_looker_lives(namespace: str) -> None:
+    """While a registry does not answer it is somebody's; when that one is killed, it is cleaned up after like a run."""
+
+    async def silence(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await anyio.sleep_forever()
+
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
+        anyio.create_task_group() as tasks,
+        backend_for(namespace) as backend,
+    ):
+        port = listener.extra(SocketAttribute.local_port)
+        tasks.start_soon(listener.serve, silence)
+        with subprocess.Popen(  # noqa: ASYNC220 - killed below
+            [sys.executable, "-c", _LOOKER, namespace, f"127.0.0.1:{port}/coworld/nothing:never"],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+        ) as looker:
+            try:
+                with anyio.fail_after(60):
+                    while "pod" not in {item.kind for item in await backend.find()}:  # noqa: ASYNC110
+                        await anyio.sleep(0.1)
+                found = await backend.find()
+                assert {item.kind for item in found} == {"pod", "job", "directory"}
+                assert all(item.alive and item.run_id.startswith("image-") for item in found), found
+                assert not any(item.removed for item in await backend.reap(found))
+            finally:
+                looker.kill()
+        left = await backend.find()
+        assert {item.kind for item in left} == {"pod", "job", "directory"}
+        assert all(item.removed for item in await backend.reap(left))
+        assert await backend.find() == ()
+        tasks.cancel_scope.cancel()
+
+
+_LOOKER = """
+import sys, anyio
+from support.kube import backend_for
+
+async def look():
+    async with backend_for(sys.argv[1]) as backend:
+        await backend.ensure_image(sys.argv[2])
+
+anyio.run(look)
+"""
 
 
 async def test_runs_wait_for_the_quota_rather_than_fail(namespace: str) -> None:

@@ -13,15 +13,18 @@ from coworld_core.errors import ImageError
 from coworld_core.events import ImageReady
 
 from ..backend import ImageInfo, Publish
+from ..scratch import open_scratch
 from . import _kube_state as state
 from ._kube_api import Cluster, ClusterRefused
-from ._kube_pod import MAIN, MANAGED, RUN, PodOptions, object_name, owner_body, owner_reference
+from ._kube_pod import MAIN, MANAGED, RUN, PodOptions, annotations_of, object_name, owner_body, owner_reference
 from ._kube_watch import follow
 
 __all__ = ["Images"]
 
 _UNPUBLISHED = re.compile(r"img_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_CHECK = "coworld.image-check"
 _PULL_SECONDS = 900
+_REMOVE_SECONDS = 30
 
 
 class Images:
@@ -87,19 +90,58 @@ class Images:
     async def _try(self, image: str, platform: str | None) -> ImageInfo:
         """Have a pod pull it, whose program does not exist: it is pulled, and nothing of it runs."""
         check = f"image-{secrets.token_hex(6)}"
-        name = object_name(check)
-        job = await self._cluster.create("jobs", owner_body(check, lease=_PULL_SECONDS, image=image))
+        # locked while it is under way, so that nobody takes it for what a killed runner left
+        with open_scratch(check):
+            try:
+                job = await self._cluster.create("jobs", owner_body(check, lease=_PULL_SECONDS, image=image))
+                await self._cluster.create("pods", self._body(check, image, platform, owner_reference(job)))
+                pod = await self._pulled(object_name(check))
+            except ClusterRefused as error:
+                raise self._refusal(image, error.words) from error
+            finally:
+                with anyio.move_on_after(_REMOVE_SECONDS, shield=True):
+                    await self._cluster.delete("pods", object_name(check), grace=0)
+                    await self._cluster.delete("jobs", object_name(check))
+        trouble = state.start_trouble(pod)
+        if trouble is not None and trouble.code == "image_unreachable":
+            raise self._refusal(image, trouble.words)
+        words = state.unschedulable(pod)
+        if words:
+            raise self._refusal(image, f"no node can try it: {words}")
+        digest = str(state.container_status(pod).get("imageID") or "")
+        found = re.search(r"sha256:[0-9a-f]{64}", digest)
+        return ImageInfo(image=image, digest=found[0] if found else "", platform=platform or "")
+
+    def _body(self, check: str, image: str, platform: str | None, owner: Mapping[str, Any]) -> dict[str, Any]:
+        """The pod that pulls it."""
         selector: dict[str, str] = dict(self._options.node_selector)
         if platform is not None:
             system, _, machine = platform.partition("/")
             selector |= {"kubernetes.io/os": system, "kubernetes.io/arch": machine.partition("/")[0]}
-        body: dict[str, Any] = {
+        container = {
+            "name": MAIN,
+            "image": image,
+            "imagePullPolicy": self._options.pull_policy,
+            "command": ["/coworld-image-check"],
+            "resources": {
+                "requests": {"cpu": "1m", "memory": "8Mi"},
+                "limits": {"cpu": "100m", "memory": "32Mi"},
+            },
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+                "runAsNonRoot": True,
+                "runAsUser": self._options.run_as_user or 65534,
+            },
+        }
+        return {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {
-                "name": name,
-                "labels": {**MANAGED, RUN: check, "coworld.image-check": name},
-                "ownerReferences": [owner_reference(job)],
+                "name": object_name(check),
+                "labels": {**MANAGED, RUN: check, _CHECK: object_name(check)},
+                "annotations": annotations_of(check),
+                "ownerReferences": [dict(owner)],
             },
             "spec": {
                 "restartPolicy": "Never",
@@ -111,44 +153,9 @@ class Images:
                 "tolerations": [dict(entry) for entry in self._options.tolerations],
                 "imagePullSecrets": [{"name": entry} for entry in self._options.image_pull_secrets],
                 "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-                "containers": [
-                    {
-                        "name": MAIN,
-                        "image": image,
-                        "imagePullPolicy": self._options.pull_policy,
-                        "command": ["/coworld-image-check"],
-                        "resources": {
-                            "requests": {"cpu": "1m", "memory": "8Mi"},
-                            "limits": {"cpu": "100m", "memory": "32Mi"},
-                        },
-                        "securityContext": {
-                            "allowPrivilegeEscalation": False,
-                            "capabilities": {"drop": ["ALL"]},
-                            "runAsNonRoot": True,
-                            "runAsUser": self._options.run_as_user or 65534,
-                        },
-                    }
-                ],
+                "containers": [container],
             },
         }
-        try:
-            await self._cluster.create("pods", body)
-            pod = await self._pulled(name)
-        except ClusterRefused as error:
-            raise self._refusal(image, error.words) from error
-        finally:
-            with anyio.move_on_after(30, shield=True):
-                await self._cluster.delete("pods", name, grace=0)
-                await self._cluster.delete("jobs", name)
-        trouble = state.start_trouble(pod)
-        if trouble is not None and trouble.code == "image_unreachable":
-            raise self._refusal(image, trouble.words)
-        words = state.unschedulable(pod)
-        if words:
-            raise self._refusal(image, f"no node can try it: {words}")
-        digest = str(state.container_status(pod).get("imageID") or "")
-        found = re.search(r"sha256:[0-9a-f]{64}", digest)
-        return ImageInfo(image=image, digest=found[0] if found else "", platform=platform or "")
 
     async def _pulled(self, name: str) -> Mapping[str, Any]:
         seen: list[Mapping[str, Any]] = []
@@ -167,7 +174,7 @@ class Images:
         async with anyio.create_task_group() as tasks:
 
             async def watch() -> None:
-                await follow(self._cluster, "pods", f"coworld.image-check={name}", on_object=look, on_gone=gone)
+                await follow(self._cluster, "pods", f"{_CHECK}={name}", on_object=look, on_gone=gone)
 
             tasks.start_soon(watch)
             with anyio.move_on_after(_PULL_SECONDS):

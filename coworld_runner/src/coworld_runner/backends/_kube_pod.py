@@ -31,6 +31,7 @@ __all__ = [
     "Inputs",
     "PodOptions",
     "Requests",
+    "annotations_of",
     "call_selector",
     "collector_port",
     "label",
@@ -173,7 +174,7 @@ def this_host() -> str:
     return platform.node()
 
 
-def _annotations(run_id: str, **more: str) -> dict[str, str]:
+def annotations_of(run_id: str, **more: str) -> dict[str, str]:
     """Who made it: enough to see from the same machine whether that runner lives."""
     return {
         RUN: run_id,
@@ -191,7 +192,7 @@ def _metadata(spec: UnitSpec, call: str, owner: Mapping[str, Any], *parts: str) 
     return {
         "name": object_name(spec.run_id, spec.name, *parts),
         "labels": labels_of(spec, call),
-        "annotations": _annotations(spec.run_id, **{UNIT: spec.name}),
+        "annotations": annotations_of(spec.run_id, **{UNIT: spec.name}),
         "ownerReferences": [dict(owner)],
     }
 
@@ -227,7 +228,7 @@ def owner_body(run_id: str, *, lease: int, image: str) -> dict[str, Any]:
         "metadata": {
             "name": object_name(run_id),
             "labels": {**MANAGED, RUN: label(run_id)},
-            "annotations": _annotations(run_id),
+            "annotations": annotations_of(run_id),
         },
         "spec": {
             "parallelism": 1,
