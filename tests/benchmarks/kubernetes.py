@@ -4,13 +4,15 @@
 
     python tests/benchmarks/kubernetes.py [--rounds N] [--parallel N] [--namespace NAME]
 
-Episode and floor take turns in one run, so that both have the same machine. The floor is three pods of the subject's
-image, the "game" first and two "players" when it runs, each as long at work as in the episode.
+Episode and floor take turns in one run, so that both have the same machine. The floor is the same three programs with
+the same config: the game's pod with a readiness probe, the players' pods when it is ready, and all of them waited for;
+nothing of it is looked into, isolated, limited, checked, collected or written down.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
 import tempfile
@@ -26,8 +28,9 @@ from support.kube import backend_for, namespace_for_tests
 from support.misfit_kit import ensure_image, misfit_plan
 
 from coworld_core.ids import new_run_id
+from coworld_core.outcome import Exit
 from coworld_runner.backends._kube_api import Cluster
-from coworld_runner.backends._kube_state import exit_of, is_running
+from coworld_runner.backends._kube_state import exit_of
 from coworld_runner.backends._kube_watch import follow
 from coworld_runner.batch import run_batch
 from coworld_runner.episode import EpisodeOptions, run_episode
@@ -35,10 +38,9 @@ from coworld_runner.episode import EpisodeOptions, run_episode
 PLAY_SECONDS = 1.0
 
 
-def bare(name: str, image: str, run: str, seconds: float) -> dict[str, Any]:
-    """A pod that does nothing for a while."""
-    program = ["python3", "-c", f"import time; time.sleep({seconds})"]
-    container = {"name": "main", "image": image, "imagePullPolicy": "IfNotPresent", "command": program}
+def bare(name: str, image: str, run: str, command: list[str], **more: Any) -> dict[str, Any]:
+    """A pod with one program."""
+    container = {"name": "main", "image": image, "imagePullPolicy": "IfNotPresent", "command": command, **more}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -48,26 +50,67 @@ def bare(name: str, image: str, run: str, seconds: float) -> dict[str, Any]:
             "terminationGracePeriodSeconds": 0,
             "enableServiceLinks": False,
             "containers": [container],
+            "volumes": [
+                {"name": "config", "secret": {"secretName": run}},
+                {"name": "work", "emptyDir": {}},
+            ],
         },
     }
 
 
-async def floor(cluster: Cluster, image: str) -> float:
-    """Seconds for the bare pods: game runs, players run, all have ended."""
+def env(**values: str) -> list[dict[str, str]]:
+    """Variables of a container."""
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def bare_game(run: str, image: str) -> dict[str, Any]:
+    """The game's pod."""
+    return bare(
+        f"{run}-game",
+        image,
+        run,
+        ["python3", "game.py"],
+        env=env(
+            COGAME_HOST="0.0.0.0",
+            COGAME_PORT="8080",
+            COGAME_CONFIG_URI="file:///config/config.json",
+            COGAME_RESULTS_URI="file:///work/results.json",
+            COGAME_SAVE_REPLAY_URI="file:///work/replay",
+        ),
+        readinessProbe={"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 1},
+        volumeMounts=[{"name": "config", "mountPath": "/config"}, {"name": "work", "mountPath": "/work"}],
+    )
+
+
+def bare_player(run: str, image: str, slot: int, host: str) -> dict[str, Any]:
+    """A player's pod."""
+    url = f"ws://{host}:8080/player?slot={slot}&token=t{slot}"
+    return bare(
+        f"{run}-player-{slot}", image, run, ["python3", "player.py", "well"], env=env(COWORLD_PLAYER_WS_URL=url)
+    )
+
+
+def is_ready(pod: Any) -> bool:
+    """Whether its readiness probe has succeeded."""
+    conditions = pod["status"].get("conditions") or ()
+    return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
+
+
+async def floor(cluster: Cluster, image: str, config: dict[str, Any]) -> float:
+    """Seconds for the bare pods: the game is ready, players run, all have ended."""
     run = new_run_id()
     begun = time.monotonic()
-    running: set[str] = set()
-    ended: set[str] = set()
+    ready: list[str] = []
+    ended: dict[str, Exit] = {}
     changed = anyio.Event()
 
     def seen(pod: Any) -> None:
         nonlocal changed
-        name = pod["metadata"]["name"]
-        if is_running(pod):
-            running.add(name)
-        if exit_of(pod) is not None:
-            running.add(name)
-            ended.add(name)
+        if is_ready(pod) and pod["metadata"]["name"].endswith("-game"):
+            ready.append(pod["status"]["podIP"])
+        ending = exit_of(pod)
+        if ending is not None:
+            ended[pod["metadata"]["name"]] = ending
         changed.set()
         changed = anyio.Event()
 
@@ -77,17 +120,21 @@ async def floor(cluster: Cluster, image: str) -> float:
             await follow(cluster, "pods", f"floor={run}", on_object=seen, on_gone=lambda *_: None)
 
         tasks.start_soon(watch)
-        await cluster.create("pods", bare(f"{run}-game", image, run, PLAY_SECONDS + 2.0))
-        while not running:
+        content = json.dumps({**config, "tokens": ["t0", "t1"]})
+        await cluster.create("secrets", {"metadata": {"name": run}, "stringData": {"config.json": content}})
+        await cluster.create("pods", bare_game(run, image))
+        while not ready:
             await changed.wait()
-        for index in range(2):
-            tasks.start_soon(cluster.create, "pods", bare(f"{run}-player-{index}", image, run, PLAY_SECONDS))
+        for slot in range(2):
+            tasks.start_soon(cluster.create, "pods", bare_player(run, image, slot, ready[0]))
         while len(ended) < 3:
             await changed.wait()
         seconds = time.monotonic() - begun
         tasks.cancel_scope.cancel()
-    for name in (f"{run}-game", f"{run}-player-0", f"{run}-player-1"):
+    assert all(exit.ok for exit in ended.values()), ended
+    for name in ended:
         await cluster.delete("pods", name, grace=0)
+    await cluster.delete("secrets", run)
     return seconds
 
 
@@ -102,7 +149,7 @@ async def main(rounds: int, parallel: int, namespace: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
         async with backend_for(namespace) as backend:
             for number in range(rounds):
-                floors.append(await floor(cluster, image))
+                floors.append(await floor(cluster, image, dict(plan.game_config)))
                 before = backend._entered().calls
                 begun = time.monotonic()
                 record = await run_episode(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
 import sys
-import zlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,9 +17,10 @@ import anyio.abc
 import pytest
 
 from coworld_core.errors import TransferError
-from coworld_runner import collector as program
+from coworld_runner.backends import _kube_pod as kube
 from coworld_runner.backends._kube_api import ClusterGone
 from coworld_runner.backends._kube_collector import Collector, CollectorGone
+from coworld_runner.collector import start
 
 TOKEN = "the pod's own"
 
@@ -76,11 +75,10 @@ class Pod:
     directory: Path
     port: int
     process: subprocess.Popen[bytes]
-    environment: dict[str, str]
 
     def awaits(self) -> subprocess.Popen[bytes]:
         """What the pod starts to know when the unit may begin."""
-        return subprocess.Popen([sys.executable, program.__file__, "await"], env=self.environment)
+        return subprocess.Popen([sys.executable, "-m", "coworld_runner.collector.waiting", str(self.port)])
 
 
 @asynccontextmanager
@@ -93,25 +91,15 @@ async def pod(tmp_path: Path, *, hold: bool = False, inputs: dict[str, bytes] | 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
-    settings = {
-        "port": port,
-        "directory": str(directory),
-        "inputs": str(brought),
-        "hold": hold,
-        "disk": None,
-        "signals": False,
-    }
-    environment = {
-        **os.environ,
-        "COWORLD_COLLECTOR": json.dumps(settings),
-        "COWORLD_COLLECTOR_TOKEN": TOKEN,
-    }
+    settings = {"PORT": port, "DIRECTORY": directory, "INPUTS": brought, "HOLD": int(hold), "TOKEN": TOKEN}
+    environment = {**os.environ, **{f"COWORLD_COLLECTOR_{name}": str(value) for name, value in settings.items()}}
+    program = [sys.executable, "-c", "from coworld_runner.collector.start import main; main()"]
     near = Near()
-    with subprocess.Popen([sys.executable, program.__file__], env=environment) as process:  # noqa: ASYNC220
+    with subprocess.Popen(program, env=environment) as process:  # noqa: ASYNC220
         client = Collector(near, "pod", port, TOKEN)  # type: ignore[arg-type]
         try:
             await client.call("GET", "/hello")
-            yield Pod(client, near, directory, port, process, environment)
+            yield Pod(client, near, directory, port, process)
         finally:
             process.terminate()
 
@@ -287,23 +275,31 @@ async def test_readiness_is_told_as_it_is_seen(tmp_path: Path) -> None:
             group.cancel_scope.cancel()
 
 
-def test_the_program_needs_nothing_but_python() -> None:
+def test_the_program_needs_nothing_but_python(tmp_path: Path) -> None:
     """It is brought to any image with Python: nothing of ours, nothing installed, and it fits into a Secret."""
-    source = Path(program.__file__).read_bytes()
-    assert len(zlib.compress(source)) < 20_000
-    assert len(source) < 64_000
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", "import runpy, sys; runpy.run_path(sys.argv[1])", program.__file__],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
+    sources = kube.program()
+    assert {"__init__.py", "start.py", "waiting.py", "serving.py"} <= set(sources)
+    assert sum(map(len, sources.values())) < 64_000
+    package = tmp_path / "collector"
+    package.mkdir()
+    for name, source in sources.items():
+        (package / name).write_bytes(source)
+
+    def loaded(*names: str) -> set[str]:
+        modules = ", ".join(f"collector.{name}" for name in names)
+        program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import {modules}; print(*sys.modules)"
+        command = [sys.executable, "-I", "-S", "-c", program]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return set(done.stdout.split())
+
+    assert "http.server" in loaded(*(name.removesuffix(".py") for name in sources if name != "__init__.py"))
+    # every start of a pod waits for these: on a node that starts many, what serves requests would be most of the wait
+    assert {"http", "json", "collector.serving"}.isdisjoint(loaded("start", "waiting"))
 
 
 def test_nothing_is_signalled_outside_of_a_pod() -> None:
     settings: Any = type(
         "Settings", (), {"directory": "/nonexistent", "signals": False, "disk": None, "hold": False, "inputs": ""}
     )
-    assert program.Collector(settings).signal("KILL") == 0
+    assert start.Collector(settings).signal("KILL") == 0

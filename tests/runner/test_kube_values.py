@@ -39,6 +39,12 @@ def main_ended(code: int, word: str = "Error", /, *, signal: int | None = None, 
     return pod(containerStatuses=[container("main", "terminated", **details)], **more)
 
 
+def settings_of(body: dict[str, Any]) -> dict[str, str]:
+    """What a pod tells its collector."""
+    env = body["containers"][0]["env"]
+    return {entry["name"].removeprefix("COWORLD_COLLECTOR_"): entry["value"] for entry in env if "value" in entry}
+
+
 # --- what is told -------------------------------------------------------------------------------------------------
 
 
@@ -48,9 +54,7 @@ def test_what_nobody_else_may_see_is_in_the_secret_alone() -> None:
     inputs = kube.Inputs({"config.json": secret.encode()}, {})
     unit = spec()
     body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment=environment, inputs=inputs)
-    made = kube.secret_body(
-        unit, "call", OWNER, environment=environment, inputs=inputs, token="its own", program=b"print()"
-    )
+    made = kube.secret_body(unit, "call", OWNER, environment=environment, inputs=inputs, token="its own")
     assert secret not in json.dumps(body)
     assert "its own" not in json.dumps(body)
     main = body["spec"]["containers"][1]
@@ -97,7 +101,7 @@ def test_limits_hold_and_requests_never_exceed_them() -> None:
     assert resources["limits"]["cpu"] == resources["requests"]["cpu"] == "50m"
     assert int(resources["limits"]["ephemeral-storage"]) > 1 << 30
     assert body["activeDeadlineSeconds"] == 90
-    assert json.loads(body["containers"][0]["env"][0]["value"])["disk"] == 1 << 30
+    assert settings_of(body)["DISK"] == str(1 << 30)
 
 
 def test_a_command_reaches_the_program_as_it_is() -> None:
@@ -148,7 +152,7 @@ def test_files_too_large_for_a_secret_are_brought_later(tmp_path: Path) -> None:
     assert set(inputs.small) == {"config.json"}
     assert set(inputs.large) == {"replay"}
     body = kube.pod_body(spec(), "call", OWNER, options=OPTIONS, environment={}, inputs=inputs)
-    assert json.loads(body["spec"]["containers"][0]["env"][0]["value"])["hold"] is True
+    assert settings_of(body["spec"])["HOLD"] == "1"
 
 
 def test_the_collector_does_not_listen_where_the_unit_does() -> None:

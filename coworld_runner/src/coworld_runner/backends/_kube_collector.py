@@ -10,8 +10,6 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -25,7 +23,7 @@ from coworld_core.errors import BackendError, TransferError
 from .._http import BROKEN, Answer, NotHttpError, exchange
 from ._kube_api import Cluster, ClusterGone, ClusterRefused
 
-__all__ = ["Collector", "CollectorGone", "Names", "program"]
+__all__ = ["Collector", "CollectorGone", "Names"]
 
 _CALL_SECONDS = 20.0
 _SILENCE = 20.0
@@ -34,12 +32,6 @@ _PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _TRIES = 4
 """How often a file that changes while it is fetched is fetched again."""
 _CHUNK = 1 << 18
-
-
-@lru_cache(maxsize=1)
-def program() -> bytes:
-    """The collector's source, as it is brought to each pod."""
-    return files("coworld_runner").joinpath("collector.py").read_bytes()
 
 
 class CollectorGone(BackendError):

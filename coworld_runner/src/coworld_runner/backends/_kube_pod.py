@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
 import platform
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,6 +54,7 @@ RUN, UNIT, CALL, HOST, SCRATCH = "coworld.run", "coworld.unit", "coworld.call", 
 MANAGED = {"app.kubernetes.io/managed-by": "coworld"}
 
 _PROGRAM = "/coworld-collector"
+_START = f"import sys; sys.path.insert(0, {_PROGRAM!r}); from collector.start import main; main()"
 _INPUTS = "/coworld-inputs"
 _COLLECTOR_DIRECTORY = "/coworld-unit"
 _PORTS = (47931, 47932, 47933, 47934)
@@ -202,6 +203,13 @@ def owner_reference(job: Mapping[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "batch/v1", "kind": "Job", "name": job["metadata"]["name"], "uid": job["metadata"]["uid"]}
 
 
+@lru_cache(maxsize=1)
+def program() -> Mapping[str, bytes]:
+    """The collector's source by file, as it is brought to each pod."""
+    package = files("coworld_runner").joinpath("collector")
+    return {item.name: item.read_bytes() for item in package.iterdir() if item.name.endswith(".py")}
+
+
 # --- objects ----------------------------------------------------------------------------------------------------
 
 
@@ -291,12 +299,12 @@ def secret_body(
     environment: Mapping[str, str],
     inputs: Inputs,
     token: str,
-    program: bytes,
 ) -> dict[str, Any]:
     """The Secret with what nobody else may see of a unit: its environment, its files, its collector's token."""
     data = {f"env.{index}": value.encode() for index, value in enumerate(environment.values())}
     data |= {f"file.{index}": content for index, content in enumerate(inputs.small.values())}
-    data |= {"token": token.encode(), "collector.py": program}
+    data |= {f"collector.{name}": source for name, source in program().items()}
+    data["token"] = token.encode()
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -371,6 +379,7 @@ def pod_body(
 ) -> dict[str, Any]:
     """The pod of a unit: its own container, and the collector beside it, which is up and watches before it starts."""
     secret = object_name(spec.run_id, spec.name)
+    sources = [{"key": f"collector.{name}", "path": f"collector/{name}"} for name in program()]
     pod: dict[str, Any] = {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": max(1, int(spec.lifetime or options.lifetime)),
@@ -386,10 +395,7 @@ def pod_body(
         ],
         "volumes": [
             {"name": "unit", "emptyDir": _size(spec)},
-            {
-                "name": "program",
-                "secret": {"secretName": secret, "items": [{"key": "collector.py", "path": "collector.py"}]},
-            },
+            {"name": "program", "secret": {"secretName": secret, "items": sources}},
         ],
     }
     if inputs.small:
@@ -470,15 +476,16 @@ def _main(spec: UnitSpec, options: PodOptions, secret: str, environment: Mapping
 
 
 def _collector(spec: UnitSpec, options: PodOptions, secret: str, *, hold: bool) -> dict[str, Any]:
+    port = str(collector_port(spec))
     settings = {
-        "port": collector_port(spec),
-        "directory": _COLLECTOR_DIRECTORY,
-        "inputs": _INPUTS,
-        "hold": hold,
-        "disk": spec.limits.disk_bytes,
-        "signals": True,
+        "PORT": port,
+        "DIRECTORY": _COLLECTOR_DIRECTORY,
+        "INPUTS": _INPUTS,
+        "HOLD": str(int(hold)),
+        "DISK": str(spec.limits.disk_bytes or ""),
+        "SIGNALS": "1",
     }
-    program = ["python3", "-I", "-S", f"{_PROGRAM}/collector.py"]
+    python = ["python3", "-I", "-S"]
     capabilities: dict[str, Any] = {"drop": ["ALL"]}
     context: dict[str, Any] = {"allowPrivilegeEscalation": False, "capabilities": capabilities}
     if options.run_as_user is None:
@@ -488,15 +495,15 @@ def _collector(spec: UnitSpec, options: PodOptions, secret: str, *, hold: bool) 
         "name": COLLECTOR,
         "image": options.collector_image,
         "imagePullPolicy": options.pull_policy,
-        "command": program[:1],
-        "args": program[1:],
+        "command": python,
+        "args": ["-c", _START],
         "env": [
-            {"name": "COWORLD_COLLECTOR", "value": json.dumps(settings, separators=(",", ":"))},
+            *({"name": f"COWORLD_COLLECTOR_{name}", "value": value} for name, value in settings.items()),
             {"name": "COWORLD_COLLECTOR_TOKEN", "valueFrom": {"secretKeyRef": {"name": secret, "key": "token"}}},
             {"name": "PYTHONDONTWRITEBYTECODE", "value": "1"},
         ],
         # containers start in order, each when the one before has been through this
-        "lifecycle": {"postStart": {"exec": {"command": [*program, "await"]}}},
+        "lifecycle": {"postStart": {"exec": {"command": [*python, f"{_PROGRAM}/collector/waiting.py", port]}}},
         "resources": {
             "requests": {"cpu": COLLECTOR_REQUESTS.cpu, "memory": COLLECTOR_REQUESTS.memory},
             "limits": {"memory": _COLLECTOR_MEMORY},

@@ -24,7 +24,7 @@ from ..backend import Endpoint, HttpProbe, Placement, Publish, UnitSpec
 from ..errors import unwrapped
 from . import _kube_state as state
 from ._kube_api import Cluster, ClusterGone, ClusterRefused
-from ._kube_collector import Collector, CollectorGone, Names, program
+from ._kube_collector import Collector, CollectorGone, Names
 from ._kube_forward import carry
 from ._kube_logs import follow_log
 from ._kube_pod import (
@@ -186,7 +186,6 @@ class KubernetesUnit(BaseUnit):
                 environment=self._environment,
                 inputs=self._inputs,
                 token=self._token,
-                program=program(),
             )
             with unwrapped():
                 async with anyio.create_task_group() as tasks:

@@ -1,0 +1,197 @@
+"""The unit's directory: what is brought into it, and which of its files are complete."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import stat
+import struct
+import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Files", "state_of", "tree_size"]
+
+_NAMES = 10_000
+"""How many files are kept in mind; beyond, the oldest are forgotten."""
+
+# <sys/inotify.h>
+_IN_CLOSE_WRITE, _IN_MOVED_TO, _IN_Q_OVERFLOW, _IN_ISDIR = 0x8, 0x80, 0x4000, 0x4000_0000
+_EVENT_HEAD = struct.Struct("iIII")
+
+
+class Files:
+    """Regular files directly in the unit's directory, and which of them are complete."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.changed = threading.Condition()
+        self.complete: dict[str, int] = {}
+        """Name → number of the moment at which a writer closed it, oldest first."""
+        self.count = 0
+        self.drained = False
+        self._ended = threading.Event()
+
+    def open_watch(self) -> int | None:
+        """A descriptor that watches the directory; None where the kernel gives none."""
+        try:
+            libc = ctypes.CDLL(None, use_errno=True)
+            descriptor: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        except (OSError, AttributeError):
+            return None
+        if descriptor < 0:
+            return None
+        mask = ctypes.c_uint32(_IN_CLOSE_WRITE | _IN_MOVED_TO)
+        if libc.inotify_add_watch(descriptor, os.fsencode(self.directory), mask) < 0:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+    def fill(self, inputs: str) -> None:
+        """Copy what the pod brings into the directory."""
+        os.chmod(self.directory, 0o777)  # noqa: PTH101, S103 - the unit may run as any user
+        try:
+            names = sorted(name for name in os.listdir(inputs) if not name.startswith(".."))  # noqa: PTH208
+        except FileNotFoundError:
+            return
+        for name in names:
+            target = os.path.join(self.directory, name)  # noqa: PTH118
+            with open(os.path.join(inputs, name), "rb") as source, open(target, "wb") as copy:  # noqa: PTH118, PTH123
+                # what a Secret holds, so a mebibyte at most
+                copy.write(source.read())
+            os.chmod(target, 0o666)  # noqa: PTH101, S103
+
+    def follow(self, descriptor: int | None) -> None:
+        """Take note of what is closed, for as long as the pod lives."""
+        self.note(self.regular())
+        seen: dict[str, tuple[int, int, int]] = {}
+        while True:
+            ended = self._ended.is_set()
+            names = self._read(descriptor) if descriptor is not None else self._changed(seen)
+            if names:
+                self.note(name for name in names if self._is_regular(name))
+                continue
+            if ended:
+                with self.changed:
+                    self.drained = True
+                    self.changed.notify_all()
+                return
+            if descriptor is not None:
+                select.select([descriptor], [], [], 0.2)
+            else:
+                self._ended.wait(0.1)
+
+    def end(self) -> None:
+        """The unit has ended: what is pending is all that comes."""
+        self._ended.set()
+
+    def note(self, names: Iterator[str] | list[str]) -> None:
+        """These files are complete, as of now."""
+        with self.changed:
+            for name in names:
+                self.count += 1
+                self.complete.pop(name, None)
+                self.complete[name] = self.count
+                if len(self.complete) > _NAMES:
+                    del self.complete[next(iter(self.complete))]
+            self.changed.notify_all()
+
+    def regular(self) -> list[str]:
+        """Names of all regular files that there are."""
+        try:
+            with os.scandir(self.directory) as entries:
+                return sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+        except OSError:
+            return []
+
+    def _is_regular(self, name: str) -> bool:
+        try:
+            return stat.S_ISREG(os.lstat(os.path.join(self.directory, name)).st_mode)  # noqa: PTH118
+        except OSError:
+            return False
+
+    def _read(self, descriptor: int) -> list[str]:
+        names: list[str] = []
+        while len(names) < 256:
+            try:
+                data = os.read(descriptor, 65536)
+            except BlockingIOError:
+                break
+            offset = 0
+            while offset < len(data):
+                _, mask, _, length = _EVENT_HEAD.unpack_from(data, offset)
+                offset += _EVENT_HEAD.size
+                name = os.fsdecode(data[offset : offset + length].rstrip(b"\0"))
+                offset += length
+                if mask & _IN_Q_OVERFLOW:
+                    return self.regular()
+                if name and not mask & _IN_ISDIR and name not in names:
+                    names.append(name)
+        return names
+
+    def _changed(self, seen: dict[str, tuple[int, int, int]]) -> list[str]:
+        """Without inotify: what has not changed since the look before."""
+        stable: list[str] = []
+        for name in self.regular():
+            try:
+                now = os.lstat(os.path.join(self.directory, name))  # noqa: PTH118
+            except OSError:
+                continue
+            state = (now.st_ino, now.st_size, now.st_mtime_ns)
+            if seen.get(name) == state and seen.get(name + "\0") != state:
+                seen[name + "\0"] = state
+                stable.append(name)
+            seen[name] = state
+        return stable
+
+    def open(self, name: str) -> int:
+        """A descriptor of a regular file; nothing else is opened, and no link is followed.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+            ValueError: It is something else, or no plain name.
+        """
+        if name in {"", ".", ".."} or "/" in name or "\0" in name:
+            raise ValueError("not a plain file name")
+        path = os.path.join(self.directory, name)  # noqa: PTH118
+        # looked at before it is opened, since opening a pipe or a device may do something
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise ValueError("not a regular file")
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise ValueError(f"not readable: {error.strerror}") from error
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise ValueError("not a regular file")
+        return descriptor
+
+
+def state_of(descriptor: int) -> str:
+    """What changes when a file does."""
+    now = os.fstat(descriptor)
+    return f'"{now.st_ino}-{now.st_size}-{now.st_mtime_ns}"'
+
+
+def tree_size(path: str, depth: int = 0) -> int:
+    """Bytes below a directory, following no links."""
+    total = 0
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                if stat.S_ISDIR(status.st_mode):
+                    total += tree_size(entry.path, depth + 1) if depth < 100 else 0
+                else:
+                    total += max(status.st_size, status.st_blocks * 512)
+    except OSError:
+        pass
+    return total

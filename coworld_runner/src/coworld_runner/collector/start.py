@@ -1,0 +1,115 @@
+"""The collector itself: gets the directory ready, says that the unit may start, and serves until it is told to end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+
+from .files import Files, tree_size
+from .processes import Processes
+from .waiting import GO, address
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Collector", "Settings", "main"]
+
+_HELD_SECONDS = 120.0
+"""How long a unit is held back for files that nobody brings."""
+_DISK_SECONDS = 1.0
+_DISK_SHARE = 20
+
+
+class Settings:
+    """What the pod says in its environment."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.port = int(environment["COWORLD_COLLECTOR_PORT"])
+        self.directory = environment["COWORLD_COLLECTOR_DIRECTORY"]
+        self.inputs = environment["COWORLD_COLLECTOR_INPUTS"]
+        self.hold = environment.get("COWORLD_COLLECTOR_HOLD") == "1"
+        disk = environment.get("COWORLD_COLLECTOR_DISK")
+        self.disk = int(disk) if disk else None
+        self.signals = environment.get("COWORLD_COLLECTOR_SIGNALS") == "1"
+        """Whether the processes around us are those of the unit; outside of a pod they are somebody's."""
+        self.token = environment.get("COWORLD_COLLECTOR_TOKEN", "")
+
+
+class Collector:
+    """All that the requests are about."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.files = Files(settings.directory)
+        self.processes = Processes() if settings.signals else None
+        self.go = threading.Event()
+        self.heard = time.monotonic()
+        """When somebody who may asked for something last."""
+        self.over_disk = 0
+
+    def prepare(self) -> None:
+        """Fill the directory and watch it."""
+        descriptor = self.files.open_watch()
+        self.files.fill(self.settings.inputs)
+        threading.Thread(target=self.files.follow, args=(descriptor,), daemon=True).start()
+        if self.settings.disk is not None and self.processes is not None:
+            threading.Thread(target=self._watch_disk, args=(self.settings.disk,), daemon=True).start()
+        if not self.settings.hold:
+            self.go.set()
+
+    def signal(self, name: str) -> int:
+        """Signal the unit; returns to how many processes."""
+        return self.processes.signal(name) if self.processes is not None else 0
+
+    def _watch_disk(self, limit: int) -> None:
+        pause = _DISK_SECONDS
+        while True:
+            # a thread of this program's own: nothing tells how much a directory holds
+            time.sleep(pause)
+            begun = time.monotonic()
+            used = tree_size(self.settings.directory)
+            pause = max(_DISK_SECONDS, _DISK_SHARE * (time.monotonic() - begun))
+            if used > limit:
+                self.over_disk = used
+                self.signal("KILL")
+
+    def usher(self, waiting: socket.socket) -> None:
+        """Tell whoever waits for it that the unit may start; or nothing, when it may not."""
+        while True:
+            connection, _ = waiting.accept()
+            with connection:
+                while not (may := self.go.wait(1.0)):
+                    if time.monotonic() - self.heard > _HELD_SECONDS:
+                        sys.stderr.write(f"collector: nobody said for {_HELD_SECONDS:g} s that the unit may start\n")
+                        break
+                try:
+                    connection.sendall(GO if may else b"")
+                except OSError:
+                    continue
+
+
+def _leave(_number: int, _frame: object) -> None:
+    os._exit(0)
+
+
+def main() -> None:
+    """Serve until told to end."""
+    # what is not the unit's ends at once, whatever it is doing
+    signal.signal(signal.SIGTERM, _leave)
+    settings = Settings(os.environ)
+    waiting = socket.socket(socket.AF_UNIX)
+    waiting.bind(address(settings.port))
+    waiting.listen()
+    collector = Collector(settings)
+    collector.prepare()
+    threading.Thread(target=collector.usher, args=(waiting,), daemon=True).start()
+    # loaded while the unit begins
+    from .serving import Handler, Server
+
+    Handler.collector = collector
+    Server(("127.0.0.1", settings.port), Handler).serve_forever()
