@@ -12,11 +12,12 @@ NO_CLUSTER: dict[str, str | None] = {"KUBECONFIG": "/nowhere/kubeconfig", "COWOR
 
 
 @pytest.mark.parametrize("backend", [[], ["--backend", "process"]])
-def test_options_of_a_cluster_go_with_one(tmp_path: Path, backend: list[str]) -> None:
+@pytest.mark.parametrize("option", ["--context", "--pull-secret"])
+def test_options_of_a_cluster_go_with_one(tmp_path: Path, backend: list[str], option: str) -> None:
     world, out = write_world(tmp_path / "world"), tmp_path / "out"
-    done = coworld("run-episode", world, *backend, "--context", "there", "-o", out)
+    done = coworld("run-episode", world, *backend, option, "there", "-o", out)
     assert done.status == 2
-    assert "--context goes with --backend kubernetes." in done.stderr
+    assert f"{option} goes with --backend kubernetes." in done.stderr
     assert not out.exists()
 
 

@@ -20,7 +20,7 @@ from support.kube import labelled, namespace_for_tests, need_cluster
 from coworld_core.events import BaseEvent, PhaseStarted
 from coworld_runner.episode import EpisodeOptions
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.alone, pytest.mark.slow, pytest.mark.timeout(900)]
 
 EPISODES = 10
 PLAY_SECONDS = 45.0

@@ -10,10 +10,13 @@ import zlib
 from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import pytest
-from support.images import docker_client, need_docker
+from support.images import docker_client, drop_image, need_docker
 from support.kube import need_cluster
 from support.misfit_kit import ensure_image
+from support.registry import Registry, serve_registry
 from support.worker_image import ensure_worker_image
 from support.worker_kit import Desk, accounts_have_tokens, arena_namespace, misfit_request, open_desk
 
@@ -266,6 +269,31 @@ async def test_players_that_fail(desk: Desk) -> None:
     assert (error["error_type"], error["failed_policy_index"]) == ("player_error", 1)
     assert "Image" in error["message"]
     assert await desk.left(crashing) == await desk.left(unpullable) == []
+
+
+async def test_players_images_are_pulled_while_the_game_boots(desk: Desk) -> None:
+    with serve_registry(Registry()) as registry:
+        registry.release.clear()
+        request = misfit_request("healthy-late", "well", "well", delay=600.0)
+        elsewhere = request.players[1].model_copy(update={"image": registry.image()})
+        request = request.model_copy(update={"players": (request.players[0], elsewhere)})
+        job_id = await desk.submit(request, desk.options(2))
+        try:
+            asked = await anyio.to_thread.run_sync(registry.layer_asked.wait, 120)
+            assert asked, await desk.log(job_id)
+            assert await desk.players(job_id, count=0) == []
+            registry.release.set()
+            await desk.until(lambda: _pulls_nothing(desk, job_id))
+            assert await desk.players(job_id, count=0) == []
+            await desk.cluster.delete("jobs", f"coworld-{job_id}")
+            await desk.until(lambda: _nothing_left(desk, job_id))
+        finally:
+            await anyio.to_thread.run_sync(drop_image, registry.image())
+
+
+async def _pulls_nothing(desk: Desk, job_id: str) -> bool:
+    listing = await desk.cluster.list("pods", f"coworld-job-id={job_id},coworld-component=image")
+    return not listing["items"]
 
 
 async def test_results_are_withheld_when_something_else_cannot_be_uploaded(desk: Desk) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import pickle
@@ -15,6 +16,7 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute
 from support.docker import require_docker, subject_spec
+from support.images import drop_image
 from support.kube import (
     backend_for,
     blockable_way,
@@ -25,8 +27,9 @@ from support.kube import (
     small_pods,
 )
 from support.misfit_kit import wait_until
+from support.registry import Registry, serve_registry
 
-from coworld_core.errors import BackendUnavailable, StartError, UsageError
+from coworld_core.errors import BackendUnavailable, ImageError, StartError, UsageError
 from coworld_core.events import BaseEvent, LeakFound, Notice
 from coworld_core.ids import new_run_id
 from coworld_core.outcome import Exit
@@ -125,7 +128,8 @@ async def test_everything_belongs_to_one_object_and_no_secret_stands_in_a_pod(na
             assert pod["automountServiceAccountToken"] is False
             assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
             assert pod["shareProcessNamespace"] is True
-            assert pod["containers"][0]["lifecycle"]["postStart"]["exec"]["command"][-1] == "await"
+            command = pod["containers"][0]["lifecycle"]["postStart"]["exec"]["command"]
+            assert command[-2].endswith("/waiting.py"), command
             # what no Secret can hold was brought before the unit started
             assert await unit.fetch("replay", tmp_path / "back") == len(large)
             assert (tmp_path / "back").read_bytes() == large
@@ -282,6 +286,34 @@ async def look():
 
 anyio.run(look)
 """
+
+
+async def test_a_registry_that_wants_a_login_gets_it_from_a_pull_secret(namespace: str) -> None:
+    with serve_registry(Registry(login="somebody:s3cret")) as registry:
+        entry = {"auth": base64.b64encode(registry.login.encode()).decode()}
+        content = json.dumps({"auths": {registry.address: entry}})
+
+        async def prepare(cluster: Cluster) -> None:
+            body = {
+                "metadata": {"name": "pull"},
+                "type": "kubernetes.io/dockerconfigjson",
+                "stringData": {".dockerconfigjson": content},
+            }
+            await cluster.create("secrets", body)
+
+        await cluster_call(namespace, prepare)
+        try:
+            async with backend_for(namespace) as backend:
+                with pytest.raises(ImageError) as caught:
+                    await backend.ensure_image(registry.image())
+                assert caught.value.code == "image_unreachable"
+            async with backend_for(namespace, pull_secrets=("pull",)) as backend:
+                info = await backend.ensure_image(registry.image())
+            assert info.image == registry.image()
+            assert registry.manifests > 0
+        finally:
+            await anyio.to_thread.run_sync(drop_image, registry.image())
+            await cluster_call(namespace, lambda cluster: cluster.delete("secrets", "pull"))
 
 
 async def test_runs_wait_for_the_quota_rather_than_fail(namespace: str) -> None:

@@ -82,7 +82,15 @@ class Pod:
 
 
 @asynccontextmanager
-async def pod(tmp_path: Path, *, hold: bool = False, inputs: dict[str, bytes] | None = None) -> AsyncGenerator[Pod]:
+async def pod(tmp_path: Path, **more: Any) -> AsyncGenerator[Pod]:
+    """A collector that answers."""
+    async with started(tmp_path, **more) as it:
+        await it.client.call("GET", "/hello")
+        yield it
+
+
+@asynccontextmanager
+async def started(tmp_path: Path, *, hold: bool = False, inputs: dict[str, bytes] | None = None) -> AsyncGenerator[Pod]:
     directory, brought = tmp_path / "unit", tmp_path / "inputs"
     directory.mkdir()
     brought.mkdir()
@@ -98,10 +106,19 @@ async def pod(tmp_path: Path, *, hold: bool = False, inputs: dict[str, bytes] | 
     with subprocess.Popen(program, env=environment) as process:  # noqa: ASYNC220
         client = Collector(near, "pod", port, TOKEN)  # type: ignore[arg-type]
         try:
-            await client.call("GET", "/hello")
             yield Pod(client, near, directory, port, process)
         finally:
             process.terminate()
+
+
+async def test_a_unit_that_may_start_can_be_asked_about_at_once(tmp_path: Path) -> None:
+    """What serves requests is loaded later than what the unit waits for; who asks meanwhile is not sent away."""
+    async with started(tmp_path) as it:
+        with it.awaits() as waiting:
+            assert await anyio.to_thread.run_sync(waiting.wait, 30) == 0
+        async with await anyio.connect_tcp("127.0.0.1", it.port) as stream:
+            await stream.send(f"GET /hello HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+            assert (await stream.receive()).startswith(b"HTTP/1.1 200 ")
 
 
 async def test_the_directory_is_filled_before_the_unit_may_start(tmp_path: Path) -> None:

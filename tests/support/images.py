@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["BASE_IMAGE", "docker_client", "docker_trouble", "ensure_python_image", "need_docker"]
+__all__ = ["BASE_IMAGE", "docker_client", "docker_trouble", "drop_image", "ensure_python_image", "need_docker"]
 
 BASE_IMAGE = os.environ.get("COWORLD_TEST_BASE_IMAGE", "python-base:bookworm")
 """A small image with Python; nothing is ever fetched from a registry."""
@@ -41,6 +41,19 @@ def docker_trouble() -> str:
     finally:
         client.close()
     return ""
+
+
+def drop_image(image: str) -> None:
+    """Have the engine forget an image, if it has it."""
+    from docker.errors import ImageNotFound
+
+    client = docker_client()
+    try:
+        client.images.remove(image, force=True)
+    except ImageNotFound:
+        pass
+    finally:
+        client.close()
 
 
 def need_docker() -> None:

@@ -139,7 +139,8 @@ class Desk:
         """Wait until there are so many players' pods, all in that phase."""
         with anyio.fail_after(_PATIENCE):
             while True:
-                items = (await self.cluster.list("pods", f"coworld-job-id={job_id}"))["items"]
+                selector = f"coworld-job-id={job_id},coworld-component=player"
+                items = (await self.cluster.list("pods", selector))["items"]
                 if len(items) == count and all(phase in (None, item["status"].get("phase")) for item in items):
                     return items
                 await anyio.sleep(0.1)

@@ -207,6 +207,16 @@ def cluster_options(function: _F) -> _F:
         ),
         _option(
             "Where it runs",
+            "--pull-secret",
+            "pull_secrets",
+            multiple=True,
+            metavar="NAME",
+            expose_value=False,
+            callback=_keep_cluster,
+            help="Secret of the namespace with which the cluster pulls images. May be repeated.",
+        ),
+        _option(
+            "Where it runs",
             "--network-policy/--no-network-policy",
             default=None,
             expose_value=False,
@@ -223,7 +233,7 @@ _CLUSTER = "coworld_cli.cluster"
 
 
 def _keep_cluster(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    if value is not None:
+    if value not in (None, ()):
         ctx.meta.setdefault(_CLUSTER, {})[param.name] = value
         if ctx.get_parameter_source(param.name) == ParameterSource.COMMANDLINE:
             ctx.meta.setdefault(f"{_CLUSTER}.named", param.opts[0])

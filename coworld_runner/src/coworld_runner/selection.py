@@ -37,6 +37,7 @@ class ClusterOptions:
     kubeconfig: Path | None = None
     collector_image: str | None = None
     network_policy: bool | None = None
+    pull_secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,7 @@ def make_backend(name: PlaceName, package: Package | None = None, *, cluster: Cl
             kubeconfig=chosen.kubeconfig,
             collector_image=chosen.collector_image,
             network_policy=chosen.network_policy,
+            pull_secrets=chosen.pull_secrets,
         )
     raise UsageError(
         f"There is no backend {name!r}.", code="unknown_backend", hint="Use auto, process, docker or kubernetes."

@@ -16,7 +16,7 @@ from ..backend import ImageInfo, Publish
 from ..scratch import open_scratch
 from . import _kube_state as state
 from ._kube_api import Cluster, ClusterRefused
-from ._kube_pod import MAIN, MANAGED, RUN, PodOptions, annotations_of, object_name, owner_body, owner_reference
+from ._kube_pod import MANAGED, RUN, PodOptions, annotations_of, object_name, owner_body, owner_reference, pull_spec
 from ._kube_watch import follow
 
 __all__ = ["Images"]
@@ -118,22 +118,6 @@ class Images:
         if platform is not None:
             system, _, machine = platform.partition("/")
             selector |= {"kubernetes.io/os": system, "kubernetes.io/arch": machine.partition("/")[0]}
-        container = {
-            "name": MAIN,
-            "image": image,
-            "imagePullPolicy": self._options.pull_policy,
-            "command": ["/coworld-image-check"],
-            "resources": {
-                "requests": {"cpu": "1m", "memory": "8Mi"},
-                "limits": {"cpu": "100m", "memory": "32Mi"},
-            },
-            "securityContext": {
-                "allowPrivilegeEscalation": False,
-                "capabilities": {"drop": ["ALL"]},
-                "runAsNonRoot": True,
-                "runAsUser": self._options.run_as_user or 65534,
-            },
-        }
         return {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -144,16 +128,15 @@ class Images:
                 "ownerReferences": [dict(owner)],
             },
             "spec": {
-                "restartPolicy": "Never",
-                "activeDeadlineSeconds": _PULL_SECONDS,
-                "terminationGracePeriodSeconds": 0,
-                "automountServiceAccountToken": False,
-                "enableServiceLinks": False,
+                **pull_spec(
+                    image,
+                    policy=self._options.pull_policy,
+                    seconds=_PULL_SECONDS,
+                    user=self._options.run_as_user or 65534,
+                ),
                 "nodeSelector": selector,
                 "tolerations": [dict(entry) for entry in self._options.tolerations],
                 "imagePullSecrets": [{"name": entry} for entry in self._options.image_pull_secrets],
-                "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-                "containers": [container],
             },
         }
 

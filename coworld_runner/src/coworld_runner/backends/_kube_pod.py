@@ -41,6 +41,8 @@ __all__ = [
     "owner_reference",
     "pod_body",
     "policy_body",
+    "program",
+    "pull_spec",
     "run_selector",
     "secret_body",
     "service_body",
@@ -260,6 +262,42 @@ def owner_body(run_id: str, *, lease: int, image: str) -> dict[str, Any]:
                 },
             },
         },
+    }
+
+
+def pull_spec(image: str, *, policy: str | None, seconds: int, user: int = 65534) -> dict[str, Any]:
+    """A pod for an image with a program that does not exist: the image is pulled, and nothing of it runs.
+
+    Args:
+        image: What is pulled.
+        policy: Whether it is pulled when a node has it; None: as the cluster does by default.
+        seconds: After which the cluster ends it by itself.
+        user: What the program would run as.
+    """
+    container = {
+        "name": MAIN,
+        "image": image,
+        "imagePullPolicy": policy,
+        "command": ["/coworld-image-pull"],
+        "resources": {
+            "requests": {"cpu": "1m", "memory": "8Mi"},
+            "limits": {"cpu": "100m", "memory": "32Mi", "ephemeral-storage": "16Mi"},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "runAsNonRoot": True,
+            "runAsUser": user,
+        },
+    }
+    return {
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": seconds,
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container],
     }
 
 

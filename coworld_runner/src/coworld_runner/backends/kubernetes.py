@@ -17,6 +17,7 @@ asyncio only: ``kubernetes_asyncio`` sits on aiohttp.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -69,6 +70,7 @@ class KubernetesBackend(Backend):
         collector_image: An image with Python 3.9 or later for the container beside each unit; None:
             ``COWORLD_COLLECTOR_IMAGE``, else ``DEFAULT_COLLECTOR_IMAGE``.
         pods: What all pods have in common; ``collector_image`` counts over the one in it.
+        pull_secrets: Names of Secrets in the namespace with which images are pulled, beside those that ``pods`` names.
         network_policy: Whether the cluster enforces network policies; None: seen from what is installed there.
         lease: Seconds after which the cluster removes what a killed runner left (from Kubernetes 1.23 on; before, it is
             a minute after the lifetime of the run's units).
@@ -86,6 +88,7 @@ class KubernetesBackend(Backend):
         kubeconfig: Path | str | None = None,
         collector_image: str | None = None,
         pods: PodOptions | None = None,
+        pull_secrets: Sequence[str] = (),
         network_policy: bool | None = None,
         lease: float = 900.0,
         outage: float = 180.0,
@@ -94,6 +97,9 @@ class KubernetesBackend(Backend):
         image = collector_image or os.environ.get("COWORLD_COLLECTOR_IMAGE") or DEFAULT_COLLECTOR_IMAGE
         self._where = (context, namespace, Path(kubeconfig) if kubeconfig is not None else None)
         self._pods = pods if pods is not None and collector_image is None else _with_collector(pods, image)
+        if pull_secrets:
+            secrets_of_all = tuple(dict.fromkeys((*self._pods.image_pull_secrets, *pull_secrets)))
+            self._pods = dataclasses.replace(self._pods, image_pull_secrets=secrets_of_all)
         self._policies = network_policy
         self._enforced = bool(network_policy)
         self._lease = lease
@@ -403,8 +409,6 @@ class KubernetesBackend(Backend):
 
 
 def _with_collector(pods: PodOptions | None, image: str) -> PodOptions:
-    import dataclasses
-
     if pods is None:
         return PodOptions(collector_image=image)
     return dataclasses.replace(pods, collector_image=image)

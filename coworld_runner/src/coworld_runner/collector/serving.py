@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .start import Collector
 
-__all__ = ["Handler", "Server"]
+__all__ = ["serve"]
 
 _CHUNK = 1 << 18
 _BEAT_SECONDS = 5.0
@@ -251,10 +251,18 @@ class Server(ThreadingHTTPServer):
     """Requests in threads, which end with the process."""
 
     daemon_threads = True
-    allow_reuse_address = True
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Nothing for a reader that left; the rest is said where somebody may look."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
             sys.stderr.write(f"collector: {type(error).__name__}: {error}\n")
+
+
+def serve(collector: Collector, listener: socket.socket) -> None:
+    """Answer requests until told to end."""
+    Handler.collector = collector
+    server = Server(listener.getsockname(), Handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket = listener
+    server.serve_forever()

@@ -102,14 +102,18 @@ def main() -> None:
     # what is not the unit's ends at once, whatever it is doing
     signal.signal(signal.SIGTERM, _leave)
     settings = Settings(os.environ)
+    # both are listened on before the unit may start: whoever connects meanwhile is answered a little later
     waiting = socket.socket(socket.AF_UNIX)
     waiting.bind(address(settings.port))
     waiting.listen()
+    requests = socket.socket()
+    requests.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    requests.bind(("127.0.0.1", settings.port))
+    requests.listen()
     collector = Collector(settings)
     collector.prepare()
     threading.Thread(target=collector.usher, args=(waiting,), daemon=True).start()
     # loaded while the unit begins
-    from .serving import Handler, Server
+    from .serving import serve
 
-    Handler.collector = collector
-    Server(("127.0.0.1", settings.port), Handler).serve_forever()
+    serve(collector, requests)

@@ -23,6 +23,7 @@ from ..backends._kube_watch import follow
 from ..backends._unit import for_all
 from .inputs import Settings
 from .pods import ATTEMPT, JOB, service_body
+from .pulls import Pulls
 from .units import Followers, GameUnit, Place, PlayerUnit
 
 __all__ = ["JobBackend"]
@@ -62,6 +63,9 @@ class JobBackend(Backend):
         self._routing = anyio.Lock()
         self._game: GameUnit | None = None
         self._players: dict[str, PlayerUnit] = {}
+        self._images: dict[str, None] = {}
+        """Those of the episode, in the order in which they were asked for."""
+        self._pulls: Pulls | None = None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -106,7 +110,8 @@ class JobBackend(Backend):
     async def ensure_image(
         self, image: str, *, platform: str | None = None, publish: Publish | None = None
     ) -> ImageInfo:
-        """Taken as it is: the nodes fetch it."""
+        """Taken as it is: the nodes fetch it, from the moment on in which the game is looked at."""
+        self._images[image] = None
         return ImageInfo(image=image)
 
     # --- units
@@ -143,11 +148,19 @@ class JobBackend(Backend):
                         lambda: self._follow(JOB, self._see_player, self._lost_player, publish), "players' pods"
                     )
                     await self._make_service()
+                    self._pull(followers, besides=specs[0].image)
                 await for_all(units, prepare)
                 yield units
             finally:
                 await self._close(units, grace, publish, service=game)
                 followers.release()
+
+    def _pull(self, followers: Followers, *, besides: str) -> None:
+        """Pull the players' images while the game boots; its own is here."""
+        self._pulls = Pulls(
+            self.cluster, self._settings, self._attempt, [image for image in self._images if image != besides]
+        )
+        followers.start(self._pulls.run, "players' images")
 
     def _unit(self, spec: UnitSpec, place: Place, publish: Publish) -> GameUnit | PlayerUnit:
         if spec.component == "game":
@@ -272,11 +285,15 @@ class JobBackend(Backend):
             self._game.see(pod)
 
     def _see_player(self, pod: Mapping[str, Any]) -> None:
+        if self._pulls is not None:
+            self._pulls.see(pod)
         player = self._players.get(pod["metadata"]["name"])
         if player is not None:
             player.see(pod)
 
     def _lost_player(self, name: str, pod: Mapping[str, Any] | None) -> None:
+        if self._pulls is not None:
+            self._pulls.gone(name)
         player = self._players.get(name)
         if player is not None:
             player.gone(pod)

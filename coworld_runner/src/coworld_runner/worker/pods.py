@@ -9,6 +9,7 @@ from typing import Any
 
 from coworld_core.quantities import parse_quantity
 
+from ..backends._kube_pod import pull_spec
 from .inputs import PlayerPods, Settings
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "player_pod",
     "player_secret",
     "pod_name",
+    "pull_pod",
     "service_body",
 ]
 
@@ -32,6 +34,7 @@ BEDROCK_ACCOUNT = "episode-runner"
 """The service account whose pods may call Bedrock."""
 
 _LEAST_MEMORY = "2Gi"
+_PULL_SECONDS = 900
 _CONCEALED = ("COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL", "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL")
 """Variables of the runner's with a token or a signature in them."""
 
@@ -163,7 +166,7 @@ def player_pod(
     container: dict[str, Any] = {
         "name": PLAYER,
         "image": image,
-        "imagePullPolicy": pods.pull_policy or ("IfNotPresent" if "@sha256:" in image else "Always"),
+        "imagePullPolicy": _pull_policy(pods, image),
         "env": environment,
         "resources": _resources(pods),
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
@@ -184,13 +187,7 @@ def player_pod(
     }
     if bedrock:
         spec["serviceAccountName"] = BEDROCK_ACCOUNT
-    if pods.workload_type:
-        spec["nodeSelector"] = {"workload-type": pods.workload_type}
-        if pods.capacity_type:
-            spec["nodeSelector"]["karpenter.sh/capacity-type"] = pods.capacity_type
-        spec["tolerations"] = [
-            {"key": "workload-type", "operator": "Equal", "value": pods.workload_type, "effect": "NoSchedule"}
-        ]
+    spec |= _nodes(pods)
     metadata = _metadata(
         settings,
         pod_name(settings, slot),
@@ -202,6 +199,37 @@ def player_pod(
         "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def pull_pod(settings: Settings, index: int, attempt: str, image: str) -> dict[str, Any]:
+    """A pod for a player's image, whose program does not exist: the image is pulled, and nothing of it runs.
+
+    Args:
+        settings: The worker's settings.
+        index: Its number among the images.
+        attempt: The worker's life that makes it.
+        image: What is pulled.
+    """
+    policy = _pull_policy(settings.players, image)
+    spec = {**pull_spec(image, policy=policy, seconds=_PULL_SECONDS), **_nodes(settings.players)}
+    name = f"{settings.service}-image-{index}-{attempt}"
+    metadata = _metadata(settings, name, attempt, **{"coworld-component": "image"})
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _pull_policy(pods: PlayerPods, image: str) -> str:
+    return pods.pull_policy or ("IfNotPresent" if "@sha256:" in image else "Always")
+
+
+def _nodes(pods: PlayerPods) -> dict[str, Any]:
+    """Which nodes players go to, as part of a pod's spec."""
+    if not pods.workload_type:
+        return {}
+    selector = {"workload-type": pods.workload_type}
+    if pods.capacity_type:
+        selector["karpenter.sh/capacity-type"] = pods.capacity_type
+    taint = {"key": "workload-type", "operator": "Equal", "value": pods.workload_type, "effect": "NoSchedule"}
+    return {"nodeSelector": selector, "tolerations": [taint]}
 
 
 def _resources(pods: PlayerPods) -> dict[str, Any]:
