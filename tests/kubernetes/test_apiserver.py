@@ -7,15 +7,12 @@ import shlex
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import AsyncGenerator, Generator
-from pathlib import Path
 
 import anyio
 import anyio.to_thread
-import psutil
 import pytest
-from support.arena import Arena, open_arena
-from support.kube import labelled, namespace_for_tests, need_cluster
+from support.arena import Arena
+from support.kube import cluster_process, labelled
 
 from coworld_core.events import BaseEvent, PhaseStarted
 from coworld_runner.episode import EpisodeOptions
@@ -27,20 +24,6 @@ PLAY_SECONDS = 45.0
 """Long enough for the first to play still when the last has begun, and the API server was away."""
 
 
-@pytest.fixture(scope="module")
-def namespace() -> Generator[str]:
-    need_cluster()
-    with namespace_for_tests() as name:
-        yield name
-
-
-@pytest.fixture
-async def arena(namespace: str, tmp_path: Path) -> AsyncGenerator[Arena]:
-    assert namespace
-    async for opened in open_arena("kubernetes", tmp_path):
-        yield opened
-
-
 @pytest.fixture
 def start_again() -> list[str]:
     """The command that starts whatever of the cluster has ended."""
@@ -50,15 +33,6 @@ def start_again() -> list[str]:
     if not command:
         pytest.skip("CLUSTER_UP is not set: the command that starts the parts of the cluster that have ended")
     return command
-
-
-def api_server() -> psutil.Process:
-    """The process of the API server, which runs on this machine."""
-    for process in psutil.process_iter(["cmdline"]):
-        words = process.info["cmdline"]
-        if words and Path(words[0]).name == "kube-apiserver":
-            return process
-    pytest.fail("the API server is no process of this machine")
 
 
 async def test_ten_episodes_outlive_a_restart_of_the_api_server(
@@ -96,11 +70,11 @@ async def test_ten_episodes_outlive_a_restart_of_the_api_server(
         for index in range(EPISODES):
             tasks.start_soon(play, index)
         await all_play.wait()
-        server = api_server()
+        server = cluster_process("kube-apiserver")
         server.send_signal(signal.SIGKILL)
         away.set()
         await anyio.run_process(start_again, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        assert api_server().pid != server.pid
+        assert cluster_process("kube-apiserver").pid != server.pid
     assert trouble == {}
     assert ended == {"after": EPISODES}
     assert await anyio.to_thread.run_sync(labelled, namespace) == []

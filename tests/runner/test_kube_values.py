@@ -275,6 +275,42 @@ def test_only_for_room_is_it_worth_waiting(words: str, waits: bool) -> None:
     assert state.lacks_room(words) is waits
 
 
+def test_a_pod_that_is_held_back_until_there_is_room_is_waited_for() -> None:
+    """Kueue holds pods of its queues back; so does whoever else has a scheduling gate."""
+    words = "Scheduling is blocked due to non-empty scheduling gates"
+    condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": words}
+    said = state.unschedulable(pod(phase="Pending", conditions=[condition]))
+    assert said == f"SchedulingGated: {words}"
+    assert state.lacks_room(said)
+
+
+def test_labels_name_a_queue_and_replace_none_of_ours() -> None:
+    queue = {"kueue.x-k8s.io/queue-name": "arena", kube.RUN: "another"}
+    options = kube.PodOptions(collector_image="python:3", labels=queue)
+    body = kube.pod_body(spec(), "call", OWNER, options=options, environment={}, inputs=kube.Inputs({}, {}))
+    labels = body["metadata"]["labels"]
+    assert labels["kueue.x-k8s.io/queue-name"] == "arena"
+    assert labels[kube.RUN] == kube.label(spec().run_id)
+
+
+@pytest.mark.parametrize(
+    ("ready", "phase", "container_ready", "silent"),
+    [
+        ("True", "Running", True, False),
+        ("False", "Running", False, False),
+        ("False", "Running", True, True),
+        ("Unknown", "Running", True, True),
+        ("False", "Succeeded", True, False),
+    ],
+)
+def test_a_node_of_which_nothing_is_heard(ready: str, phase: str, container_ready: bool, silent: bool) -> None:
+    """A kubelet says of a container that it is unready; the control plane only of the pod."""
+    running = {**container("main", "running"), "ready": container_ready}
+    seen = pod(phase=phase, conditions=[{"type": "Ready", "status": ready}], containerStatuses=[running])
+    seen["spec"] = {"nodeName": "n1"}
+    assert state.silent_node(seen) == ("n1" if silent else "")
+
+
 # --- room ---------------------------------------------------------------------------------------------------------
 
 

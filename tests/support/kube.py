@@ -28,6 +28,7 @@ __all__ = [
     "Way",
     "backend_for",
     "blockable_way",
+    "cluster_process",
     "labelled",
     "namespace_for_tests",
     "need_cluster",
@@ -148,16 +149,22 @@ def labelled(namespace: str, run_id: str | None = None) -> list[str]:
     return on_cluster(look, namespace=namespace)
 
 
-@functools.cache
-def _kubelet_directory() -> Path:
-    """Where the kubelet of this machine keeps the pods' volumes."""
+def cluster_process(name: str) -> psutil.Process:
+    """A program of the cluster, whose one node is this machine."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             words = process.cmdline()
-            if words and Path(words[0]).name == "kubelet":
-                given = [word.partition("=")[2] for word in words if word.startswith("--root-dir=")]
-                return Path(given[0] if given else "/var/lib/kubelet")
-    pytest.fail("the node is not this machine, and these checks look into its pods' directories")
+            if words and Path(words[0]).name == name:
+                return process
+    pytest.fail(f"{name} is no process of this machine, and these checks need a cluster whose node it is")
+
+
+@functools.cache
+def _kubelet_directory() -> Path:
+    """Where the kubelet of this machine keeps the pods' volumes."""
+    words = cluster_process("kubelet").cmdline()
+    given = [word.partition("=")[2] for word in words if word.startswith("--root-dir=")]
+    return Path(given[0] if given else "/var/lib/kubelet")
 
 
 def pod_directory(run_id: str, name: str) -> Path:

@@ -114,6 +114,8 @@ class PodOptions:
     image_pull_secrets: tuple[str, ...] = ()
     runtime_class: str | None = None
     priority_class: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Further labels of the pods: ``kueue.x-k8s.io/queue-name`` has Kueue admit them when there is room."""
     lifetime: float = 24 * 3600.0
     """Seconds after which the cluster ends a pod by itself."""
 
@@ -463,7 +465,9 @@ def pod_body(
     ):
         if value:
             pod[name] = value
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(spec, call, owner), "spec": pod}
+    metadata = _metadata(spec, call, owner)
+    metadata["labels"] = {**options.labels, **metadata["labels"]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}
 
 
 def _size(spec: UnitSpec) -> dict[str, Any]:

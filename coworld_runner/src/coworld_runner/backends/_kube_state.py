@@ -18,6 +18,7 @@ __all__ = [
     "is_over",
     "is_running",
     "pod_address",
+    "silent_node",
     "start_trouble",
     "unschedulable",
 ]
@@ -113,23 +114,44 @@ def is_over(pod: Mapping[str, Any]) -> bool:
     return _status(pod).get("phase") in ("Succeeded", "Failed")
 
 
+_GATED = "SchedulingGated"
+"""The scheduler's word for a pod that somebody else, Kueue for one, holds back until there is room."""
+
+
 def unschedulable(pod: Mapping[str, Any]) -> str:
     """Why no node takes the pod, in the scheduler's words; empty when one does, or nobody has looked yet."""
     for condition in _status(pod).get("conditions") or ():
-        if (
-            condition.get("type") == "PodScheduled"
-            and condition.get("status") == "False"
-            and condition.get("reason") == "Unschedulable"
-        ):
-            return str(condition.get("message") or "no node takes it")
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            message = str(condition.get("message") or "")
+            if condition.get("reason") == _GATED:
+                return _words(_GATED, message)
+            if condition.get("reason") == "Unschedulable":
+                return message or "no node takes it"
     return ""
 
 
 def lacks_room(words: str) -> bool:
     """Whether a pod is unschedulable only because others have the room, so that it may get it when they end."""
+    if words.startswith(_GATED):
+        return True
     reasons = re.sub(r"^\d+/\d+ nodes are available: ", "", words)
     short = re.findall(r"Insufficient [\w./-]+|Too many pods", reasons)
     return bool(short) and "preemption is not helpful" not in reasons.lower().replace("no preemption victims", "")
+
+
+def silent_node(pod: Mapping[str, Any]) -> str:
+    """The node of a pod of which nothing is heard any more, as far as the pod shows it; empty while it reports.
+
+    A kubelet that finds a container unready says so of the container too. Where only the pod is said to be unready, it
+    was the control plane, for want of reports of the node.
+    """
+    conditions = _status(pod).get("conditions") or ()
+    unready = any(entry.get("type") == "Ready" and entry.get("status") != "True" for entry in conditions)
+    containers = _status(pod).get("containerStatuses") or ()
+    if is_over(pod) or not unready or not containers or not all(entry.get("ready") for entry in containers):
+        return ""
+    spec: Mapping[str, Any] = pod.get("spec") or {}
+    return str(spec.get("nodeName") or "")
 
 
 def start_trouble(pod: Mapping[str, Any]) -> Trouble | None:

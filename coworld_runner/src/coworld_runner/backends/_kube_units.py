@@ -133,6 +133,12 @@ class KubernetesUnit(BaseUnit):
         """Whether it has neither ended nor been seen for want of an answer of the API server."""
         return self._asked_for and self._exit is None
 
+    @property
+    def trouble(self) -> str:
+        """Why nothing is seen of it any more, in words; empty while something is."""
+        node = state.silent_node(self._state)
+        return f"node {node} has stopped reporting, and with it pod {self.id}" if node and not self._gone else ""
+
     # --- what is seen of it
 
     def observe(self, pod: Mapping[str, Any]) -> None:

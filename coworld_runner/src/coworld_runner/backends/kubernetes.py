@@ -159,10 +159,13 @@ class KubernetesBackend(Backend):
         return f"Kubernetes {self._cluster.version} ({self._cluster.context}, namespace {self._cluster.namespace})"
 
     def trouble(self) -> str:
-        """Since when the API server has not answered, in words; empty while it does."""
+        """Since when the API server has not answered, or which node stopped reporting; empty when all is well."""
         cluster = self._cluster
-        if cluster is None or cluster.silent_since is None:
+        if cluster is None:
             return ""
+        if cluster.silent_since is None:
+            units = (unit for run in self._runs.values() for unit in run.units.values())
+            return next((unit.trouble for unit in units if unit.trouble), "")
         return (
             f"the cluster's API server {cluster.server} has not answered for "
             f"{anyio.current_time() - cluster.silent_since:.0f} s"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
 from dataclasses import replace
-from pathlib import Path
 
 import anyio
 import pytest
 from faults.test_matrix import GAMES, MIB, PLAYERS, Case, judge
-from support.arena import Arena, open_arena
-from support.kube import namespace_for_tests, need_cluster
+from support.arena import Arena
 
 from coworld_runner import episode as episode_module
 from coworld_runner.episode import EpisodeOptions
@@ -20,20 +17,6 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(1200)]
 AT_ONCE = 4
 DEADLINE = 60.0
 """Seconds for rows that wait for the deadline: a pod is behind a container in coming and going."""
-
-
-@pytest.fixture(scope="module")
-def namespace() -> Generator[str]:
-    need_cluster()
-    with namespace_for_tests() as name:
-        yield name
-
-
-@pytest.fixture
-async def arena(namespace: str, tmp_path: Path) -> AsyncGenerator[Arena]:
-    assert namespace
-    async for opened in open_arena("kubernetes", tmp_path):
-        yield opened
 
 
 def on_cluster(case: Case) -> Case:

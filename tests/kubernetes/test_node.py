@@ -1,0 +1,55 @@
+"""A node that stops reporting while an episode is played: not the game's fault, and told with its name."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import anyio
+import anyio.to_thread
+import pytest
+from support.arena import Arena
+from support.kube import cluster_process, labelled
+from support.misfit_kit import wait_until
+
+from coworld_core.events import BaseEvent, PhaseStarted
+from coworld_runner.episode import EpisodeOptions
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.alone, pytest.mark.slow, pytest.mark.timeout(600)]
+
+DEADLINE = 75.0
+"""A cluster takes a node for lost when it has not reported for 40 s."""
+
+
+async def test_a_node_that_stops_reporting_is_the_platforms_fault(arena: Arena, namespace: str) -> None:
+    kubelet = cluster_process("kubelet")
+    stopped = False
+
+    def watch(event: BaseEvent) -> None:
+        nonlocal stopped
+        if isinstance(event, PhaseStarted) and event.phase == "play":
+            kubelet.send_signal(signal.SIGSTOP)
+            stopped = True
+
+    async def resume() -> None:
+        await anyio.sleep(DEADLINE + 30)
+        os.kill(kubelet.pid, signal.SIGCONT)
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            # what is left of the pods goes when their node is back
+            tasks.start_soon(resume)
+            found = await arena.play(
+                arena.plan(play_seconds=600.0), EpisodeOptions(timeout=DEADLINE), listeners=(watch,)
+            )
+            tasks.cancel_scope.cancel()
+    finally:
+        kubelet.send_signal(signal.SIGCONT)
+    assert stopped
+    (fault,) = found.record.faults
+    assert (fault.party, fault.error_type) == ("platform", "platform_error"), fault
+    assert "has stopped reporting" in fault.message
+    assert "pod " in fault.message
+    await anyio.to_thread.run_sync(
+        lambda: wait_until(lambda: not labelled(namespace), seconds=120, what="an empty namespace")
+    )
