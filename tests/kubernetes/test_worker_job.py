@@ -28,17 +28,26 @@ KEEPER = (
     "python3",
     "-c",
     """
-import os, time, urllib.request
-import player, asyncio
-asyncio.run(player.play())
+import asyncio, os, time, urllib.request
+import player
+try:
+    asyncio.run(asyncio.wait_for(player.play(), 15))
+except asyncio.TimeoutError:
+    print("the game does not say that it is over", flush=True)
 time.sleep(2)
 url = os.environ["COWORLD_PLAYER_ARTIFACT_UPLOAD_URL"]
 request = urllib.request.Request(url, data=player.zipped(10), method="PUT", headers={"Content-Type": "application/zip"})
-urllib.request.urlopen(request).close()
-print("kept", flush=True)
+for _ in range(3):
+    try:
+        urllib.request.urlopen(request, timeout=3).close()
+    except OSError as error:
+        print(f"once more: {error}", flush=True)
+    else:
+        print("kept", flush=True)
+        break
 """,
 )
-"""A player that uploads something when the game has been over for a while."""
+"""A player that uploads something when the game has been over for a while, and does not wait for ever for a network."""
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +216,7 @@ async def test_a_platform_that_drives_the_published_worker_drives_ours(desk: Des
     assert record.leaks == ()
     assert record.backend == "kubernetes-job"
     # the second player was given the time to upload what it kept
-    assert kept["policy_agent_1.log"] == b"kept\n"
+    assert kept["policy_agent_1.log"].endswith(b"kept\n")
     assert zipfile.is_zipfile(io.BytesIO(kept["policy_artifact_1.zip"]))
     timings = json.loads(kept["worker_timings.json"])
     assert list(timings) == ["game_boot_s", "player_launch_s", "first_step_s", "gameplay_s", "artifact_upload_s"]

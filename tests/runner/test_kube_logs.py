@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coworld_runner.backends._kube_logs import LogReader
+from coworld_runner.backends._kube_logs import LogReader, follow_log
 
 PIECE = 16 * 1024
 
@@ -93,3 +97,48 @@ def test_whatever_breaks_nothing_is_lost_or_told_twice(
             reader.feed(data[index : index + step])
     reader.finish()
     assert b"".join(got) == b"".join(text for _, text in ordered)
+
+
+class Server:
+    """Stands for an API server: each stream has what it is told, and then ends."""
+
+    def __init__(self, *streams: bytes, ended: anyio.Event) -> None:
+        self.streams = list(streams)
+        self.ended = ended
+
+    def path(self, *parts: str) -> str:
+        return "/".join(parts)
+
+    @asynccontextmanager
+    async def stream(self, _path: str, _query: dict[str, Any]) -> AsyncGenerator[AsyncIterator[bytes]]:
+        async def chunks() -> AsyncIterator[bytes]:
+            data = self.streams[0] if len(self.streams) == 1 else self.streams.pop(0)
+            if len(self.streams) == 1:
+                self.ended.set()
+            if data:
+                yield data
+
+        yield chunks()
+
+
+NOT_YET = (
+    b'failed to try resolving symlinks in path "/var/log/pods/x/player/0.log": lstat /x: no such file or directory'
+)
+
+
+async def followed(*streams: bytes) -> tuple[bool, bytes]:
+    got: list[bytes] = []
+    ended = anyio.Event()
+    server: Any = Server(*streams, ended=ended)
+    whole = await follow_log(server, "pod", "main", got.append, enough=lambda: False, ended=ended)
+    return whole, b"".join(got)
+
+
+async def test_what_a_node_says_in_place_of_a_log_is_not_of_it() -> None:
+    """A container is said to run a moment before there is a file that its log could be read from."""
+    said = stamped([(stamp(1, ".5"), b"failed to try resolving symlinks in path\n")])
+    assert await followed(NOT_YET, NOT_YET, said) == (True, b"failed to try resolving symlinks in path\n")
+
+
+async def test_a_log_that_a_node_never_has_is_not_whole() -> None:
+    assert await followed(NOT_YET, NOT_YET) == (False, b"")

@@ -15,6 +15,11 @@ _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)
 _STAMP_BYTES = 40
 _PIECE = 16 * 1024
 """Longer lines are kept in pieces of this size; older nodes stamp each piece, newer ones the line."""
+_NODE_WORDS = re.compile(
+    rb"failed to try resolving symlinks in path|failed to open log file|unable to retrieve container logs for|"
+    rb"rpc error: code =|Error: No such container"
+)
+"""What a node says in place of a log that it does not have, or not yet: no stamp stands before it."""
 _PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _END_SECONDS = 3.0
 """How long the end of a container may be behind the end of its log."""
@@ -146,6 +151,7 @@ async def follow_log(
     failures = 0
     while True:
         over = ended.is_set()
+        begun = unheard = False
         try:
             reader.reopened()
             async with cluster.stream(
@@ -153,15 +159,26 @@ async def follow_log(
                 {"container": container, "follow": True, "timestamps": True, "sinceTime": reader.since},
             ) as chunks:
                 async for data in chunks:
-                    pause, failures = _PAUSE, 0
+                    if not begun and _NODE_WORDS.match(data):
+                        # a container is said to run a moment before its log is there
+                        unheard = True
+                        break
+                    begun, pause, failures = True, _PAUSE, 0
                     reader.feed(data)
                     if enough():
                         return True
             # the node ends a stream when the container has ended, a server when it is restarted: one that was opened
             # after the end is whole
-            if over:
+            if over and not unheard:
                 reader.finish()
                 return True
+            if unheard:
+                failures += 1
+                if over and failures > 5:
+                    return False
+                await anyio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                continue
             with anyio.move_on_after(_END_SECONDS):
                 await ended.wait()
             continue
