@@ -12,7 +12,7 @@ from support.arena import Arena
 from support.kube import cluster_process, labelled
 from support.misfit_kit import wait_until
 
-from coworld_core.events import BaseEvent, PhaseStarted
+from coworld_core.events import BaseEvent, ProbeFinished
 from coworld_runner.episode import EpisodeOptions
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.alone, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -27,7 +27,8 @@ async def test_a_node_that_stops_reporting_is_the_platforms_fault(arena: Arena, 
 
     def watch(event: BaseEvent) -> None:
         nonlocal stopped
-        if isinstance(event, PhaseStarted) and event.phase == "play":
+        # the contract's checks are told of when they are over
+        if isinstance(event, ProbeFinished) and not stopped:
             kubelet.send_signal(signal.SIGSTOP)
             stopped = True
 
@@ -47,7 +48,7 @@ async def test_a_node_that_stops_reporting_is_the_platforms_fault(arena: Arena, 
         kubelet.send_signal(signal.SIGCONT)
     assert stopped
     (fault,) = found.record.faults
-    assert (fault.party, fault.error_type) == ("platform", "platform_error"), fault
+    assert (fault.fault, fault.error_type) == ("platform", "platform_error"), fault
     assert "has stopped reporting" in fault.message
     assert "pod " in fault.message
     await anyio.to_thread.run_sync(
