@@ -128,6 +128,8 @@ class Ledger:
         """Set when the results were read."""
         self.told_early: set[int | None] = set()
         """Slots whose early leave was told."""
+        self.trouble = ""
+        """What kept the platform from answering when play ended, in words."""
         self.abandoned = False
         """Set when every player has left."""
         self.stopped_at: float | None = None
@@ -228,7 +230,7 @@ class Ledger:
             "start_game": "The game was still being started",
             "start_players": "Players were still being started",
         }.get(self.stage)
-        trouble = self.backend.trouble()
+        trouble = self.trouble or self.backend.trouble()
         if trouble:
             await self._fault("platform", "platform_error", f"Nothing could be seen at {limit}: {trouble}.", hint=hint)
         elif slow is not None:

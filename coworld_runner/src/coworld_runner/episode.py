@@ -226,6 +226,8 @@ class _Run(Watcher):
                     await self._play(game, players)
                     await self._finish(game, players)
             finally:
+                # of what is gone nothing can be told any more
+                self.trouble = self.backend.trouble()
                 await self._collect_players(game, players)
 
     def _units(self, specs: list[UnitSpec], *, start: bool) -> AbstractAsyncContextManager[tuple[Unit, ...]]:
