@@ -81,6 +81,11 @@ def seat(*who: Any, **more: Any) -> Case:
     return Case(players=(*["well"] * (2 - len(who)), *who), **more)
 
 
+# long enough for containers that come and go on a busy machine
+DEADLINE = 20.0
+CONNECT = 15.0
+EXIT = 8.0
+
 GAMES = [
     row("well", scores=True, docker=True),
     # before it is ready
@@ -90,8 +95,8 @@ GAMES = [
     row("exits-7-before-healthy", *game("game_unhealthy"), says="status 7", reason="exited", docker=True),
     row("exits-0-before-healthy", *game("game_unhealthy"), says="no, thank you", reason="exited"),
     # while it plays
-    row("hangs", *game("episode_timeout"), options={"timeout": 6}, docker=True),
-    row("ignores-term", *game("episode_timeout"), options={"timeout": 6, "stop_grace": 0.5}, docker=True),
+    row("hangs", *game("episode_timeout"), options={"timeout": DEADLINE}, docker=True),
+    row("ignores-term", *game("episode_timeout"), options={"timeout": DEADLINE, "stop_grace": 0.5}, docker=True),
     row("exits-5", *game("game_unhealthy"), says="something is very wrong", reason="exited", docker=True),
     row("exits-137", *game("game_unhealthy")),
     row("kills-itself", *game("game_unhealthy"), reason="signal"),
@@ -129,7 +134,7 @@ GAMES = [
     row("daemonises", scores=True, docker=True),
     # its results
     row("half-results-exits", *game("results_malformed"), docker=True),
-    row("half-results-hangs", *game("episode_timeout"), *game("results_malformed"), options={"timeout": 6}),
+    row("half-results-hangs", *game("episode_timeout"), *game("results_malformed"), options={"timeout": DEADLINE}),
     row("nan-results", *game("results_malformed"), docker=True),
     row("wrong-schema", *game("results_malformed"), says="ticks"),
     row("wrong-count", *game("results_malformed"), says="2 slots"),
@@ -170,8 +175,7 @@ PLAYERS = [
     seat("exits-3", blames=player("player_error"), says="I will not play", reason="exited", docker=True),
     seat("exits-3", "exits-3", blames=player("player_error", 0, 1)),
     seat("exits-3-midway", blames=player("player_error"), config={"play_seconds": LONG}, docker=True),
-    # long enough for a container that starts on a busy machine
-    seat("exits-0", scores=True, config={"connect_timeout": 8}, says="ended with status 0", docker=True),
+    seat("exits-0", scores=True, config={"connect_timeout": CONNECT}, says="ended with status 0", docker=True),
     seat(
         "exits-0",
         "exits-0",
@@ -186,15 +190,17 @@ PLAYERS = [
         "never-connects",
         blames=player("player_timeout"),
         scores=True,
-        config={"connect_timeout": 1},
-        options={"player_exit_timeout": 3},
+        config={"connect_timeout": 4},
+        options={"player_exit_timeout": EXIT},
     ),
-    seat("hangs-after", blames=player("player_timeout"), scores=True, options={"player_exit_timeout": 3}, docker=True),
+    seat(
+        "hangs-after", blames=player("player_timeout"), scores=True, options={"player_exit_timeout": EXIT}, docker=True
+    ),
     seat(
         "ignores-term",
         blames=player("player_timeout"),
         scores=True,
-        options={"player_exit_timeout": 3, "stop_grace": 0.5},
+        options={"player_exit_timeout": EXIT, "stop_grace": 0.5},
         says="deaf",
         docker=True,
     ),

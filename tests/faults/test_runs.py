@@ -371,7 +371,7 @@ async def test_one_deadline_is_above_all_others(arena: Arena) -> None:
 
 async def test_a_player_that_is_left_at_the_deadline_does_not_spoil_the_scores(arena: Arena) -> None:
     plan = arena.plan("well", "well", "hangs-after")
-    found = await arena.play(plan, EpisodeOptions(timeout=5, player_exit_timeout=60))
+    found = await arena.play(plan, EpisodeOptions(timeout=15, player_exit_timeout=60))
     (fault,) = found.record.faults
     assert (fault.fault, fault.slot, fault.error_type) == ("player", 1, "player_timeout")
     assert found.record.scores == (0.0, 1.0)
