@@ -52,7 +52,7 @@ def bare(name: str, image: str, run: str, command: list[str], **more: Any) -> di
             "containers": [container],
             "volumes": [
                 {"name": "config", "secret": {"secretName": run}},
-                {"name": "work", "emptyDir": {}},
+                {"name": "written", "emptyDir": {}},
             ],
         },
     }
@@ -74,11 +74,11 @@ def bare_game(run: str, image: str) -> dict[str, Any]:
             COGAME_HOST="0.0.0.0",
             COGAME_PORT="8080",
             COGAME_CONFIG_URI="file:///config/config.json",
-            COGAME_RESULTS_URI="file:///work/results.json",
-            COGAME_SAVE_REPLAY_URI="file:///work/replay",
+            COGAME_RESULTS_URI="file:///written/results.json",
+            COGAME_SAVE_REPLAY_URI="file:///written/replay",
         ),
         readinessProbe={"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 1},
-        volumeMounts=[{"name": "config", "mountPath": "/config"}, {"name": "work", "mountPath": "/work"}],
+        volumeMounts=[{"name": "config", "mountPath": "/config"}, {"name": "written", "mountPath": "/written"}],
     )
 
 

@@ -17,8 +17,6 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(1200)]
 AT_ONCE = 4
 DEADLINE = 60.0
 """Seconds for rows that wait for the deadline: a pod is behind a container in coming and going."""
-
-
 READY = 20.0
 """Seconds for rows that wait for a game that is never ready: a pod's network is behind its start."""
 LONGER = {"well+exits-0-midway": {"play_seconds": 20.0}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 
 import anyio
@@ -34,7 +33,7 @@ async def test_a_node_that_stops_reporting_is_the_platforms_fault(arena: Arena, 
 
     async def resume() -> None:
         await anyio.sleep(DEADLINE + 30)
-        os.kill(kubelet.pid, signal.SIGCONT)
+        kubelet.send_signal(signal.SIGCONT)
 
     try:
         async with anyio.create_task_group() as tasks:

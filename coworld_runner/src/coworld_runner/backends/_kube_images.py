@@ -16,14 +16,23 @@ from ..backend import ImageInfo, Publish
 from ..scratch import open_scratch
 from . import _kube_state as state
 from ._kube_api import Cluster, ClusterRefused
-from ._kube_pod import MANAGED, RUN, PodOptions, annotations_of, object_name, owner_body, owner_reference, pull_spec
+from ._kube_pod import (
+    MANAGED,
+    PULL_SECONDS,
+    RUN,
+    PodOptions,
+    annotations_of,
+    object_name,
+    owner_body,
+    owner_reference,
+    pull_spec,
+)
 from ._kube_watch import follow
 
 __all__ = ["Images"]
 
 _UNPUBLISHED = re.compile(r"img_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CHECK = "coworld.image-check"
-_PULL_SECONDS = 900
 _REMOVE_SECONDS = 30
 
 
@@ -93,7 +102,7 @@ class Images:
         # locked while it is under way, so that nobody takes it for what a killed runner left
         with open_scratch(check):
             try:
-                job = await self._cluster.create("jobs", owner_body(check, lease=_PULL_SECONDS, image=image))
+                job = await self._cluster.create("jobs", owner_body(check, lease=PULL_SECONDS, image=image))
                 await self._cluster.create("pods", self._body(check, image, platform, owner_reference(job)))
                 pod = await self._pulled(object_name(check))
             except ClusterRefused as error:
@@ -128,12 +137,7 @@ class Images:
                 "ownerReferences": [dict(owner)],
             },
             "spec": {
-                **pull_spec(
-                    image,
-                    policy=self._options.pull_policy,
-                    seconds=_PULL_SECONDS,
-                    user=self._options.run_as_user or 65534,
-                ),
+                **pull_spec(image, policy=self._options.pull_policy, user=self._options.run_as_user or 65534),
                 "nodeSelector": selector,
                 "tolerations": [dict(entry) for entry in self._options.tolerations],
                 "imagePullSecrets": [{"name": entry} for entry in self._options.image_pull_secrets],
@@ -160,7 +164,7 @@ class Images:
                 await follow(self._cluster, "pods", f"{_CHECK}={name}", on_object=look, on_gone=gone)
 
             tasks.start_soon(watch)
-            with anyio.move_on_after(_PULL_SECONDS):
+            with anyio.move_on_after(PULL_SECONDS):
                 await done.wait()
             tasks.cancel_scope.cancel()
         return seen[-1] if seen else {}

@@ -25,6 +25,10 @@ _END_SECONDS = 3.0
 """How long the end of a container may be behind the end of its log."""
 
 
+class _NoLogYetError(Exception):
+    """The node says that it has no log: a container is said to run a moment before its log is there."""
+
+
 class LogReader:
     """Takes the stamps off a stream of stamped lines, and drops what came before in an earlier stream.
 
@@ -151,7 +155,7 @@ async def follow_log(
     failures = 0
     while True:
         over = ended.is_set()
-        begun = unheard = False
+        begun = False
         try:
             reader.reopened()
             async with cluster.stream(
@@ -160,31 +164,23 @@ async def follow_log(
             ) as chunks:
                 async for data in chunks:
                     if not begun and _NODE_WORDS.match(data):
-                        # a container is said to run a moment before its log is there
-                        unheard = True
-                        break
+                        raise _NoLogYetError
                     begun, pause, failures = True, _PAUSE, 0
                     reader.feed(data)
                     if enough():
                         return True
             # the node ends a stream when the container has ended, a server when it is restarted: one that was opened
             # after the end is whole
-            if over and not unheard:
+            if over:
                 reader.finish()
                 return True
-            if unheard:
-                failures += 1
-                if over and failures > 5:
-                    return False
-                await anyio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
-                continue
             with anyio.move_on_after(_END_SECONDS):
                 await ended.wait()
             continue
-        except ClusterRefused as error:
+        except (ClusterRefused, _NoLogYetError) as error:
             failures += 1
-            if error.status == 404 or (over and failures > 5):
+            gone = isinstance(error, ClusterRefused) and error.status == 404
+            if gone or (over and failures > 5):
                 return False
         except ClusterGone:
             failures += 1

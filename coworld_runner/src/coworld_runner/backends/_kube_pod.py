@@ -26,6 +26,7 @@ __all__ = [
     "HOST",
     "MAIN",
     "MANAGED",
+    "PULL_SECONDS",
     "RUN",
     "SCRATCH",
     "Inputs",
@@ -70,6 +71,9 @@ _GAME_CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"]
 """What an image's start script needs that prepares directories as root and then becomes another user."""
 _COLLECTOR_CAPABILITIES = ["DAC_READ_SEARCH", "KILL"]
 """The unit may run as any user; its files are read and its processes signalled all the same."""
+
+PULL_SECONDS = 900
+"""How long an image may take to be pulled before the cluster ends the attempt by itself."""
 
 NO_SCHEDULER = "coworld-nobody"
 """A scheduler that does not exist: a pod of it waits for ever, on no node."""
@@ -267,13 +271,12 @@ def owner_body(run_id: str, *, lease: int, image: str) -> dict[str, Any]:
     }
 
 
-def pull_spec(image: str, *, policy: str | None, seconds: int, user: int = 65534) -> dict[str, Any]:
+def pull_spec(image: str, *, policy: str, user: int = 65534) -> dict[str, Any]:
     """A pod for an image with a program that does not exist: the image is pulled, and nothing of it runs.
 
     Args:
         image: What is pulled.
-        policy: Whether it is pulled when a node has it; None: as the cluster does by default.
-        seconds: After which the cluster ends it by itself.
+        policy: Whether it is pulled when a node has it, in the cluster's word.
         user: What the program would run as.
     """
     container = {
@@ -294,7 +297,7 @@ def pull_spec(image: str, *, policy: str | None, seconds: int, user: int = 65534
     }
     return {
         "restartPolicy": "Never",
-        "activeDeadlineSeconds": seconds,
+        "activeDeadlineSeconds": PULL_SECONDS,
         "terminationGracePeriodSeconds": 0,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -524,7 +527,7 @@ def _collector(spec: UnitSpec, options: PodOptions, secret: str, *, hold: bool) 
         "DIRECTORY": _COLLECTOR_DIRECTORY,
         "INPUTS": _INPUTS,
         "HOLD": str(int(hold)),
-        "DISK": str(spec.limits.disk_bytes or ""),
+        "DISK": "" if spec.limits.disk_bytes is None else str(spec.limits.disk_bytes),
         "SIGNALS": "1",
     }
     python = ["python3", "-I", "-S"]

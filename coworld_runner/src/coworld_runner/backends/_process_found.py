@@ -59,6 +59,7 @@ def labelled(run_id: str | None = None) -> list[Found]:
             break
         # a program that is just being executed has no environment for a moment, then it has all of it
         pending = bare
+        # in a worker thread, or in `clean`; the kernel tells nobody when that moment is over
         time.sleep(0.005)
     return found
 

@@ -96,10 +96,12 @@ class KubernetesBackend(Backend):
     ) -> None:
         image = collector_image or os.environ.get("COWORLD_COLLECTOR_IMAGE") or DEFAULT_COLLECTOR_IMAGE
         self._where = (context, namespace, Path(kubeconfig) if kubeconfig is not None else None)
-        self._pods = pods if pods is not None and collector_image is None else _with_collector(pods, image)
-        if pull_secrets:
-            secrets_of_all = tuple(dict.fromkeys((*self._pods.image_pull_secrets, *pull_secrets)))
-            self._pods = dataclasses.replace(self._pods, image_pull_secrets=secrets_of_all)
+        pods = pods if pods is not None else PodOptions(collector_image=image)
+        self._pods = dataclasses.replace(
+            pods,
+            collector_image=collector_image or pods.collector_image,
+            image_pull_secrets=tuple(dict.fromkeys((*pods.image_pull_secrets, *pull_secrets))),
+        )
         self._policies = network_policy
         self._enforced = bool(network_policy)
         self._lease = lease
@@ -409,12 +411,6 @@ class KubernetesBackend(Backend):
         reaped = await reap_labelled(self._entered(), found, force=force)
         directories = await anyio.to_thread.run_sync(lambda: reap_scratch(found, force=force))
         return (*reaped, *directories)
-
-
-def _with_collector(pods: PodOptions | None, image: str) -> PodOptions:
-    if pods is None:
-        return PodOptions(collector_image=image)
-    return dataclasses.replace(pods, collector_image=image)
 
 
 def _refuse_old(cluster: Cluster) -> None:

@@ -185,6 +185,7 @@ class Handler(BaseHTTPRequestHandler):
             if last != told or time.monotonic() - beat >= _BEAT_SECONDS:
                 told, beat = last, time.monotonic()
                 self._line({"last": last})
+            # in a thread of this request's own: nothing tells that a program has begun to answer
             time.sleep(interval)
 
     def _send_file(self, name: str) -> None:

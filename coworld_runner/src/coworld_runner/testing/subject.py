@@ -78,6 +78,7 @@ def _path(name: str) -> str:
 
 def _wait(name: str) -> None:
     while not os.path.exists(_path(name)):  # noqa: PTH110
+        # a program of its own, made to wait
         time.sleep(0.005)
 
 

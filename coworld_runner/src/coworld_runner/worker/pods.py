@@ -34,7 +34,6 @@ BEDROCK_ACCOUNT = "episode-runner"
 """The service account whose pods may call Bedrock."""
 
 _LEAST_MEMORY = "2Gi"
-_PULL_SECONDS = 900
 _CONCEALED = ("COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL", "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL")
 """Variables of the runner's with a token or a signature in them."""
 
@@ -210,8 +209,8 @@ def pull_pod(settings: Settings, index: int, attempt: str, image: str) -> dict[s
         attempt: The worker's life that makes it.
         image: What is pulled.
     """
-    policy = _pull_policy(settings.players, image)
-    spec = {**pull_spec(image, policy=policy, seconds=_PULL_SECONDS), **_nodes(settings.players)}
+    pods = settings.players
+    spec = {**pull_spec(image, policy=_pull_policy(pods, image)), **_nodes(pods)}
     name = f"{settings.service}-image-{index}-{attempt}"
     metadata = _metadata(settings, name, attempt, **{"coworld-component": "image"})
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
