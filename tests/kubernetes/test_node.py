@@ -11,7 +11,7 @@ from support.arena import Arena
 from support.kube import cluster_process, labelled
 from support.misfit_kit import wait_until
 
-from coworld_core.events import BaseEvent, ProbeFinished
+from coworld_core.events import BaseEvent, ProbeFinished, UnitStarted
 from coworld_runner.episode import EpisodeOptions
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.alone, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -50,6 +50,43 @@ async def test_a_node_that_stops_reporting_is_the_platforms_fault(arena: Arena, 
     assert (fault.fault, fault.error_type) == ("platform", "platform_error"), fault
     assert "has stopped reporting" in fault.message
     assert "pod " in fault.message
+    await anyio.to_thread.run_sync(
+        lambda: wait_until(lambda: not labelled(namespace), seconds=120, what="an empty namespace")
+    )
+
+
+SILENCE = 32.0
+"""Longer than the check and the patience with a game that does not answer, shorter than a node may be silent."""
+
+
+async def test_what_did_not_reach_the_game_is_not_its_doing(arena: Arena, namespace: str) -> None:
+    """The node falls silent when the contract's last check is about to be made, and comes back in time."""
+    kubelet = cluster_process("kubelet")
+    started = set[int]()
+
+    async def resume() -> None:
+        await anyio.sleep(SILENCE)
+        kubelet.send_signal(signal.SIGCONT)
+
+    async with anyio.create_task_group() as tasks:
+
+        def watch(event: BaseEvent) -> None:
+            if isinstance(event, UnitStarted) and event.slot is not None:
+                started.add(event.slot)
+                if len(started) == 2:
+                    kubelet.send_signal(signal.SIGSTOP)
+                    tasks.start_soon(resume)
+
+        try:
+            plan = arena.plan(play_seconds=2 * SILENCE)
+            found = await arena.play(plan, EpisodeOptions(timeout=300, viewer_timeout=2), listeners=(watch,))
+        finally:
+            kubelet.send_signal(signal.SIGCONT)
+        assert found.record.faults == ()
+        assert found.record.status == "completed"
+        checks = [event for event in found.events if isinstance(event, ProbeFinished)]
+        assert checks
+        assert all(event.ok for event in checks), checks
     await anyio.to_thread.run_sync(
         lambda: wait_until(lambda: not labelled(namespace), seconds=120, what="an empty namespace")
     )

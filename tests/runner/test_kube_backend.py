@@ -29,14 +29,16 @@ from support.kube import (
 from support.misfit_kit import wait_until
 from support.registry import Registry, serve_registry
 
-from coworld_core.errors import BackendUnavailable, ImageError, StartError, UsageError
+from coworld_core.errors import BackendUnavailable, ImageError, NotReadyError, StartError, UsageError
 from coworld_core.events import BaseEvent, LeakFound, Notice
 from coworld_core.ids import new_run_id
 from coworld_core.outcome import Exit
 from coworld_runner.backend import HttpProbe, Port, UnitSpec
 from coworld_runner.backends import KubernetesBackend
+from coworld_runner.backends import _kube_units as units_module
 from coworld_runner.backends._kube_api import Cluster
 from coworld_runner.backends._kube_pod import object_name
+from coworld_runner.backends._probe import wait_until_ready
 from coworld_runner.scratch import open_scratch, remove_tree, scratch_root
 from coworld_runner.testing.conformance import subject_environment
 
@@ -404,6 +406,47 @@ def _go(run_id: str) -> None:
     from support.kube import pod_directory
 
     (pod_directory(run_id, "game") / "go").touch()
+
+
+async def test_a_unit_that_could_not_be_asked_has_its_time_once_it_can(
+    namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_vain = anyio.Event()
+
+    async def asked(*args: Any, **more: Any) -> float:
+        try:
+            return await wait_until_ready(*args, **more)
+        except NotReadyError:
+            in_vain.set()
+            raise
+
+    monkeypatch.setattr(units_module, "wait_until_ready", asked)
+    with open_scratch(new_run_id()) as scratch:
+        directory = scratch.directory("game", shared=True)
+        spec = subject(scratch.run_id, "game", "serve:200:go", "hang", directory=directory, ports=(Port(name="http"),))
+        async with (
+            blockable_way(tmp_path) as (way, kubeconfig),
+            backend_for(namespace, kubeconfig=kubeconfig) as backend,
+            backend.units([spec], publish=print, grace=0) as (unit,),
+        ):
+            # reached and unready is the unit's own doing
+            with pytest.raises(NotReadyError, match="status 503"):
+                await unit.wait_ready(HttpProbe(timeout=5))
+            assert in_vain.is_set()
+            in_vain = anyio.Event()
+            way.block()
+            ready = anyio.Event()
+
+            async def wait() -> None:
+                assert await unit.wait_ready(HttpProbe(timeout=1)) > 1
+                ready.set()
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(wait)
+                await in_vain.wait()
+                await anyio.to_thread.run_sync(_go, scratch.run_id)
+                assert not ready.is_set()
+                way.unblock()
 
 
 async def test_a_server_that_stays_away_is_the_platforms_fault(namespace: str, tmp_path: Path) -> None:

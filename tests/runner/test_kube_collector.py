@@ -278,7 +278,7 @@ async def test_readiness_is_told_as_it_is_seen(tmp_path: Path) -> None:
         async with anyio.create_task_group() as group:
 
             async def ready() -> None:
-                await it.client.until_ready(port, "/healthz", 0.02, seen.append)
+                await it.client.until_ready(port, "/healthz", 0.02, note=seen.append, missed=pytest.fail)
                 seen.append("ready")
 
             group.start_soon(ready)

@@ -311,6 +311,13 @@ def test_a_node_of_which_nothing_is_heard(ready: str, phase: str, container_read
     assert state.silent_node(seen) == ("n1" if silent else "")
 
 
+def test_a_collector_that_ended_before_its_unit() -> None:
+    killed = container("collector", "terminated", reason="OOMKilled", exitCode=137)
+    assert state.collector_end(pod(containerStatuses=[container("main", "running"), killed])) == "OOMKilled: status 137"
+    assert state.collector_end(pod(containerStatuses=[container("main", "terminated", exitCode=0), killed])) == ""
+    assert state.collector_end(pod(containerStatuses=[container("main", "running")])) == ""
+
+
 # --- room ---------------------------------------------------------------------------------------------------------
 
 

@@ -73,7 +73,7 @@ class Watcher(Ledger):
                 await probes.get_status(game.endpoint().here, HttpProbe().path, timeout=_SILENCE)
             except (OSError, TimeoutError):
                 asked = anyio.current_time()
-                await self.backend.reach()
+                await game.reach()
                 # the time in which nobody could have seen its end is not the game's
                 silent_until += anyio.current_time() - asked
             else:

@@ -292,6 +292,12 @@ class Unit(abc.ABC):
                 (``context['exit']`` is None; ``context['last']`` says what was seen last: refused, status 503, ...).
         """
 
+    async def reach(self) -> None:  # noqa: B027 - what is local has nothing between
+        """Wait until nothing between here and the unit is broken, or the unit has ended.
+
+        What did not reach a unit says nothing about it. With this one may tell that from a unit that does not answer.
+        """
+
     @abc.abstractmethod
     async def log_tail(self, limit: int = 4000) -> str:
         """The last bytes of its logs as text, undecodable bytes replaced, control sequences stripped."""
@@ -381,13 +387,6 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     async def check(self) -> tuple[Issue, ...]:
         """Preflight without side effects: what is missing or odd, each with a hint. May be called unentered."""
-
-    async def reach(self) -> None:  # noqa: B027 - what is local has nothing to wait for
-        """Wait until what runs the units can be asked, when it was away for a moment.
-
-        Raises:
-            BackendError: It stayed away.
-        """
 
     @abc.abstractmethod
     async def ensure_image(

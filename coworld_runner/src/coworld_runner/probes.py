@@ -176,7 +176,7 @@ async def first_message(address: str, path: str, *, timeout: float) -> ProbeResu
             ) as socket:
                 message = await socket.recv()
     except TimeoutError:
-        return ProbeResult(name, False, f"{path.split('?')[0]} sent no message within {timeout:g} s")
+        return ProbeResult(name, False, f"{path.split('?')[0]} sent no message within {timeout:g} s", reached=False)
     except (WebSocketException, OSError, EOFError) as error:
         detail = f"{path.split('?')[0]} could not be read: {str(error) or type(error).__name__}"
         return ProbeResult(name, False, detail, reached=False)

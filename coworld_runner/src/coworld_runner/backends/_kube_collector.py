@@ -164,8 +164,16 @@ class Collector:
             await anyio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 
-    async def until_ready(self, port: int, path: str, interval: float, note: Callable[[str], object]) -> None:
-        """Wait until the unit answers 200, and tell what is seen until then."""
+    async def until_ready(
+        self,
+        port: int,
+        path: str,
+        interval: float,
+        *,
+        note: Callable[[str], object],
+        missed: Callable[[str], object],
+    ) -> None:
+        """Wait until the unit answers 200, and tell what is seen until then, or why nothing is."""
         query = urlencode({"port": port, "path": path, "interval": interval})
         pause = _PAUSE
         while True:
@@ -176,7 +184,7 @@ class Collector:
                             return
                         note(str(line["last"]))
             except CollectorGone as error:
-                note(error.message)
+                missed(error.message)
             await anyio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 

@@ -13,10 +13,13 @@ from ._kube_pod import COLLECTOR, MAIN
 
 __all__ = [
     "Trouble",
+    "collector_end",
+    "container_status",
     "exit_of",
     "has_started",
     "is_over",
     "is_running",
+    "lacks_room",
     "pod_address",
     "silent_node",
     "start_trouble",
@@ -152,6 +155,14 @@ def silent_node(pod: Mapping[str, Any]) -> str:
         return ""
     spec: Mapping[str, Any] = pod.get("spec") or {}
     return str(spec.get("nodeName") or "")
+
+
+def collector_end(pod: Mapping[str, Any]) -> str:
+    """How the collector ended before its unit did; empty while it runs, or when its unit has ended."""
+    ended = _state(pod, COLLECTOR, "terminated")
+    if ended is None or _state(pod, MAIN, "terminated") is not None:
+        return ""
+    return _words(str(ended.get("reason") or "ended"), str(ended.get("message") or f"status {ended.get('exitCode')}"))
 
 
 def start_trouble(pod: Mapping[str, Any]) -> Trouble | None:

@@ -15,7 +15,7 @@ import anyio.to_thread
 from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from coworld_core.errors import BackendError, StartError, TransferError
+from coworld_core.errors import BackendError, NotReadyError, StartError, TransferError
 from coworld_core.events import LeakFound, Notice, UnitCreated, UnitReady, UnitStarted
 from coworld_core.outcome import Exit, ExitReason
 
@@ -54,6 +54,8 @@ _LOG_SECONDS = 30.0
 """How long the rest of a log may take once its unit has ended."""
 _DRAIN_SECONDS = 10.0
 """How long the collector may take to tell the last files once its unit has ended."""
+_ASK_AGAIN = 0.5
+"""Seconds between two tries of a way that is broken."""
 _SIGKILL = 9
 
 _T = TypeVar("_T")
@@ -136,8 +138,13 @@ class KubernetesUnit(BaseUnit):
     @property
     def trouble(self) -> str:
         """Why nothing is seen of it any more, in words; empty while something is."""
-        node = state.silent_node(self._state)
-        return f"node {node} has stopped reporting, and with it pod {self.id}" if node and not self._gone else ""
+        if self._gone:
+            return ""
+        if node := state.silent_node(self._state):
+            return f"node {node} has stopped reporting, and with it pod {self.id}"
+        if self._exit is None and (ended := state.collector_end(self._state)):
+            return f"the collector of pod {self.id} has ended by itself: {ended}"
+        return ""
 
     # --- what is seen of it
 
@@ -480,13 +487,41 @@ class KubernetesUnit(BaseUnit):
     async def wait_ready(self, probe: HttpProbe) -> float:
         """Wait until it answers to the collector beside it, which nobody else can be taken for."""
         number = {item.name: item.number for item in self.spec.ports}[probe.port]
+        reached = False
 
-        async def ask(note: Callable[[str], None]) -> None:
-            await self._collector.until_ready(number, probe.path, probe.interval, note)
+        async def ask(see: Callable[[str], None]) -> None:
+            def note(seen: str) -> None:
+                nonlocal reached
+                reached = True
+                see(seen)
 
-        seconds = await wait_until_ready(self, probe, since=self._started_at or anyio.current_time(), elsewhere=ask)
-        self._tell(UnitReady, seconds=seconds)
-        return seconds
+            def missed(why: str) -> None:
+                nonlocal reached
+                reached = False
+                see(why)
+
+            await self._collector.until_ready(number, probe.path, probe.interval, note=note, missed=missed)
+
+        while True:
+            since = self._started_at or anyio.current_time()
+            try:
+                seconds = await wait_until_ready(self, probe, since=since, elsewhere=ask)
+            except NotReadyError:
+                if self._exit is not None or (reached and await self._collector_answers()):
+                    raise
+                # nobody has asked it: it has its time once somebody can
+                await self.reach()
+            else:
+                self._tell(UnitReady, seconds=seconds)
+                return seconds
+
+    async def reach(self) -> None:
+        """Wait until its collector answers, to which the way is the same, or it has ended."""
+        async with nursery() as tasks:
+            tasks.start_soon(_cancel_after, self._ended, tasks.cancel_scope)
+            while not await self._collector_answers():  # noqa: ASYNC110 - a way tells nobody that it is mended
+                await anyio.sleep(_ASK_AGAIN)
+            tasks.cancel_scope.cancel()
 
     def written(self) -> AbstractAsyncContextManager[MemoryObjectReceiveStream[str]]:
         """Names of files in its directory as they are completed."""

@@ -191,10 +191,6 @@ class KubernetesBackend(Backend):
             with anyio.CancelScope(shield=True):
                 await cluster.close()
 
-    async def reach(self) -> None:
-        """Wait for the API server, when it was away for a moment."""
-        await self._entered().call("GET", "/version")
-
     async def has_image(self, image: str) -> bool:
         """Whether a node holds the image; no registry is asked."""
         self._entered()
