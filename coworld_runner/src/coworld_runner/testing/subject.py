@@ -194,11 +194,12 @@ def _listen(answer: Callable[[], bytes] | None) -> None:
                 continue
             with connection:
                 try:
-                    while b"\r\n\r\n" not in connection.recv(65536):
+                    while (asked := connection.recv(65536)) and b"\r\n\r\n" not in asked:
                         pass
-                    connection.sendall(answer())
-                    connection.shutdown(socket.SHUT_WR)
-                    connection.recv(1)
+                    if asked:
+                        connection.sendall(answer())
+                        connection.shutdown(socket.SHUT_WR)
+                        connection.recv(1)
                 except OSError:
                     continue
 
