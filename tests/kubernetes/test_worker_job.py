@@ -18,7 +18,7 @@ from support.kube import need_cluster
 from support.misfit_kit import ensure_image
 from support.registry import Registry, serve_registry
 from support.worker_image import ensure_worker_image
-from support.worker_kit import Desk, accounts_have_tokens, arena_namespace, misfit_request, open_desk
+from support.worker_kit import Desk, accounts_have_tokens, arena_namespace, misfit_request, open_desk, published_job
 
 from coworld_core.episode import EpisodeRecord
 
@@ -64,100 +64,6 @@ def namespace() -> Generator[str]:
 async def desk(namespace: str) -> AsyncGenerator[Desk]:
     async with open_desk(namespace) as opened:
         yield opened
-
-
-def published_job(job_id: str, image: str, urls: dict[str, str], namespace: str) -> dict[str, Any]:
-    """A Job as the published platform writes it: the worker's module by name, inputs and outputs in its environment."""
-    worker = ensure_worker_image()
-    module = ["python", "-m", "coworld.runner.kubernetes_runner"]
-    mounts = [{"name": "coworld-workdir", "mountPath": "/coworld"}]
-
-    def env(**values: str) -> list[dict[str, Any]]:
-        return [{"name": name, "value": value} for name, value in values.items()]
-
-    labels = {"job-id": job_id, "coworld-component": "game"}
-    fields = [
-        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-        for name, path in (("POD_NAME", "metadata.name"), ("POD_UID", "metadata.uid"))
-    ]
-    small = {"requests": {"cpu": "10m", "memory": "32Mi"}}
-    init = {
-        "name": "coworld-init-config",
-        "image": worker,
-        "command": module,
-        "args": ["init-config"],
-        "env": env(
-            JOB_SPEC_URI=urls["JOB_SPEC_URI"],
-            COWORLD_WORKDIR="/coworld",
-            COGAME_CONFIG_URI="file:///coworld/config.json",
-        ),
-        "volumeMounts": mounts,
-        "resources": small,
-    }
-    game = {
-        "name": "game",
-        "image": image,
-        "command": ["python3"],
-        "args": ["game.py"],
-        "env": env(
-            COGAME_HOST="0.0.0.0",
-            COGAME_PORT="8080",
-            COGAME_CONFIG_URI="file:///coworld/config.json",
-            COGAME_RESULTS_URI="file:///coworld/results.json",
-            COGAME_SAVE_REPLAY_URI="file:///coworld/replay",
-        ),
-        "ports": [{"containerPort": 8080}],
-        "livenessProbe": {"tcpSocket": {"port": 9090}, "periodSeconds": 5, "initialDelaySeconds": 10},
-        "volumeMounts": mounts,
-        "resources": small,
-    }
-    run = {
-        "name": "worker",
-        "image": worker,
-        "command": module,
-        "args": ["run"],
-        "env": [
-            *env(
-                COWORLD_WORKDIR="/coworld",
-                COGAME_PORT="8080",
-                COWORLD_WORKER_HEALTH_PORT="9090",
-                JOB_ID=job_id,
-                JOB_NAME=f"coworld-{job_id}",
-                JOB_NAMESPACE=namespace,
-                COWORLD_SERVICE_NAME=f"coworld-{job_id}",
-                COWORLD_TIMEOUT_SECONDS="1200",
-                COWORLD_PLAYER_CPU_REQUEST="10m",
-                COWORLD_PLAYER_MEMORY_REQUEST="32Mi",
-                COWORLD_PLAYER_IMAGE_PULL_POLICY="IfNotPresent",
-                BEDROCK_REQUEST_METADATA='{"team": "red"}',
-                **urls,
-            ),
-            *fields,
-        ],
-        "volumeMounts": mounts,
-        "resources": small,
-    }
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": f"coworld-{job_id}", "labels": labels},
-        "spec": {
-            "backoffLimit": 0,
-            "activeDeadlineSeconds": 180,
-            "ttlSecondsAfterFinished": 600,
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    "restartPolicy": "Never",
-                    "serviceAccountName": "coworld-worker",
-                    "automountServiceAccountToken": True,
-                    "initContainers": [init],
-                    "containers": [game, run],
-                    "volumes": [{"name": "coworld-workdir", "emptyDir": {}}],
-                },
-            },
-        },
-    }
 
 
 async def test_a_platform_that_drives_the_published_worker_drives_ours(desk: Desk, namespace: str) -> None:

@@ -132,6 +132,7 @@ async def test_programs_are_found_by_the_units_own_path(stage: Stage) -> None:
 
 
 async def test_signals_and_limits_are_as_a_shell_would_leave_them(stage: Stage) -> None:
+    """Whatever whoever started us ignores: a shell has its jobs in the background ignore SIGINT and SIGQUIT."""
     code = """
 import resource
 for line in open("/proc/self/status"):
@@ -140,7 +141,12 @@ for line in open("/proc/self/status"):
 print(resource.getrlimit(resource.RLIMIT_CORE))
 """
     # python itself ignores SIGPIPE and SIGXFSZ, so a shell is asked
-    shell = await stage.output(stage.spec("sh", "-c", "grep -E 'SigIgn|SigBlk' /proc/self/status"))
+    ignored = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
+    try:
+        shell = await stage.output(stage.spec("sh", "-c", "grep -E 'SigIgn|SigBlk' /proc/self/status"))
+    finally:
+        for number, handler in ignored.items():
+            signal.signal(number, handler)
     assert [int(line.split()[1], 16) for line in shell.splitlines()] == [0, 0]
     assert (await stage.output(stage.python(code))).splitlines()[-1] == "(0, 0)"
 

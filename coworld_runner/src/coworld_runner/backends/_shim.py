@@ -39,6 +39,8 @@ __all__ = ["descendants", "main"]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_TAKEN = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+"""Signals that this program handles itself."""
 _LINUX = sys.platform == "linux"
 
 _TICK = 0.1
@@ -149,7 +151,8 @@ class _Tree:
                     if os.getppid() != me:
                         os._exit(1)
                 os.setsid()
-                for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
+                # ours, Python's own, and those that a shell has its jobs in the background ignore
+                for number in (*_TAKEN, signal.SIGQUIT, signal.SIGPIPE):
                     signal.signal(number, signal.SIG_DFL)
                 if hasattr(signal, "SIGXFSZ"):
                     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -339,7 +342,7 @@ def main(arguments: list[str]) -> None:
     os.set_blocking(wake, False)
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+    for number in _TAKEN:
         signal.signal(number, _noted)
 
     def tell(line: str) -> None:

@@ -116,9 +116,7 @@ def _make(services: Services, name: str, contexts: object, login: tuple[str, str
 
 def _cluster(settings: Settings) -> Backend:
     """The cluster of the kubeconfig; its nodes pull the images themselves, with what is in its own Secrets."""
-    import os
-
-    from coworld_runner.backends.kubernetes import DEFAULT_COLLECTOR_IMAGE, KubernetesBackend, PodOptions
+    from coworld_runner.backends.kubernetes import KubernetesBackend
 
     if not settings.pull_secrets:
         _log.warning(
@@ -126,8 +124,7 @@ def _cluster(settings: Settings) -> Backend:
             "`observatory pull-secret | kubectl apply -f -`, and name it with --pull-secret.",
             settings.registry,
         )
-    collector = os.environ.get("COWORLD_COLLECTOR_IMAGE") or DEFAULT_COLLECTOR_IMAGE
-    return KubernetesBackend(pods=PodOptions(collector_image=collector, image_pull_secrets=settings.pull_secrets))
+    return KubernetesBackend(pull_secrets=settings.pull_secrets)
 
 
 @asynccontextmanager

@@ -1,0 +1,104 @@
+"""An Observatory whose worker plays on a cluster: its nodes pull what was uploaded, with a login of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import pytest
+import yaml
+from support.cli_kit import Done, coworld
+from support.images import docker_client, need_docker
+from support.kube import labelled, namespace_for_tests, need_cluster
+from support.misfit_kit import PACKAGE, PLACEHOLDER, ensure_image, wait_until
+from support.observatory import running_observatory
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(600)]
+
+POLICIES = ["plain", "telling"]
+
+
+@pytest.fixture
+def namespace() -> Generator[str]:
+    need_docker()
+    need_cluster()
+    with namespace_for_tests() as name:
+        yield name
+
+
+def kubeconfig_for(namespace: str, directory: Path, usual: str) -> Path:
+    """The cluster's kubeconfig, in which the context names this namespace."""
+    content: Any = yaml.safe_load(Path(usual).read_text())
+    for entry in content["contexts"]:
+        entry["context"]["namespace"] = namespace
+    path = directory / "kubeconfig"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+async def test_what_is_uploaded_is_played_on_the_cluster(
+    namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    image = ensure_image()
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig_for(namespace, tmp_path, os.environ["KUBECONFIG"])))
+    manifest = tmp_path / "coworld_manifest.json"
+    manifest.write_text((PACKAGE / "coworld_manifest_template.json").read_text().replace(PLACEHOLDER, image))
+    me = {"SOFTMAX_CONFIG_DIR": str(tmp_path / "config"), "MY_KEY": "s3cret"}
+
+    async with running_observatory(
+        tmp_path, backend="kubernetes", arguments=("--pull-secret", "observatory", "--parallel", "2")
+    ) as served:
+        request.addfinalizer(lambda: forget_images(served.server.removeprefix("http://")))
+
+        def ask(*words: str | Path, stdin: str | None = None) -> Done:
+            done = coworld(*words, env={**me, "COWORLD_SERVER": served.server}, stdin=stdin, patience=300)
+            assert done.status == 0, done.stderr + served.log.read_text()
+            return done
+
+        def play() -> tuple[dict[str, Any], dict[str, Any]]:
+            make = [sys.executable, "-m", "observatory", "pull-secret", "--data", str(served.settings.data)]
+            make += ["--url", served.server, "--name", "observatory"]
+            secret = subprocess.run(make, capture_output=True, check=True, timeout=60).stdout
+            subprocess.run(
+                ["kubectl", "apply", "-n", namespace, "-f", "-"],
+                input=secret,
+                capture_output=True,
+                check=True,
+                timeout=60,
+            )
+            ask("set-token", stdin=served.admin_token)
+            # the platform's first episodes of it are waited for, and an exit of 0 says that they went well
+            made = ask("upload-coworld", manifest, "--skip-certification", "tried elsewhere", "--json").json
+            run = ["--run", "python3", "--run", "player.py"]
+            ask("upload-policy", image, "-n", "plain", *run)
+            ask("upload-policy", image, "-n", "telling", *run, "--run", "tells", "--secret-env", "MY_KEY")
+            seats = [{"player": {"policy_ref": f"{name}:v1"}, "slot": slot} for slot, name in enumerate(POLICIES)]
+            body = {"coworld_id": made["coworld_id"], "num_episodes": 2, "roster": seats}
+            asked = ask("xp-request", "create", "-", "--wait", "--json", stdin=json.dumps(body)).json
+            return made, asked
+
+        made, asked = await anyio.to_thread.run_sync(play)
+        assert made["status"], made
+        assert [episode["status"] for episode in asked["episodes"]] == ["completed"] * 2
+        assert "fault" not in served.log.read_text()
+    await anyio.to_thread.run_sync(
+        lambda: wait_until(lambda: not labelled(namespace), seconds=120, what="an empty namespace")
+    )
+
+
+def forget_images(registry: str) -> None:
+    """Untag what the nodes have pulled from a server that is gone."""
+    client = docker_client()
+    try:
+        for image in client.images.list():
+            for name in [*image.tags, *(image.attrs.get("RepoDigests") or ())]:
+                if name.startswith(f"{registry}/"):
+                    client.images.remove(name)
+    finally:
+        client.close()

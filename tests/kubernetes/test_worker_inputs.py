@@ -1,0 +1,139 @@
+"""The worker on a real cluster with everything by files, and players where the platform wants them."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+import zipfile
+import zlib
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.images import need_docker
+from support.kube import need_cluster, on_cluster
+from support.misfit_kit import ensure_image
+from support.worker_image import ensure_worker_image
+from support.worker_kit import Desk, arena_namespace, misfit_request, open_desk, published_job
+
+from coworld_runner.backends._kube_api import Cluster
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(600)]
+
+LABELS = {"workload-type": "arena", "karpenter.sh/capacity-type": "on-demand"}
+CLAIM = "outputs"
+
+
+@pytest.fixture
+def namespace() -> Generator[str]:
+    need_docker()
+    need_cluster()
+    ensure_image()
+    ensure_worker_image()
+    with arena_namespace() as name:
+        yield name
+
+
+@pytest.fixture
+async def desk(namespace: str) -> AsyncGenerator[Desk]:
+    async with open_desk(namespace) as opened:
+        yield opened
+
+
+@pytest.fixture
+def labelled_node() -> Generator[None]:
+    """The node has what the platform asks for."""
+
+    async def label(cluster: Cluster, values: dict[str, str | None]) -> None:
+        for node in (await cluster.call("GET", "/api/v1/nodes"))["items"]:
+            await cluster.call(
+                "PATCH",
+                f"/api/v1/nodes/{node['metadata']['name']}",
+                body={"metadata": {"labels": values}},
+                content_type="application/merge-patch+json",
+            )
+
+    on_cluster(lambda cluster: label(cluster, {**LABELS}))
+    yield
+    on_cluster(lambda cluster: label(cluster, dict.fromkeys(LABELS)))
+
+
+@pytest.fixture
+def claimed(namespace: str, tmp_path: Path) -> Generator[Path]:
+    """A directory that pods may claim."""
+    directory = tmp_path / "claimed"
+    directory.mkdir()
+    # the worker runs as nobody in particular
+    directory.chmod(0o777)
+    common: dict[str, Any] = {"storageClassName": "", "accessModes": ["ReadWriteOnce"]}
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": namespace},
+        "spec": {**common, "capacity": {"storage": "1Gi"}, "hostPath": {"path": str(directory)}},
+    }
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": CLAIM},
+        "spec": {**common, "volumeName": namespace, "resources": {"requests": {"storage": "1Gi"}}},
+    }
+
+    async def make(cluster: Cluster) -> None:
+        await cluster.call("POST", "/api/v1/persistentvolumes", body=volume)
+        await cluster.call("POST", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", body=claim)
+
+    on_cluster(make)
+    yield directory
+    on_cluster(lambda cluster: cluster.call("DELETE", f"/api/v1/persistentvolumes/{namespace}"))
+
+
+@pytest.mark.usefixtures("labelled_node")
+async def test_files_on_a_claim_and_players_where_they_are_wanted(desk: Desk, namespace: str, claimed: Path) -> None:
+    job_id = f"claimed-{time.time_ns()}"
+    request = misfit_request("well", "tells", "tells", play_seconds=2.0)
+    (claimed / "spec.json").write_text(request.model_dump_json(by_alias=True, exclude_none=True))
+    secrets = {"policies": {"0": {"USE_BEDROCK": "true", "MY_KEY": "s3cret"}, "1": {"USE_BEDROCK": "false"}}}
+    (claimed / "secrets.json").write_text(json.dumps(secrets))
+    there = f"file:///claim/{job_id}"
+    variables = {
+        "JOB_SPEC_URI": "file:///claim/spec.json",
+        "POLICY_SECRETS_URI": "/claim/secrets.json",
+        "RESULTS_URI": f"{there}/results.json",
+        "REPLAY_URI": f"/claim/{job_id}/deep/replay.z",
+        "DEBUG_URI": f"{there}/debug.zip",
+        "POLICY_LOG_URLS": json.dumps({str(slot): f"{there}/policy_agent_{slot}.log" for slot in range(2)}),
+        "ERROR_INFO_URI": f"{there}/error_info.json",
+        "WORKER_TIMINGS_URI": f"{there}/worker_timings.json",
+        "COWORLD_WORKLOAD_TYPE": LABELS["workload-type"],
+        "COWORLD_CAPACITY_TYPE": LABELS["karpenter.sh/capacity-type"],
+        "COWORLD_BEDROCK_REGION": "us-east-9",
+        "LOG_LEVEL": "DEBUG",
+    }
+    await desk.apply(published_job(job_id, ensure_image(), variables, namespace, claim=CLAIM))
+    players = {
+        int(pod["metadata"]["labels"]["coworld-player-slot"]): pod for pod in await desk.players(job_id, count=2)
+    }
+    for pod in players.values():
+        assert pod["spec"]["nodeSelector"] == LABELS
+        wanted = {"key": "workload-type", "operator": "Equal", "value": "arena", "effect": "NoSchedule"}
+        assert wanted in pod["spec"]["tolerations"]
+        assert pod["spec"]["automountServiceAccountToken"] is False
+    assert [players[slot]["spec"]["serviceAccountName"] for slot in range(2)] == ["episode-runner", "default"]
+    assert await desk.status(job_id) == 0, await desk.log(job_id)
+
+    kept = claimed / job_id
+    names = sorted(str(path.relative_to(kept)) for path in kept.rglob("*") if path.is_file())
+    logs = [f"policy_agent_{slot}.log" for slot in range(2)]
+    assert names == ["debug.zip", "deep/replay.z", *logs, "results.json", "worker_timings.json"]
+    assert json.loads((kept / "results.json").read_bytes())["ticks"] == 3
+    assert zlib.decompress((kept / "deep/replay.z").read_bytes()) == b"the end\n"
+    told = [dict(line.split("=", 1) for line in (kept / log).read_text().splitlines() if "=" in line) for log in logs]
+    assert told[0]["AWS_REGION"] == told[0]["AWS_DEFAULT_REGION"] == "us-east-9"
+    assert told[0]["MY_KEY"] == "s3cret"
+    assert "AWS_REGION" not in told[1]
+    with zipfile.ZipFile(io.BytesIO((kept / "debug.zip").read_bytes())) as archive:
+        assert {"episode.json", "game.stdout.log", *logs} == set(archive.namelist())
+    assert await desk.left(job_id) == []
