@@ -90,6 +90,7 @@ ENV = ("game", "runnable", "env")
 CASES = [
     # fields
     Case("missing_field", drop("game", "name"), "/game", "{", 'game lacks "name"'),
+    Case("missing_field", drop("game", "version"), "/game", "{", 'Add "version": PEP 440'),
     Case("missing_field", drop("certification"), "", "{", 'The manifest lacks "certification"'),
     Case("missing_field", drop("game", "protocols", "global"), "/game/protocols", "{", 'lacks "global"'),
     Case("missing_field", drop("game", "docs", "readme", "type"), "/game/docs/readme", "{", 'lacks "type"'),

@@ -48,7 +48,9 @@ async def test_what_is_uploaded_is_played_on_the_cluster(
     image = ensure_image()
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig_for(namespace, tmp_path, os.environ["KUBECONFIG"])))
     manifest = tmp_path / "coworld_manifest.json"
-    manifest.write_text((PACKAGE / "coworld_manifest_template.json").read_text().replace(PLACEHOLDER, image))
+    template = json.loads((PACKAGE / "coworld_manifest_template.json").read_text().replace(PLACEHOLDER, image))
+    template["game"]["version"] = "0.1.0"
+    manifest.write_text(json.dumps(template))
     me = {"SOFTMAX_CONFIG_DIR": str(tmp_path / "config"), "MY_KEY": "s3cret"}
 
     async with running_observatory(
@@ -58,7 +60,7 @@ async def test_what_is_uploaded_is_played_on_the_cluster(
 
         def ask(*words: str | Path, stdin: str | None = None) -> Done:
             done = coworld(*words, env={**me, "COWORLD_SERVER": served.server}, stdin=stdin, patience=300)
-            assert done.status == 0, done.stderr + served.log.read_text()
+            assert done.status == 0, done.stderr + done.stdout + served.log.read_text()
             return done
 
         def play() -> tuple[dict[str, Any], dict[str, Any]]:
@@ -79,12 +81,12 @@ async def test_what_is_uploaded_is_played_on_the_cluster(
             ask("upload-policy", image, "-n", "plain", *run)
             ask("upload-policy", image, "-n", "telling", *run, "--run", "tells", "--secret-env", "MY_KEY")
             seats = [{"player": {"policy_ref": f"{name}:v1"}, "slot": slot} for slot, name in enumerate(POLICIES)]
-            body = {"coworld_id": made["coworld_id"], "num_episodes": 2, "roster": seats}
+            body = {"coworld_id": made["id"], "num_episodes": 2, "roster": seats}
             asked = ask("xp-request", "create", "-", "--wait", "--json", stdin=json.dumps(body)).json
             return made, asked
 
         made, asked = await anyio.to_thread.run_sync(play)
-        assert made["status"], made
+        assert made["hosted_smoke"] == "passed", made
         assert [episode["status"] for episode in asked["episodes"]] == ["completed"] * 2
         assert "fault" not in served.log.read_text()
     await anyio.to_thread.run_sync(

@@ -166,11 +166,16 @@ def _capital(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}" if text.startswith("the ") else text
 
 
+def _small(text: str) -> str:
+    """As it stands within a sentence; a word in capitals keeps them."""
+    return text if text[:2].isupper() else f"{text[0].lower()}{text[1:]}"
+
+
 def _addition(model: type[BaseModel], name: str) -> str | None:
     """A hint to add a field, saying what it is for."""
     for key, field in model.model_fields.items():
         if (field.alias or key) == name and field.description:
-            return f"Add {quoted(name)}: {field.description[0].lower()}{field.description[1:]}"
+            return f"Add {quoted(name)}: {_small(field.description)}"
     return None
 
 
