@@ -122,7 +122,8 @@ async def test_what_is_told_in_any_case(event: BaseEvent, line: str) -> None:
 
 
 async def test_what_is_not_worth_a_line() -> None:
-    assert told(PhaseStarted(phase="ready"), ProbeFinished(probe="p", ok=True), UnitStarted(unit="game")) == []
+    missed = ProbeFinished(probe="p", ok=False, counts=False, detail="the game was over")
+    assert told(PhaseStarted(phase="ready"), ProbeFinished(probe="p", ok=True), missed, UnitStarted(unit="game")) == []
     interrupted = FAULT.model_copy(update={"fault": "operator", "error_type": "interrupted", "slot": None})
     assert told(FaultSeen(fault=interrupted)) == []
 

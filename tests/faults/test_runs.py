@@ -26,6 +26,8 @@ from support.misfit_kit import (
 
 from coworld_core.episode import BatchSummary, EpisodeRecord
 from coworld_core.errors import BackendError, EnvironmentFault, ImageError, UsageError
+from coworld_core.outcome import Exit
+from coworld_runner import probes
 from coworld_runner.backend import Capabilities, ImageInfo, Publish, Unit, UnitSpec
 from coworld_runner.backends.process import ProcessBackend
 from coworld_runner.batch import run_batch
@@ -467,3 +469,53 @@ async def test_a_container_that_was_removed_is_not_to_blame(arena: Arena) -> Non
     assert record.fault.fault == "platform", record.fault
     assert record.scores == (), "the game was waited for"
     assert evidence(workspace).record == record
+
+
+class SeenLate(ProcessBackend):
+    """An engine that tells of the game's end when something else has been told."""
+
+    def __init__(self, told: anyio.Event) -> None:
+        super().__init__(contexts={PLACEHOLDER: PACKAGE})
+        self.told, self.ended = told, anyio.Event()
+
+    @asynccontextmanager
+    async def units(
+        self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
+    ) -> AsyncGenerator[tuple[Unit, ...]]:
+        async with super().units(specs, publish=publish, start=start, grace=grace) as units:
+            if specs[0].component == "game":
+                (game,) = units
+                wait = game.wait
+
+                async def later() -> Exit:
+                    ended = await wait()
+                    self.ended.set()
+                    await self.told.wait()
+                    return ended
+
+                game.wait = later  # type: ignore[method-assign]
+            yield units
+
+
+async def test_a_check_that_came_too_late_says_nothing_about_the_game(
+    arena: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine a short game is over before a viewer has been let in, and its end is seen later still."""
+    told = anyio.Event()
+    arena.backend = backend = SeenLate(told)
+    ask = probes.first_message
+
+    async def late(*args: Any, **more: Any) -> probes.ProbeResult:
+        await backend.ended.wait()
+        return await ask(*args, **more)
+
+    def listen(event: Any) -> None:
+        if event.kind == "probe_finished" and event.probe == "global_message":
+            told.set()
+
+    monkeypatch.setattr(probes, "first_message", late)
+    found = await arena.play(arena.plan(), listeners=(listen,))
+    assert found.record.ok
+    seen = {event.probe: (event.ok, event.counts) for event in found.of_kind("probe_finished")}
+    assert seen.pop("global_message") == (False, False)
+    assert set(seen.values()) == {(True, True)}

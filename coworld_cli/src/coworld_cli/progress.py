@@ -301,7 +301,7 @@ class Progress:
             case LeakFound(what=what, reason=reason):
                 word = click.style("left behind: ", fg="yellow", bold=True)
                 return f"{word}{clean(what, one_line=True)} ({clean(reason, one_line=True)})"
-            case ProbeFinished(ok=False, detail=detail):
+            case ProbeFinished(ok=False, counts=True, detail=detail):
                 return f"contract: {clean(detail, one_line=True)}"
             case StepFinished(step=step, status=status, detail=detail):
                 colour = {"pass": "green", "fail": "red", "skip": "yellow"}[status]

@@ -147,6 +147,10 @@ class ProbeFinished(BaseEvent):
     probe: str = Field(description="Identifier of the check.")
     ok: bool = Field(description="Whether it passed.")
     detail: str = Field(default="", description="What was seen.")
+    counts: bool = Field(
+        default=True,
+        description="Whether it says something about the game; it does not when the game was over before it was made.",
+    )
 
 
 class GameProgressed(BaseEvent):

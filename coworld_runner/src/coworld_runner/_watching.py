@@ -221,7 +221,8 @@ class Watcher(Ledger):
             if excused or all(result.reached for result in broken):
                 break
         for result in results:
-            self.bus.publish(ProbeFinished(probe=result.probe, ok=result.ok, detail=result.detail))
+            counts = result.ok or not excused
+            self.bus.publish(ProbeFinished(probe=result.probe, ok=result.ok, detail=result.detail, counts=counts))
         if excused or not broken:
             return
         await self._fault(

@@ -299,7 +299,7 @@ class Steps:
         record = self.episode = await self._play(package, backend)
         faults = [fault for fault in record.faults if not about_results(fault)]
         blamed = [_fault_evidence(fault) for fault in faults]
-        evidence = [*self.probes.before, *blamed, *self._usual_probes(record), *self.probes.evidence]
+        evidence = [*self.probes.before, *blamed, *self._usual_probes(), *self.probes.evidence]
         if record.over_seconds is not None and not any(item.code == "late_viewer" for item in evidence):
             evidence.append(note("late_viewer", "Not checked: the game was over before a viewer could come late."))
         evidence += _remarks(record)
@@ -331,14 +331,14 @@ class Steps:
             probe=self.probes,
         )
 
-    def _usual_probes(self, record: EpisodeRecord) -> list[Evidence]:
+    def _usual_probes(self) -> list[Evidence]:
         """The checks of every episode; a bad answer counts only where the episode held it against the game."""
-        held = any(fault.error_type == "game_contract_violation" for fault in record.faults)
         found: list[Evidence] = []
         for seen in self.seen_probes:
             message = f"{seen.probe.replace('_', ' ')}: {seen.detail or ('right' if seen.ok else 'wrong')}."
-            counts = seen.ok or held
-            found.append(required(seen.probe, ok=seen.ok, message=message) if counts else note(seen.probe, message))
+            found.append(
+                required(seen.probe, ok=seen.ok, message=message) if seen.counts else note(seen.probe, message)
+            )
         return found
 
     # ------------------------------------------------------------------ 6 results-conform

@@ -282,7 +282,7 @@ def _narrate(event: BaseEvent) -> None:
             _log.info("phase %s", phase)
         case UnitExited(unit=unit, exit=ended):
             _log.info("%s %s", unit, ended)
-        case ProbeFinished(ok=False, probe=probe, detail=detail):
+        case ProbeFinished(ok=False, counts=True, probe=probe, detail=detail):
             _log.warning("check %s failed: %s", probe, detail)
         case FaultSeen(fault=fault):
             _log.error("%s", fault)
