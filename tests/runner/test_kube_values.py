@@ -39,6 +39,10 @@ def main_ended(code: int, word: str = "Error", /, *, signal: int | None = None, 
     return pod(containerStatuses=[container("main", "terminated", **details)], **more)
 
 
+def ended_with(name: str, code: int) -> dict[str, Any]:
+    return container(name, "terminated", exitCode=code, reason="Error")
+
+
 def settings_of(body: dict[str, Any]) -> dict[str, str]:
     """What a pod tells its collector."""
     env = body["containers"][0]["env"]
@@ -187,6 +191,9 @@ def disrupted(reason: str) -> list[dict[str, Any]]:
         (main_ended(0, "Completed", conditions=disrupted("DeletionByTaintManager")), "exited", 0, None),
         (pod(phase="Failed", reason="NodeLost", message="Node x is unresponsive"), "lost", None, None),
         (main_ended(137, "ContainerStatusUnknown"), "lost", None, None),
+        (main_ended(255, "Unknown"), "lost", None, None),
+        (main_ended(255), "exited", 255, None),
+        (pod(containerStatuses=[ended_with(name, 255) for name in ("main", "collector")]), "lost", None, None),
     ],
 )  # fmt: skip
 def test_an_end_has_its_reason(seen: dict[str, Any], reason: str, code: int | None, signal: int | None) -> None:

@@ -65,6 +65,11 @@ _LOST = frozenset(
     }
 )
 
+_UNKNOWN = frozenset({"ContainerStatusUnknown", "Unknown"})
+"""What a node says of a container of which it has lost all trace."""
+_FOUND_DEAD = 255
+"""The status that engines give to containers which they find dead after a restart of the machine."""
+
 
 @dataclass(frozen=True)
 class Trouble:
@@ -226,8 +231,10 @@ def exit_of(pod: Mapping[str, Any], *, ours: ExitReason | None = None, why: str 
     # what had ended by itself before anybody took the pod away keeps its own end
     if taken is not None and (ended is None or code != 0):
         return Exit(reason=taken[0], detail=taken[1], **fields)
-    if ended is None or ended.get("reason") == "ContainerStatusUnknown":
+    if ended is None or ended.get("reason") in _UNKNOWN:
         return Exit(reason="lost", detail=_pod_words(pod) or "its node does not know how it ended")
+    if code == _FOUND_DEAD and (_state(pod, COLLECTOR, "terminated") or {}).get("exitCode") == _FOUND_DEAD:
+        return Exit(reason="lost", detail="its node was restarted: it found all containers of the pod dead")
     if ended.get("reason") == "OOMKilled":
         return Exit(reason="oom", detail=str(ended.get("message") or ""), **fields)
     return Exit(reason="exited" if number is None else "signal", detail="", **fields)
