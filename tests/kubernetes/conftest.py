@@ -1,4 +1,4 @@
-"""A namespace of a module's own, and an arena on it."""
+"""A namespace of a module's own with an arena on it, or with what an operator puts there and a desk before it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 from support.arena import Arena, open_arena
+from support.images import need_docker
 from support.kube import namespace_for_tests, need_cluster
+from support.misfit_kit import ensure_image
+from support.worker_image import ensure_worker_image
+from support.worker_kit import Desk, arena_namespace, open_desk
 
 
 @pytest.fixture(scope="module")
@@ -21,4 +25,21 @@ def namespace() -> Generator[str]:
 async def arena(namespace: str, tmp_path: Path) -> AsyncGenerator[Arena]:
     assert namespace
     async for opened in open_arena("kubernetes", tmp_path):
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def operated() -> Generator[str]:
+    """A namespace with what the documentation's manifests put there."""
+    need_cluster()
+    with arena_namespace() as name:
+        yield name
+
+
+@pytest.fixture
+async def desk(operated: str) -> AsyncGenerator[Desk]:
+    need_docker()
+    ensure_image()
+    ensure_worker_image()
+    async with open_desk(operated) as opened:
         yield opened

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +14,13 @@ import pytest
 import yaml
 from support.cli_kit import Done, coworld
 from support.images import docker_client, need_docker
-from support.kube import labelled, namespace_for_tests, need_cluster
+from support.kube import labelled
 from support.misfit_kit import PACKAGE, PLACEHOLDER, ensure_image, wait_until
 from support.observatory import running_observatory
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(600)]
 
 POLICIES = ["plain", "telling"]
-
-
-@pytest.fixture
-def namespace() -> Generator[str]:
-    need_docker()
-    need_cluster()
-    with namespace_for_tests() as name:
-        yield name
 
 
 def kubeconfig_for(namespace: str, directory: Path, usual: str) -> Path:
@@ -45,6 +36,7 @@ def kubeconfig_for(namespace: str, directory: Path, usual: str) -> Path:
 async def test_what_is_uploaded_is_played_on_the_cluster(
     namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
+    need_docker()
     image = ensure_image()
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig_for(namespace, tmp_path, os.environ["KUBECONFIG"])))
     manifest = tmp_path / "coworld_manifest.json"

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Generator
 
 import pytest
-from support.kube import need_cluster
-from support.worker_kit import arena_namespace
 
 pytestmark = pytest.mark.kubernetes
 
@@ -48,13 +45,6 @@ RESOURCES = (
 CLUSTER_WIDE = ("nodes", "namespaces", "persistentvolumes", "clusterroles.rbac.authorization.k8s.io")
 
 
-@pytest.fixture(scope="module")
-def namespace() -> Generator[str]:
-    need_cluster()
-    with arena_namespace() as name:
-        yield name
-
-
 def rights(account: str, namespace: str, where: str) -> set[tuple[str, str]]:
     """What an account of a namespace may do in another, of all that is asked about here."""
     asked = [(verb, resource) for resource in RESOURCES for verb in VERBS]
@@ -87,19 +77,19 @@ def can(verb: str, resource: str, account: str, namespace: str, *more: str) -> b
     return done.stdout.strip() == "yes"
 
 
-def test_the_worker_may_do_what_it_does_and_no_more(namespace: str) -> None:
-    assert rights("coworld-worker", namespace, namespace) == ALLOWED
+def test_the_worker_may_do_what_it_does_and_no_more(operated: str) -> None:
+    assert rights("coworld-worker", operated, operated) == ALLOWED
     # and the server says so when it is asked for each
-    assert can("create", "secrets", "coworld-worker", namespace, "-n", namespace)
-    assert not can("get", "secrets", "coworld-worker", namespace, "-n", namespace)
-    assert not can("create", "pods", "coworld-worker", namespace, "-n", namespace, "--subresource=exec")
-    assert can("get", "pods", "coworld-worker", namespace, "-n", namespace, "--subresource=log")
+    assert can("create", "secrets", "coworld-worker", operated, "-n", operated)
+    assert not can("get", "secrets", "coworld-worker", operated, "-n", operated)
+    assert not can("create", "pods", "coworld-worker", operated, "-n", operated, "--subresource=exec")
+    assert can("get", "pods", "coworld-worker", operated, "-n", operated, "--subresource=log")
 
 
-def test_it_may_do_nothing_elsewhere(namespace: str) -> None:
-    assert rights("coworld-worker", namespace, "default") == set()
-    assert not any(can("list", resource, "coworld-worker", namespace) for resource in CLUSTER_WIDE)
+def test_it_may_do_nothing_elsewhere(operated: str) -> None:
+    assert rights("coworld-worker", operated, "default") == set()
+    assert not any(can("list", resource, "coworld-worker", operated) for resource in CLUSTER_WIDE)
 
 
-def test_players_may_do_nothing_at_all(namespace: str) -> None:
-    assert rights("episode-runner", namespace, namespace) == set()
+def test_players_may_do_nothing_at_all(operated: str) -> None:
+    assert rights("episode-runner", operated, operated) == set()

@@ -7,16 +7,14 @@ import json
 import time
 import zipfile
 import zlib
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.images import need_docker
-from support.kube import need_cluster, on_cluster
+from support.kube import on_cluster
 from support.misfit_kit import ensure_image
-from support.worker_image import ensure_worker_image
-from support.worker_kit import Desk, arena_namespace, misfit_request, open_desk, published_job
+from support.worker_kit import Desk, misfit_request, published_job
 
 from coworld_runner.backends._kube_api import Cluster
 
@@ -24,22 +22,6 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.slow, pyte
 
 LABELS = {"workload-type": "arena", "karpenter.sh/capacity-type": "on-demand"}
 CLAIM = "outputs"
-
-
-@pytest.fixture
-def namespace() -> Generator[str]:
-    need_docker()
-    need_cluster()
-    ensure_image()
-    ensure_worker_image()
-    with arena_namespace() as name:
-        yield name
-
-
-@pytest.fixture
-async def desk(namespace: str) -> AsyncGenerator[Desk]:
-    async with open_desk(namespace) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -61,7 +43,7 @@ def labelled_node() -> Generator[None]:
 
 
 @pytest.fixture
-def claimed(namespace: str, tmp_path: Path) -> Generator[Path]:
+def claimed(operated: str, tmp_path: Path) -> Generator[Path]:
     """A directory that pods may claim."""
     directory = tmp_path / "claimed"
     directory.mkdir()
@@ -71,27 +53,27 @@ def claimed(namespace: str, tmp_path: Path) -> Generator[Path]:
     volume = {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": namespace},
+        "metadata": {"name": operated},
         "spec": {**common, "capacity": {"storage": "1Gi"}, "hostPath": {"path": str(directory)}},
     }
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": CLAIM},
-        "spec": {**common, "volumeName": namespace, "resources": {"requests": {"storage": "1Gi"}}},
+        "spec": {**common, "volumeName": operated, "resources": {"requests": {"storage": "1Gi"}}},
     }
 
     async def make(cluster: Cluster) -> None:
         await cluster.call("POST", "/api/v1/persistentvolumes", body=volume)
-        await cluster.call("POST", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", body=claim)
+        await cluster.call("POST", f"/api/v1/namespaces/{operated}/persistentvolumeclaims", body=claim)
 
     on_cluster(make)
     yield directory
-    on_cluster(lambda cluster: cluster.call("DELETE", f"/api/v1/persistentvolumes/{namespace}"))
+    on_cluster(lambda cluster: cluster.call("DELETE", f"/api/v1/persistentvolumes/{operated}"))
 
 
 @pytest.mark.usefixtures("labelled_node")
-async def test_files_on_a_claim_and_players_where_they_are_wanted(desk: Desk, namespace: str, claimed: Path) -> None:
+async def test_files_on_a_claim_and_players_where_they_are_wanted(desk: Desk, operated: str, claimed: Path) -> None:
     job_id = f"claimed-{time.time_ns()}"
     request = misfit_request("well", "tells", "tells", play_seconds=2.0)
     (claimed / "spec.json").write_text(request.model_dump_json(by_alias=True, exclude_none=True))
@@ -112,7 +94,7 @@ async def test_files_on_a_claim_and_players_where_they_are_wanted(desk: Desk, na
         "COWORLD_BEDROCK_REGION": "us-east-9",
         "LOG_LEVEL": "DEBUG",
     }
-    await desk.apply(published_job(job_id, ensure_image(), variables, namespace, claim=CLAIM))
+    await desk.apply(published_job(job_id, ensure_image(), variables, operated, claim=CLAIM))
     players = {
         int(pod["metadata"]["labels"]["coworld-player-slot"]): pod for pod in await desk.players(job_id, count=2)
     }

@@ -7,18 +7,15 @@ import json
 import time
 import zipfile
 import zlib
-from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
 import anyio
 import anyio.to_thread
 import pytest
-from support.images import docker_client, drop_image, need_docker
-from support.kube import need_cluster
+from support.images import docker_client, drop_image
 from support.misfit_kit import ensure_image
 from support.registry import Registry, serve_registry
-from support.worker_image import ensure_worker_image
-from support.worker_kit import Desk, accounts_have_tokens, arena_namespace, misfit_request, open_desk, published_job
+from support.worker_kit import Desk, accounts_have_tokens, misfit_request, published_job
 
 from coworld_core.episode import EpisodeRecord
 
@@ -50,23 +47,7 @@ for _ in range(3):
 """A player that uploads something when the game has been over for a while, and does not wait for ever for a network."""
 
 
-@pytest.fixture(scope="module")
-def namespace() -> Generator[str]:
-    need_docker()
-    need_cluster()
-    ensure_image()
-    ensure_worker_image()
-    with arena_namespace() as name:
-        yield name
-
-
-@pytest.fixture
-async def desk(namespace: str) -> AsyncGenerator[Desk]:
-    async with open_desk(namespace) as opened:
-        yield opened
-
-
-async def test_a_platform_that_drives_the_published_worker_drives_ours(desk: Desk, namespace: str) -> None:
+async def test_a_platform_that_drives_the_published_worker_drives_ours(desk: Desk) -> None:
     job_id = f"published-{time.time_ns()}"
     request = misfit_request("well", "tells", KEEPER, seed=7)
     desk.server.documents["/spec"] = request.model_dump_json(by_alias=True, exclude_none=True).encode()
@@ -90,7 +71,7 @@ async def test_a_platform_that_drives_the_published_worker_drives_ours(desk: Des
         f"/{job_id}/results.json": [503, "reset"],
         f"/{job_id}/replay.z": ["503/1"],
     }
-    await desk.apply(published_job(job_id, ensure_image(), urls, namespace))
+    await desk.apply(published_job(job_id, ensure_image(), urls, desk.cluster.namespace))
     status = await desk.status(job_id)
     log = await desk.log(job_id)
     assert status == 0, log
