@@ -11,7 +11,7 @@ from support.images import need_docker
 from support.kube import namespace_for_tests, need_cluster
 from support.misfit_kit import ensure_image
 from support.worker_image import ensure_worker_image
-from support.worker_kit import Desk, arena_namespace, open_desk
+from support.worker_kit import Desk, apply_manifests, open_desk
 
 
 @pytest.fixture(scope="module")
@@ -29,11 +29,10 @@ async def arena(namespace: str, tmp_path: Path) -> AsyncGenerator[Arena]:
 
 
 @pytest.fixture(scope="module")
-def operated() -> Generator[str]:
-    """A namespace with what the documentation's manifests put there."""
-    need_cluster()
-    with arena_namespace() as name:
-        yield name
+def operated(namespace: str) -> str:
+    """The namespace with what the documentation's manifests put there."""
+    apply_manifests(namespace)
+    return namespace
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +10,9 @@ from typing import Any
 
 import anyio.to_thread
 import pytest
-import yaml
 from support.cli_kit import Done, coworld
-from support.images import docker_client, need_docker
-from support.kube import labelled
+from support.images import need_docker, untag
+from support.kube import kubeconfig_with, labelled
 from support.misfit_kit import PACKAGE, PLACEHOLDER, ensure_image, wait_until
 from support.observatory import running_observatory
 
@@ -23,14 +21,10 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.slow, pyte
 POLICIES = ["plain", "telling"]
 
 
-def kubeconfig_for(namespace: str, directory: Path, usual: str) -> Path:
-    """The cluster's kubeconfig, in which the context names this namespace."""
-    content: Any = yaml.safe_load(Path(usual).read_text())
+def in_namespace(content: Any, namespace: str) -> None:
+    """Have a kubeconfig's contexts name this namespace."""
     for entry in content["contexts"]:
         entry["context"]["namespace"] = namespace
-    path = directory / "kubeconfig"
-    path.write_text(yaml.safe_dump(content))
-    return path
 
 
 async def test_what_is_uploaded_is_played_on_the_cluster(
@@ -38,7 +32,8 @@ async def test_what_is_uploaded_is_played_on_the_cluster(
 ) -> None:
     need_docker()
     image = ensure_image()
-    monkeypatch.setenv("KUBECONFIG", str(kubeconfig_for(namespace, tmp_path, os.environ["KUBECONFIG"])))
+    kubeconfig = kubeconfig_with(tmp_path, lambda content: in_namespace(content, namespace))
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
     manifest = tmp_path / "coworld_manifest.json"
     template = json.loads((PACKAGE / "coworld_manifest_template.json").read_text().replace(PLACEHOLDER, image))
     template["game"]["version"] = "0.1.0"
@@ -48,7 +43,8 @@ async def test_what_is_uploaded_is_played_on_the_cluster(
     async with running_observatory(
         tmp_path, backend="kubernetes", arguments=("--pull-secret", "observatory", "--parallel", "2")
     ) as served:
-        request.addfinalizer(lambda: forget_images(served.server.removeprefix("http://")))
+        registry = served.server.removeprefix("http://")
+        request.addfinalizer(lambda: untag(lambda name: name.startswith(f"{registry}/")))
 
         def ask(*words: str | Path, stdin: str | None = None) -> Done:
             done = coworld(*words, env={**me, "COWORLD_SERVER": served.server}, stdin=stdin, patience=300)
@@ -84,15 +80,3 @@ async def test_what_is_uploaded_is_played_on_the_cluster(
     await anyio.to_thread.run_sync(
         lambda: wait_until(lambda: not labelled(namespace), seconds=120, what="an empty namespace")
     )
-
-
-def forget_images(registry: str) -> None:
-    """Untag what the nodes have pulled from a server that is gone."""
-    client = docker_client()
-    try:
-        for image in client.images.list():
-            for name in [*image.tags, *(image.attrs.get("RepoDigests") or ())]:
-                if name.startswith(f"{registry}/"):
-                    client.images.remove(name)
-    finally:
-        client.close()

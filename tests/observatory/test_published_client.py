@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 from support.cli_kit import coworld
 from support.cli_platform import observatory
-from support.images import docker_client, ensure_python_image, need_docker
+from support.images import ensure_python_image, need_docker, untag
 from support.published_client import Published, install, published
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
@@ -144,16 +144,8 @@ def found(pattern: str, text: str) -> str:
 
 def forget_images(registry: str, homes: Path) -> None:
     """Untag what was pushed to and pulled from a server that is gone."""
-    client = docker_client()
-    try:
-        made = {path.parent.name for path in homes.glob("*/*/*/coworld_images.json")}
-        for image in client.images.list():
-            names = [*image.tags, *(image.attrs.get("RepoDigests") or ())]
-            for name in names:
-                if name.startswith(f"{registry}/") or any(f"/{cow}/" in name for cow in made):
-                    client.images.remove(name)
-    finally:
-        client.close()
+    made = {path.parent.name for path in homes.glob("*/*/*/coworld_images.json")}
+    untag(lambda name: name.startswith(f"{registry}/") or any(f"/{cow}/" in name for cow in made))
 
 
 def test_signing_in(world: World) -> None:

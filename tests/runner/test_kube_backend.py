@@ -20,6 +20,7 @@ from support.images import drop_image
 from support.kube import (
     backend_for,
     blockable_way,
+    kubeconfig_with,
     labelled,
     namespace_for_tests,
     need_cluster,
@@ -163,10 +164,7 @@ async def test_the_documented_role_is_enough(namespace: str, tmp_path: Path) -> 
         return str(answer["status"]["token"])
 
     token = await cluster_call(namespace, prepare)
-    content = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())  # noqa: ASYNC240
-    content["users"][0]["user"] = {"token": token}
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(yaml.safe_dump(content))
+    kubeconfig = kubeconfig_with(tmp_path, lambda content: content["users"][0].update(user={"token": token}))
     backend = backend_for(namespace, kubeconfig=kubeconfig, network_policy=True)
     issues = await backend.check()
     assert [issue for issue in issues if issue.severity == "error"] == []
@@ -520,12 +518,8 @@ async def test_a_cluster_that_cannot_be_used_says_why(namespace: str, tmp_path: 
         way.block()
         assert (await refused(kubeconfig=kubeconfig)).code == "cluster_unreachable"
         way.unblock()
-        text = kubeconfig.read_text()
-        import yaml
-
-        content = yaml.safe_load(text)
-        content["users"][0]["user"] = {"token": "expired"}
-        kubeconfig.write_text(yaml.safe_dump(content))
+        expired = {"token": "expired"}
+        kubeconfig_with(tmp_path, lambda content: content["users"][0].update(user=expired), like=kubeconfig)
         assert (await refused(kubeconfig=kubeconfig)).code == "cluster_unauthorised"
     with pytest.raises(UsageError):
         await KubernetesBackend(namespace=namespace).find()

@@ -39,10 +39,6 @@ def main_ended(code: int, word: str = "Error", /, *, signal: int | None = None, 
     return pod(containerStatuses=[container("main", "terminated", **details)], **more)
 
 
-def ended_with(name: str, code: int) -> dict[str, Any]:
-    return container(name, "terminated", exitCode=code, reason="Error")
-
-
 def settings_of(body: dict[str, Any]) -> dict[str, str]:
     """What a pod tells its collector."""
     env = body["containers"][0]["env"]
@@ -165,6 +161,7 @@ def test_the_collector_does_not_listen_where_the_unit_does() -> None:
 
 
 LOW = "The node was low on resource: memory."
+BOTH = ("main", "collector")
 FULL = 'Usage of EmptyDir volume "unit" exceeds the limit "4Mi".'
 
 
@@ -193,7 +190,7 @@ def disrupted(reason: str) -> list[dict[str, Any]]:
         (main_ended(137, "ContainerStatusUnknown"), "lost", None, None),
         (main_ended(255, "Unknown"), "lost", None, None),
         (main_ended(255), "exited", 255, None),
-        (pod(containerStatuses=[ended_with(name, 255) for name in ("main", "collector")]), "lost", None, None),
+        (pod(containerStatuses=[container(it, "terminated", exitCode=255) for it in BOTH]), "lost", None, None),
     ],
 )  # fmt: skip
 def test_an_end_has_its_reason(seen: dict[str, Any], reason: str, code: int | None, signal: int | None) -> None:

@@ -7,14 +7,22 @@ import importlib.util
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-__all__ = ["BASE_IMAGE", "docker_client", "docker_trouble", "drop_image", "ensure_python_image", "need_docker"]
+__all__ = [
+    "BASE_IMAGE",
+    "docker_client",
+    "docker_trouble",
+    "drop_image",
+    "ensure_python_image",
+    "need_docker",
+    "untag",
+]
 
 BASE_IMAGE = os.environ.get("COWORLD_TEST_BASE_IMAGE", "python-base:bookworm")
 """A small image with Python; nothing is ever fetched from a registry."""
@@ -52,6 +60,18 @@ def drop_image(image: str) -> None:
         client.images.remove(image, force=True)
     except ImageNotFound:
         pass
+    finally:
+        client.close()
+
+
+def untag(belongs: Callable[[str], bool]) -> None:
+    """Have the engine forget all names of images of which something is true."""
+    client = docker_client()
+    try:
+        for image in client.images.list():
+            for name in [*image.tags, *(image.attrs.get("RepoDigests") or ())]:
+                if belongs(name):
+                    client.images.remove(name)
     finally:
         client.close()
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import anyio
 import anyio.abc
@@ -29,6 +29,7 @@ __all__ = [
     "backend_for",
     "blockable_way",
     "cluster_process",
+    "kubeconfig_with",
     "labelled",
     "namespace_for_tests",
     "need_cluster",
@@ -226,21 +227,32 @@ class Way:
                     self._open.discard(scope)
 
 
+def kubeconfig_with(directory: Path, change: Callable[[Any], object], *, like: Path | None = None) -> Path:
+    """Write a kubeconfig like the cluster's own, or like another, with something changed."""
+    import yaml
+
+    content = yaml.safe_load((like or Path(os.environ["KUBECONFIG"])).read_text())
+    change(content)
+    path = directory / "kubeconfig"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
 @contextlib.asynccontextmanager
 async def blockable_way(directory: Path) -> AsyncGenerator[tuple[Way, Path]]:
     """A way to the cluster, and the kubeconfig that leads through it."""
-    import yaml
-
-    content: Any = yaml.safe_load(await anyio.Path(os.environ["KUBECONFIG"]).read_text())
-    entry: dict[str, Any] = content["clusters"][0]["cluster"]
-    server = urlsplit(str(entry["server"]))
-    assert server.hostname is not None
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     port = listener.extra(anyio.abc.SocketAttribute.local_port)
-    entry["server"] = f"https://127.0.0.1:{port}"
-    entry["tls-server-name"] = server.hostname
-    path = directory / "kubeconfig"
-    await anyio.Path(path).write_text(yaml.safe_dump(content))
+    servers: list[SplitResult] = []
+
+    def lead(content: Any) -> None:
+        entry: dict[str, Any] = content["clusters"][0]["cluster"]
+        servers.append(urlsplit(str(entry["server"])))
+        entry |= {"server": f"https://127.0.0.1:{port}", "tls-server-name": servers[0].hostname}
+
+    path = kubeconfig_with(directory, lead)
+    (server,) = servers
+    assert server.hostname is not None
     way = Way((server.hostname, server.port or 443), listener)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(way.serve)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from coworld_core.request import EpisodeRequest
 from coworld_runner.backends._kube_api import Cluster
 from coworld_runner.jobs import JobOptions, output_addresses, worker_job
 
-from .kube import namespace_for_tests, on_cluster
+from .kube import on_cluster
 from .misfit_kit import ensure_image, misfit_plan
 from .put_server import PutServer, put_server
 from .worker_image import ensure_worker_image
@@ -27,7 +26,7 @@ __all__ = [
     "MANIFESTS",
     "Desk",
     "accounts_have_tokens",
-    "arena_namespace",
+    "apply_manifests",
     "misfit_request",
     "open_desk",
     "published_job",
@@ -38,15 +37,12 @@ _PATIENCE = 200.0
 """Seconds for anything on a cluster under load."""
 
 
-@contextlib.contextmanager
-def arena_namespace() -> Generator[str]:
-    """A namespace with what the documentation's manifests put there."""
-    with namespace_for_tests() as namespace:
-        subprocess.run(
-            ["kubectl", "apply", "-n", namespace, "-k", str(MANIFESTS)], check=True, capture_output=True, timeout=60
-        )
-        on_cluster(accounts_have_tokens, namespace=namespace)
-        yield namespace
+def apply_manifests(namespace: str) -> None:
+    """Put there what the documentation's manifests do."""
+    subprocess.run(
+        ["kubectl", "apply", "-n", namespace, "-k", str(MANIFESTS)], check=True, capture_output=True, timeout=60
+    )
+    on_cluster(accounts_have_tokens, namespace=namespace)
 
 
 async def accounts_have_tokens(cluster: Cluster) -> None:

@@ -164,16 +164,8 @@ class Collector:
             await anyio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 
-    async def until_ready(
-        self,
-        port: int,
-        path: str,
-        interval: float,
-        *,
-        note: Callable[[str], object],
-        missed: Callable[[str], object],
-    ) -> None:
-        """Wait until the unit answers 200, and tell what is seen until then, or why nothing is."""
+    async def until_ready(self, port: int, path: str, interval: float, note: Callable[[str, bool], object]) -> None:
+        """Wait until the unit answers 200; tell until then what is seen, and whether it was reached to be seen."""
         query = urlencode({"port": port, "path": path, "interval": interval})
         pause = _PAUSE
         while True:
@@ -182,9 +174,9 @@ class Collector:
                     async for line in lines:
                         if line.get("status") == 200:
                             return
-                        note(str(line["last"]))
+                        note(str(line["last"]), True)
             except CollectorGone as error:
-                missed(error.message)
+                note(error.message, False)
             await anyio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 

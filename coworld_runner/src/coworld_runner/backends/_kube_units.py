@@ -490,17 +490,12 @@ class KubernetesUnit(BaseUnit):
         reached = False
 
         async def ask(see: Callable[[str], None]) -> None:
-            def note(seen: str) -> None:
+            def note(seen: str, there: bool) -> None:
                 nonlocal reached
-                reached = True
+                reached = there
                 see(seen)
 
-            def missed(why: str) -> None:
-                nonlocal reached
-                reached = False
-                see(why)
-
-            await self._collector.until_ready(number, probe.path, probe.interval, note=note, missed=missed)
+            await self._collector.until_ready(number, probe.path, probe.interval, note)
 
         while True:
             since = self._started_at or anyio.current_time()
