@@ -1,5 +1,6 @@
 """The page of a certification in a real browser: nothing is loaded, nothing runs, and it fits and folds."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ def test_what_did_not_pass_is_open_and_the_track_leads_to_it(pages: Pages, faile
     smoke = page.locator("#smoke-episode")
     expect(smoke.locator("pre").first).to_contain_text("Traceback: <b>division</b> by zero")
     page.locator("nav a[href='#players-run']").click()
-    assert page.url.endswith("#players-run")
+    expect(page).to_have_url(re.compile("#players-run$"))
     expect(page.locator("#players-run")).to_be_in_viewport()
     # and what passed unfolds by keyboard
     page.locator("#matriculate summary").focus()

@@ -126,16 +126,16 @@ def sign_in(page: Page, account: Account, then: str) -> None:
     page.wait_for_url(then)
 
 
-def fits(page: Page) -> bool:
-    """Whether nothing has to be scrolled sideways."""
-    return page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+def fits(page: Page) -> None:
+    """Hold that nothing has to be scrolled sideways, once the page has its style."""
+    page.wait_for_function("document.documentElement.scrollWidth <= window.innerWidth")
 
 
 @pytest.mark.parametrize(("size", "dark"), [(DESK, False), (PHONE, True)], ids=["desk", "phone"])
 def test_leagues_and_episodes_without_an_account(scene: Scene, pages: Pages, size: dict[str, int], dark: bool) -> None:
     page = pages(scene.url("/"), size=size, dark=dark)
     expect(page.get_by_role("heading", name="Leagues")).to_be_visible()
-    assert fits(page)
+    fits(page)
     row = page.locator(f"[data-episode='{scene.public['id']}']")
     expect(row.locator(".badge")).to_have_text("completed")
     # what somebody calls a policy is text
@@ -146,10 +146,10 @@ def test_leagues_and_episodes_without_an_account(scene: Scene, pages: Pages, siz
     # eve sat in slot 1, whose score is higher by one
     expect(page.locator("tr.first")).to_contain_text("eve")
     expect(page.get_by_text("champion").first).to_be_visible()
-    assert fits(page)
+    fits(page)
     page.locator(f"[data-episode='{scene.public['id']}'] a").click()
     expect(page.locator(".scores li")).to_have_count(2)
-    assert fits(page)
+    fits(page)
     # the game's log is for everybody, a player's for its owner
     expect(page.locator("details")).to_have_count(1)
     page.locator("summary").click()
@@ -181,7 +181,7 @@ def test_an_episode_that_failed_says_why(scene: Scene, pages: Pages) -> None:
     expect(page.locator(".trouble")).to_contain_text("game_unhealthy")
     expect(page.get_by_text("There is no replay.")).to_be_visible()
     assert page.locator("#play-replay").count() == 0
-    assert fits(page)
+    fits(page)
 
 
 def test_what_a_player_did_wrong_is_said_at_its_seat(scene: Scene, pages: Pages) -> None:
@@ -190,7 +190,7 @@ def test_what_a_player_did_wrong_is_said_at_its_seat(scene: Scene, pages: Pages)
     expect(page.locator(".badge").first).to_have_text("completed")
     expect(page.locator("[data-fault='1']")).to_contain_text("status 3")
     assert page.locator("[data-fault='0']").count() == 0
-    assert fits(page)
+    fits(page)
 
 
 def test_an_episode_changes_while_one_looks(scene: Scene, pages: Pages) -> None:
@@ -216,7 +216,7 @@ def test_a_replay_is_shown_by_the_game_in_a_frame_of_its_own(scene: Scene, pages
     inside = next(one for one in page.frames if one != page.main_frame)
     assert inside.evaluate("window.origin") == "null"
     assert inside.evaluate("(() => { try { return document.cookie } catch { return 'refused' } })()") == "refused"
-    assert page.get_by_role("link", name="Open in its own tab").is_visible()
+    expect(page.get_by_role("link", name="Open in its own tab")).to_be_visible()
 
 
 def test_people_meet_in_a_lobby(scene: Scene, pages: Pages) -> None:

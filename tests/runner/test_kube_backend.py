@@ -16,7 +16,7 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute
 from support.docker import require_docker, subject_spec
-from support.images import drop_image
+from support.images import docker_client, drop_image
 from support.kube import (
     backend_for,
     blockable_way,
@@ -217,6 +217,31 @@ async def test_a_pod_deleted_by_hand_is_told_with_its_name(namespace: str) -> No
             assert pod in ended.detail
             assert "deleted by somebody else" in ended.detail
             assert other.exit is None
+
+
+async def test_a_pod_without_its_collector_is_lost(namespace: str) -> None:
+    """Nothing it writes would come out, and whether it is ready could be asked for ever."""
+    with open_scratch(new_run_id()) as scratch:
+        spec = subject(scratch.run_id, "game", "serve:200:go", "hang", ports=(Port(name="http"),))
+        async with backend_for(namespace) as backend, backend.units([spec], publish=print, grace=0) as (unit,):
+            pod = object_name(scratch.run_id, "game")
+
+            async def kill(cluster: Cluster) -> None:
+                statuses = (await cluster.get("pods", pod))["status"]["containerStatuses"]
+                (collector,) = (item for item in statuses if item["name"] == "collector")
+                client = docker_client()
+                try:
+                    client.containers.get(collector["containerID"].removeprefix("docker://")).kill()
+                finally:
+                    client.close()
+
+            await cluster_call(namespace, kill)
+            with anyio.fail_after(120), pytest.raises(NotReadyError) as caught:
+                # the time is up long before the cluster tells of it
+                await unit.wait_ready(HttpProbe(timeout=0.1))
+            assert caught.value.context["exit"]["reason"] == "lost"
+            assert unit.exit is not None
+            assert unit.exit.detail == f"the collector of pod {namespace}/{pod} ended by itself: Error: status 137"
 
 
 async def test_no_node_takes_it_and_no_image_is_there(namespace: str) -> None:

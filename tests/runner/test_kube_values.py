@@ -320,6 +320,9 @@ def test_a_collector_that_ended_before_its_unit() -> None:
     assert state.collector_end(pod(containerStatuses=[container("main", "running"), killed])) == "OOMKilled: status 137"
     assert state.collector_end(pod(containerStatuses=[container("main", "terminated", exitCode=0), killed])) == ""
     assert state.collector_end(pod(containerStatuses=[container("main", "running")])) == ""
+    deleted = pod(containerStatuses=[container("main", "running"), killed])
+    deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert state.collector_end(deleted) == ""
 
 
 # --- room ---------------------------------------------------------------------------------------------------------

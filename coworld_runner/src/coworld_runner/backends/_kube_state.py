@@ -163,9 +163,9 @@ def silent_node(pod: Mapping[str, Any]) -> str:
 
 
 def collector_end(pod: Mapping[str, Any]) -> str:
-    """How the collector ended before its unit did; empty while it runs, or when its unit has ended."""
+    """How the collector ended by itself before its unit did; empty while it runs, or the unit or the pod is ending."""
     ended = _state(pod, COLLECTOR, "terminated")
-    if ended is None or _state(pod, MAIN, "terminated") is not None:
+    if ended is None or _state(pod, MAIN, "terminated") is not None or pod["metadata"].get("deletionTimestamp"):
         return ""
     return _words(str(ended.get("reason") or "ended"), str(ended.get("message") or f"status {ended.get('exitCode')}"))
 

@@ -54,6 +54,8 @@ _LOG_SECONDS = 30.0
 """How long the rest of a log may take once its unit has ended."""
 _DRAIN_SECONDS = 10.0
 """How long the collector may take to tell the last files once its unit has ended."""
+_SAME_END = 2.0
+"""How long after a collector's end that of its unit may show for the two to have come together."""
 _ASK_AGAIN = 0.5
 """Seconds between two tries of a way that is broken."""
 _SIGKILL = 9
@@ -142,8 +144,6 @@ class KubernetesUnit(BaseUnit):
             return ""
         if node := state.silent_node(self._state):
             return f"node {node} has stopped reporting, and with it pod {self.id}"
-        if self._exit is None and (ended := state.collector_end(self._state)):
-            return f"the collector of pod {self.id} has ended by itself: {ended}"
         return ""
 
     # --- what is seen of it
@@ -431,7 +431,16 @@ class KubernetesUnit(BaseUnit):
                 return Exit(reason=self._ended_by or "lost", detail="" if self._ended_by else why)
             if self._lost:
                 return Exit(reason="lost", detail=self._lost)
-            await changed.wait()
+            words = state.collector_end(self._state)
+            if not words or self._ended_by:
+                await changed.wait()
+                continue
+            # its node may see the two ends one after the other
+            with anyio.move_on_after(_SAME_END):
+                await changed.wait()
+                continue
+            # nothing that it wrote comes out any more, and nobody can be asked whether it is ready
+            return Exit(reason="lost", detail=f"the collector of pod {self.id} ended by itself: {words}")
 
     async def _over_disk(self, ended: Exit) -> Exit:
         try:
