@@ -78,7 +78,7 @@ async def test_a_killed_runner_can_be_cleaned_up_after(namespace: str, tmp_path:
             victim = await anyio.to_thread.run_sync(start, workspace, run_id, image, mark)
             try:
                 events = workspace / "events.ndjson"
-                await anyio.to_thread.run_sync(lambda: wait_until(events.exists, seconds=120, what="a run"))
+                await anyio.to_thread.run_sync(lambda: wait_until(events.exists, seconds=240, what="a run"))
                 await anyio.sleep(seconds)
             finally:
                 victim.kill()
@@ -100,6 +100,6 @@ async def test_a_killed_runner_can_be_cleaned_up_after(namespace: str, tmp_path:
     assert [item.run_id for item in swept.found if not item.run_id.startswith("image-")] == []
     assert labelled(namespace) == []
     await anyio.to_thread.run_sync(
-        lambda: wait_until(lambda: not marked_processes(mark), seconds=60, what="no process of theirs")
+        lambda: wait_until(lambda: not marked_processes(mark), seconds=180, what="no process of theirs")
     )
     assert list(scratch_root().iterdir()) == []

@@ -41,7 +41,7 @@ def fetch(link: str) -> int:
 
 
 def test_bots_play_and_a_person_watches(world: World, start: Start, tmp_path: Path) -> None:
-    run = start("play", world("well", play_seconds=2), "-o", tmp_path / "out")
+    run = start("play", world("well", play_seconds=6), "-o", tmp_path / "out")
     # a program reads the links from standard output
     found = run.until(lambda: links(run.stdout) if "global" in run.stdout else None, "links")
     assert set(found) == {"player?slot=0&", "player?slot=1&", "global"}

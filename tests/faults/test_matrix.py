@@ -81,7 +81,8 @@ def seat(*who: Any, **more: Any) -> Case:
     return Case(players=(*["well"] * (2 - len(who)), *who), **more)
 
 
-# long enough for containers that come and go on a busy machine
+# long enough for programs and containers that come and go on a busy machine
+READY = 6.0
 DEADLINE = 20.0
 CONNECT = 15.0
 EXIT = 8.0
@@ -89,8 +90,8 @@ EXIT = 8.0
 GAMES = [
     row("well", scores=True, docker=True),
     # before it is ready
-    row("never-listens", *game("game_unhealthy"), options={"ready_timeout": 2}, says="did not answer", docker=True),
-    row("unhealthy", *game("game_unhealthy"), options={"ready_timeout": 2}, says="503"),
+    row("never-listens", *game("game_unhealthy"), options={"ready_timeout": READY}, says="did not answer", docker=True),
+    row("unhealthy", *game("game_unhealthy"), options={"ready_timeout": READY}, says="503"),
     row("healthy-late", scores=True, config={"delay": 1.5}),
     row("exits-7-before-healthy", *game("game_unhealthy"), says="status 7", reason="exited", docker=True),
     row("exits-0-before-healthy", *game("game_unhealthy"), says="no, thank you", reason="exited"),
@@ -154,7 +155,7 @@ GAMES = [
         options={"replay_timeout": 1, "linger": 0.5},
     ),
     row("slow-replay", scores=True, config={"delay": 4}, options={"replay_timeout": 1, "linger": 0.5}, docker=True),
-    row("piecewise-replay", scores=True, config={"delay": 4}, options={"linger": 1.5}),
+    row("piecewise-replay", scores=True, config={"delay": 4}, options={"linger": 3}),
     row("provisional-results", scores=True, config={"play_seconds": 6}, options={"replay_timeout": 4, "linger": 0.5}),
     # its contract
     row("accepts-any-token", *game("game_contract_violation"), config={"play_seconds": LONG}, docker=True),
@@ -190,7 +191,7 @@ PLAYERS = [
         "never-connects",
         blames=player("player_timeout"),
         scores=True,
-        config={"connect_timeout": 4},
+        config={"connect_timeout": CONNECT},
         options={"player_exit_timeout": EXIT},
     ),
     seat(
@@ -315,13 +316,13 @@ async def test_a_fault_is_told_when_it_is_seen(arena: Arena) -> None:
 async def test_a_game_may_decide_how_to_go_on(arena: Arena) -> None:
     """With ``continue`` a player's failure is told and the game goes on without it."""
     options = EpisodeOptions(timeout=60, on_player_failure="continue")
-    found = await arena.play(arena.plan("well", "well", "exits-3", connect_timeout=3), options)
+    found = await arena.play(arena.plan("well", "well", "exits-3", connect_timeout=CONNECT), options)
     assert tuple(map(Blame.of, found.record.faults)) == player("player_error")
     assert found.record.scores == (0.0, 1.0)
 
 
 async def test_a_player_that_left_is_told_of_while_the_game_goes_on(arena: Arena) -> None:
-    found = await arena.play(arena.plan("well", "well", "exits-0", connect_timeout=8))
+    found = await arena.play(arena.plan("well", "well", "exits-0", connect_timeout=CONNECT))
     (warning,) = [event for event in found.of_kind("notice") if "Player 1" in event.message]
     assert warning.level == "warning"
     assert warning.seq < found.position("unit_exited", unit="game")

@@ -355,7 +355,8 @@ class Slow(ProcessBackend):
 )
 async def test_time_that_the_engine_took_is_the_engines(arena: Arena, step: str, party: str, says: str) -> None:
     arena.backend = Slow(step)
-    found = await arena.play(arena.plan(), EpisodeOptions(timeout=2.5))
+    # the game before the players has time enough to be ready
+    found = await arena.play(arena.plan(), EpisodeOptions(timeout=10 if step == "start_players" else 2.5))
     (fault,) = found.record.faults
     assert (fault.fault, fault.error_type) == (party, "episode_timeout")
     assert says in fault.message
@@ -364,7 +365,7 @@ async def test_time_that_the_engine_took_is_the_engines(arena: Arena, step: str,
 
 async def test_one_deadline_is_above_all_others(arena: Arena) -> None:
     """A game that is not ready at the deadline is not given its own, longer time."""
-    found = await arena.play(arena.plan("never-listens"), EpisodeOptions(timeout=3, ready_timeout=60))
+    found = await arena.play(arena.plan("never-listens"), EpisodeOptions(timeout=6, ready_timeout=60))
     (fault,) = found.record.faults
     assert (fault.fault, fault.error_type) == ("game", "episode_timeout")
     assert "not ready" in fault.message

@@ -78,5 +78,5 @@ async def test_what_is_uploaded_is_played_on_the_cluster(
         assert [episode["status"] for episode in asked["episodes"]] == ["completed"] * 2
         assert "fault" not in served.log.read_text()
     await anyio.to_thread.run_sync(
-        lambda: wait_until(lambda: not labelled(namespace), seconds=120, what="an empty namespace")
+        lambda: wait_until(lambda: not labelled(namespace), seconds=240, what="an empty namespace")
     )

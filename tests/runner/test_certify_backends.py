@@ -71,7 +71,7 @@ def failures(certification: Certification) -> dict[str, str | None]:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_good_coworld_is_executable(tmp_path: Path, kind: Kind) -> None:
-    async with certified(kind, await misfits(kind, "well", play_seconds=1.0), tmp_path / "out") as found:
+    async with certified(kind, await misfits(kind, "well", play_seconds=4.0), tmp_path / "out") as found:
         assert (failures(found), found.verdict, found.backend) == ({}, "Executable", kind)
     step = found.step("images-reachable")
     if kind == "docker":

@@ -45,7 +45,7 @@ from coworld_runner.testing.conformance import subject_environment
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def shared_namespace() -> Generator[str]:
 def namespace(shared_namespace: str) -> Generator[str]:
     yield shared_namespace
     # a pod that was lost is told to end, and not waited for
-    wait_until(lambda: not labelled(shared_namespace), seconds=90, what="an empty namespace")
+    wait_until(lambda: not labelled(shared_namespace), seconds=240, what="an empty namespace")
 
 
 def subject(run_id: str, name: str, *steps: str, **more: Any) -> UnitSpec:
@@ -78,7 +78,7 @@ class Told(list[BaseEvent]):
 
 async def said(path: Path, text: str) -> None:
     """Wait until a log has a text."""
-    with anyio.fail_after(120):
+    with anyio.fail_after(180):
         while text not in _read(path):  # noqa: ASYNC110
             await anyio.sleep(0.05)
 
@@ -211,7 +211,7 @@ async def test_a_pod_deleted_by_hand_is_told_with_its_name(namespace: str) -> No
                 await cluster.delete("pods", pod, grace=1)
 
             await cluster_call(namespace, delete)
-            with anyio.fail_after(120):
+            with anyio.fail_after(180):
                 ended = await one.wait()
             assert ended.reason == "lost"
             assert pod in ended.detail
@@ -236,7 +236,7 @@ async def test_a_pod_without_its_collector_is_lost(namespace: str) -> None:
                     client.close()
 
             await cluster_call(namespace, kill)
-            with anyio.fail_after(120), pytest.raises(NotReadyError) as caught:
+            with anyio.fail_after(180), pytest.raises(NotReadyError) as caught:
                 # the time is up long before the cluster tells of it
                 await unit.wait_ready(HttpProbe(timeout=0.1))
             assert caught.value.context["exit"]["reason"] == "lost"
@@ -285,7 +285,7 @@ async def test_a_look_at_an_image_is_left_alone_while_its_looker_lives(namespace
             env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
         ) as looker:
             try:
-                with anyio.fail_after(60):
+                with anyio.fail_after(180):
                     while "pod" not in {item.kind for item in await backend.find()}:  # noqa: ASYNC110
                         await anyio.sleep(0.1)
                 found = await backend.find()
@@ -348,7 +348,7 @@ async def test_runs_wait_for_the_quota_rather_than_fail(namespace: str) -> None:
     async def set_quota(cluster: Cluster) -> None:
         body = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "3"}}}
         await cluster.call("POST", cluster.path("resourcequotas"), body=body)
-        with anyio.fail_after(60):
+        with anyio.fail_after(180):
             while not (await cluster.get("resourcequotas", "few"))["status"].get("hard"):  # noqa: ASYNC110
                 await anyio.sleep(0.1)
 
@@ -408,12 +408,12 @@ async def test_a_server_that_comes_back_costs_nothing(namespace: str, tmp_path: 
             before = way.connections
             way.block()
             await anyio.to_thread.run_sync(_go, scratch.run_id)
-            with anyio.fail_after(30):
+            with anyio.fail_after(180):
                 while not backend.trouble():  # noqa: ASYNC110
                     await anyio.sleep(0.05)
             assert unit.exit is None
             way.unblock()
-            with anyio.fail_after(120):
+            with anyio.fail_after(180):
                 assert (await unit.wait()).ok
             assert way.connections > before
             assert await unit.fetch("results.json", tmp_path / "results.json") == 2
@@ -481,7 +481,7 @@ async def test_a_server_that_stays_away_is_the_platforms_fault(namespace: str, t
             backend.units([subject(scratch.run_id, "one", "hang")], publish=told.append) as (unit,),
         ):
             way.block()
-            with anyio.fail_after(60):
+            with anyio.fail_after(180):
                 ended = await unit.wait()
             assert ended.reason == "lost"
             assert "has not answered" in ended.detail

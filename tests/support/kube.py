@@ -93,7 +93,7 @@ def namespace_for_tests() -> Generator[str]:
 
     async def make(cluster: Cluster) -> None:
         await cluster.call("POST", "/api/v1/namespaces", body={"metadata": {"name": name}})
-        with anyio.fail_after(60):
+        with anyio.fail_after(180):
             # pods are refused until their service account is there
             while not await _has_account(cluster, name):  # noqa: ASYNC110
                 await anyio.sleep(0.1)

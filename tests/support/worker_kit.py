@@ -40,14 +40,14 @@ _PATIENCE = 200.0
 def apply_manifests(namespace: str) -> None:
     """Put there what the documentation's manifests do."""
     subprocess.run(
-        ["kubectl", "apply", "-n", namespace, "-k", str(MANIFESTS)], check=True, capture_output=True, timeout=60
+        ["kubectl", "apply", "-n", namespace, "-k", str(MANIFESTS)], check=True, capture_output=True, timeout=_PATIENCE
     )
     on_cluster(accounts_have_tokens, namespace=namespace)
 
 
 async def accounts_have_tokens(cluster: Cluster) -> None:
     """Until they have, pods that name them are refused on older clusters."""
-    with anyio.fail_after(60):
+    with anyio.fail_after(_PATIENCE):
         while True:
             found = await cluster.call("GET", f"/api/v1/namespaces/{cluster.namespace}/serviceaccounts")
             if all(entry.get("secrets") for entry in found["items"]):
