@@ -7,6 +7,9 @@
 Episode and floor take turns in one run, so that both have the same machine. The floor is the same three programs with
 the same config: the game's pod with a readiness probe, the players' pods when it is ready, and all of them waited for;
 nothing of it is looked into, isolated, limited, checked, collected or written down.
+
+An episode's pods have a second container each, the collector, through which files come out whole. What a node takes to
+create those is told apart by a floor of pods that have an idle second container as well.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,7 @@ import anyio
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from support.images import BASE_IMAGE
 from support.kube import backend_for, namespace_for_tests
 from support.misfit_kit import ensure_image, misfit_plan
 
@@ -36,6 +41,8 @@ from coworld_runner.batch import run_batch
 from coworld_runner.episode import EpisodeOptions, run_episode
 
 PLAY_SECONDS = 1.0
+IDLE = ["python3", "-c", "import signal; signal.pause()"]
+"""What the second container of a pod runs that has one."""
 
 
 def bare(name: str, image: str, run: str, command: list[str], **more: Any) -> dict[str, Any]:
@@ -90,13 +97,29 @@ def bare_player(run: str, image: str, slot: int, host: str) -> dict[str, Any]:
     )
 
 
+Shape = Callable[[dict[str, Any]], dict[str, Any]]
+"""Makes of a pod with one program the one that is applied."""
+
+
+def alone(pod: dict[str, Any]) -> dict[str, Any]:
+    """The pod as it is."""
+    return pod
+
+
 def is_ready(pod: Any) -> bool:
     """Whether its readiness probe has succeeded."""
     conditions = pod["status"].get("conditions") or ()
     return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
 
 
-async def floor(cluster: Cluster, image: str, config: dict[str, Any]) -> float:
+def beside(pod: dict[str, Any]) -> dict[str, Any]:
+    """The pod with an idle second container."""
+    second = {"name": "beside", "image": BASE_IMAGE, "imagePullPolicy": "IfNotPresent", "command": IDLE}
+    pod["spec"]["containers"].insert(0, second)
+    return pod
+
+
+async def floor(cluster: Cluster, image: str, config: dict[str, Any], shape: Shape) -> float:
     """Seconds for the bare pods: the game is ready, players run, all have ended."""
     run = new_run_id()
     begun = time.monotonic()
@@ -122,11 +145,11 @@ async def floor(cluster: Cluster, image: str, config: dict[str, Any]) -> float:
         tasks.start_soon(watch)
         content = json.dumps({**config, "tokens": ["t0", "t1"]})
         await cluster.create("secrets", {"metadata": {"name": run}, "stringData": {"config.json": content}})
-        await cluster.create("pods", bare_game(run, image))
+        await cluster.create("pods", shape(bare_game(run, image)))
         while not ready:
             await changed.wait()
         for slot in range(2):
-            tasks.start_soon(cluster.create, "pods", bare_player(run, image, slot, ready[0]))
+            tasks.start_soon(cluster.create, "pods", shape(bare_player(run, image, slot, ready[0])))
         while len(ended) < 3:
             await changed.wait()
         seconds = time.monotonic() - begun
@@ -144,12 +167,14 @@ async def main(rounds: int, parallel: int, namespace: str) -> None:
     plan = misfit_plan("well", "well", "well", image=image, play_seconds=PLAY_SECONDS)
     cluster = await Cluster.connect(namespace=namespace)
     floors: list[float] = []
+    doubles: list[float] = []
     episodes: list[float] = []
     calls: list[int] = []
     with tempfile.TemporaryDirectory() as directory:
         async with backend_for(namespace) as backend:
             for number in range(rounds):
-                floors.append(await floor(cluster, image, dict(plan.game_config)))
+                floors.append(await floor(cluster, image, dict(plan.game_config), alone))
+                doubles.append(await floor(cluster, image, dict(plan.game_config), beside))
                 before = backend._entered().calls
                 begun = time.monotonic()
                 record = await run_episode(
@@ -158,10 +183,11 @@ async def main(rounds: int, parallel: int, namespace: str) -> None:
                 episodes.append(time.monotonic() - begun)
                 calls.append(backend._entered().calls - before)
                 assert record.ok, record.faults
-            print(f"floor        {statistics.median(floors):6.2f} s  {[round(value, 2) for value in floors]}")
-            print(f"episode      {statistics.median(episodes):6.2f} s  {[round(value, 2) for value in episodes]}")
-            print(f"ratio        {statistics.median(episodes) / statistics.median(floors):6.2f}")
-            print(f"API requests {statistics.median(calls):6.0f} an episode")
+            for what, seconds in (("floor", floors), ("with a second container", doubles), ("episode", episodes)):
+                print(f"{what:24}{statistics.median(seconds):6.2f} s  {[round(value, 2) for value in seconds]}")
+            for what, seconds in (("episode : floor", floors), ("episode : the same containers", doubles)):
+                print(f"{what:30}{statistics.median(episodes) / statistics.median(seconds):6.2f}")
+            print(f"requests to the API server an episode {statistics.median(calls):4.0f}")
             if parallel:
                 begun = time.monotonic()
                 summary = await run_batch(

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
-from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskGroup
+from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from coworld_core.errors import BackendError, NotReadyError, StartError, TransferError
@@ -25,7 +25,6 @@ from ..errors import unwrapped
 from . import _kube_state as state
 from ._kube_api import Cluster, ClusterGone, ClusterRefused
 from ._kube_collector import Collector, CollectorGone, Names
-from ._kube_forward import carry
 from ._kube_logs import follow_log
 from ._kube_pod import (
     MAIN,
@@ -38,9 +37,9 @@ from ._kube_pod import (
     secret_body,
     service_body,
 )
+from ._kube_ports import LocalPorts
 from ._kube_room import Room
 from ._kube_runs import Run
-from ._ports import owner_of
 from ._probe import wait_until_ready
 from ._unit import LOCALHOST, BaseUnit
 
@@ -94,7 +93,7 @@ class KubernetesUnit(BaseUnit):
         self._body: Mapping[str, Any] = {}
         self._environment: dict[str, str] = {}
         self._inputs = Inputs({}, {})
-        self._listeners: dict[str, SocketListener] = {}
+        self._ports = LocalPorts(place.cluster, self.pod)
         self._state: Mapping[str, Any] = {}
         """The pod as it was seen last; empty before it was."""
         self._gone = False
@@ -127,10 +126,8 @@ class KubernetesUnit(BaseUnit):
     def endpoint(self, port: str = "http") -> Endpoint:
         """How to reach a port: forwarded from loopback, by the pod's own address from its clients."""
         number = {item.name: item.number for item in self.spec.ports}[port]
-        listener = self._listeners.get(port)
-        here = int(listener.extra(SocketAttribute.local_port)) if listener is not None else 0  # noqa: S610
         address = state.pod_address(self._state) or f"{self.pod}.{self._cluster.namespace}"
-        return Endpoint(here=f"{LOCALHOST}:{here}", there=f"{address}:{number}")
+        return Endpoint(here=f"{LOCALHOST}:{self._ports.number(port)}", there=f"{address}:{number}")
 
     @property
     def is_silent(self) -> bool:
@@ -182,7 +179,7 @@ class KubernetesUnit(BaseUnit):
         """
         spec, call = self.spec, self._place.call
         self._inputs = await anyio.to_thread.run_sync(Inputs.of, spec.directory)
-        await self._listen()
+        await self._ports.open(spec, self._place.tasks)
         placement = Placement(
             directory=spec.mount.rstrip("/") if spec.directory is not None else "",
             listen_host="0.0.0.0",  # noqa: S104 - inside the pod
@@ -216,37 +213,6 @@ class KubernetesUnit(BaseUnit):
 
     async def _make(self, kind: Any, body: Mapping[str, Any]) -> None:
         await self._uncancelled(lambda: self._cluster.create(kind, body))
-
-    async def _listen(self) -> None:
-        for port in self.spec.ports:
-            try:
-                multi = await anyio.create_tcp_listener(local_host=LOCALHOST, local_port=port.host_port)
-            except OSError as error:
-                owner = await anyio.to_thread.run_sync(owner_of, port.host_port)
-                raise StartError(
-                    f"Port {port.host_port} on {LOCALHOST}, which {self.name} is to publish for {port.name!r}, is in "
-                    "use" + (f" by {owner}." if owner else "."),
-                    code="port_taken",
-                    hint="Stop that program, or let a free port be chosen.",
-                    context={"unit": self.name, "port": port.host_port},
-                ) from error
-            listener = multi.listeners[0]
-            assert isinstance(listener, SocketListener)
-            self._listeners[port.name] = listener
-            self._place.tasks.start_soon(self._serve, listener, port.number, name=f"port {port.name} of {self.name}")
-
-    async def _serve(self, listener: SocketListener, number: int) -> None:
-        async def take(near: SocketStream) -> None:
-            async with near:
-                try:
-                    far = await self._cluster.forward(self.pod, number)
-                except (ClusterRefused, ClusterGone):
-                    return
-                async with far:
-                    await carry(near, far)
-
-        async with listener:
-            await listener.serve(take)
 
     async def _uncancelled(self, call: Callable[[], Awaitable[_T]]) -> _T:
         try:
