@@ -1,18 +1,27 @@
-"""A node that stops reporting while an episode is played: not the game's fault, and told with its name."""
+"""A node that stops reporting: not the game's fault, told with its name, and not taken for lost too early."""
 
 from __future__ import annotations
 
+import dataclasses
+import pickle
 import signal
+import subprocess
+import sys
 
 import anyio
 import anyio.to_thread
 import pytest
 from support.arena import Arena
-from support.kube import cluster_process, labelled
+from support.docker import require_docker, subject_spec
+from support.kube import backend_for, cluster_process, labelled, pod_directory
 from support.misfit_kit import wait_until
 
 from coworld_core.events import BaseEvent, ProbeFinished, UnitStarted
+from coworld_core.ids import new_run_id
 from coworld_runner.episode import EpisodeOptions
+from coworld_runner.scratch import remove_tree, scratch_root
+from coworld_runner.testing._conformance_kit import locked
+from coworld_runner.testing.conformance import subject_environment
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.alone, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -90,3 +99,45 @@ async def test_what_did_not_reach_the_game_is_not_its_doing(arena: Arena, namesp
     await anyio.to_thread.run_sync(
         lambda: wait_until(lambda: not labelled(namespace), seconds=240, what="an empty namespace")
     )
+
+
+PAUSE = 15.0
+"""Seconds in which a node that is alive may well do nothing."""
+
+
+async def test_what_a_slow_node_still_runs_is_not_forgotten(namespace: str) -> None:
+    """What a killed runner left is told to be removed when nothing of it runs any more, and not before."""
+    require_docker()
+    kubelet = cluster_process("kubelet")
+    run_id = new_run_id()
+    spec = dataclasses.replace(subject_spec(run_id, "orphan", "daemon:alive", "hang"), environment=subject_environment)
+
+    def is_alive() -> bool:
+        return locked(pod_directory(run_id, "orphan") / "alive")
+
+    async def resume() -> None:
+        await anyio.sleep(PAUSE)
+        kubelet.send_signal(signal.SIGCONT)
+
+    try:
+        with subprocess.Popen(  # noqa: ASYNC220 - killed below
+            [sys.executable, "-m", "coworld_runner.testing.orphan"], stdin=subprocess.PIPE
+        ) as runner:
+            assert runner.stdin is not None
+            try:
+                runner.stdin.write(pickle.dumps((backend_for(namespace), spec)))
+                runner.stdin.close()
+                await anyio.to_thread.run_sync(lambda: wait_until(is_alive, seconds=120, what="a unit"))
+            finally:
+                runner.kill()
+        async with backend_for(namespace) as backend, anyio.create_task_group() as tasks:
+            found = await backend.find(run_id)
+            kubelet.send_signal(signal.SIGSTOP)
+            tasks.start_soon(resume)
+            reaped = await backend.reap(found)
+            assert all(item.removed for item in reaped), reaped
+            assert await backend.find(run_id) == ()
+            assert not is_alive()
+    finally:
+        kubelet.send_signal(signal.SIGCONT)
+        remove_tree(scratch_root() / run_id)

@@ -16,7 +16,7 @@ from ..backend import Found, Reaped
 from ..scratch import owner_is_alive
 from ._kube_api import Cluster, ClusterRefused, Kind
 from ._kube_pod import HOST, RUN, SCRATCH, run_selector, this_host
-from ._kube_state import is_over
+from ._kube_state import is_over, silent_node
 from ._kube_watch import follow
 
 __all__ = ["find_labelled", "reap_labelled"]
@@ -30,8 +30,8 @@ _KINDS: dict[_FoundKind, Kind] = {
     "job": "jobs",
 }
 """What a run may have on a cluster, in the order in which it is removed."""
-_END_SECONDS = 10.0
-"""How long a pod may take to end once it was killed; one whose node does not answer is then forgotten."""
+_END_SECONDS = 60.0
+"""How long a pod may take to end once it was killed; one whose node says nothing in that time is then forgotten."""
 
 
 def _alive(item: Mapping[str, Any]) -> bool:
@@ -110,13 +110,13 @@ async def reap_labelled(cluster: Cluster, found: Sequence[Found], *, force: bool
 
 
 async def _end_pod(cluster: Cluster, name: str, uid: str) -> None:
-    """Have a pod killed, wait until nothing of it runs, and forget it."""
+    """Have a pod killed, wait until nothing of it runs, and forget it; for a node that is silent nobody waits."""
     if not await cluster.delete("pods", name, grace=1, uid=uid):
         return
     ended = anyio.Event()
 
     def look(pod: Mapping[str, Any]) -> None:
-        if pod["metadata"]["uid"] != uid or is_over(pod):
+        if pod["metadata"]["uid"] != uid or is_over(pod) or silent_node(pod):
             ended.set()
 
     with anyio.move_on_after(_END_SECONDS):

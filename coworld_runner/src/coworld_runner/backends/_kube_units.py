@@ -49,6 +49,8 @@ _CREATE_SECONDS = 60.0
 """A creation under way is waited for even when cancelled, so that what came of it is known and removed."""
 _KILL_SECONDS = 20.0
 """How long after SIGKILL a container may take to end before the cluster counts as having lost it."""
+_END_SECONDS = 45.0
+"""How long a pod may take to end whose node reports; then it is forgotten like one whose node does not."""
 _LOG_SECONDS = 30.0
 """How long the rest of a log may take once its unit has ended."""
 _DRAIN_SECONDS = 10.0
@@ -595,8 +597,8 @@ class KubernetesUnit(BaseUnit):
             if state.exit_of(self._state) is None and self._has_node():
                 # something of it may still run: it is killed, and seen to end
                 await self._cluster.delete("pods", self.pod, grace=1, uid=self._uid or None)
-                with anyio.move_on_after(_KILL_SECONDS):
-                    while not (self._gone or self._lost or state.is_over(self._state)):
+                with anyio.move_on_after(_END_SECONDS):
+                    while not (self._gone or self._lost or state.is_over(self._state) or self.trouble):
                         await self._changed.wait()
             # what is left in it is the collector, which has nothing to do any more: nobody waits for its node
             if not self._gone:
