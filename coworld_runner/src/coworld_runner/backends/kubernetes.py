@@ -52,7 +52,7 @@ __all__ = ["DEFAULT_COLLECTOR_IMAGE", "KubernetesBackend", "PodOptions", "Reques
 DEFAULT_COLLECTOR_IMAGE = "python:3.12-slim"
 """Any image with Python does; ``COWORLD_COLLECTOR_IMAGE`` names another."""
 
-_REMOVE_SECONDS = 60.0
+_REMOVE_SECONDS = 90.0
 """How long removing may take beyond the grace before what is left is reported."""
 _REFUSED_SECONDS = 30.0
 """How long it may be forbidden to watch pods before units count as lost."""
