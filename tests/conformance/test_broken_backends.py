@@ -190,7 +190,7 @@ def _process_backend() -> Backend:
 
 
 class Suite(BackendConformance):
-    patience = 0.5
+    patience = 1.5
 
     def __init__(self, make: Callable[[], Backend], deadline: float) -> None:
         self._make = make
@@ -206,8 +206,6 @@ class Suite(BackendConformance):
 
 class TestWrapper(BackendConformance):
     """The wrapper alone breaks nothing, so that a rejection below is due to what it changes."""
-
-    patience = 0.5
 
     def make_backend(self) -> Backend:
         return Wrapper()

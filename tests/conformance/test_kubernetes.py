@@ -27,7 +27,6 @@ def namespace() -> Generator[str]:
 class TestKubernetes(BackendConformance):
     # a pod takes a second or two to come and to go, and more on a machine with other work
     deadline = 150.0
-    patience = 3.0
     namespace = ""
 
     @pytest.fixture(autouse=True)

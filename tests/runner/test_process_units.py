@@ -24,7 +24,6 @@ from coworld_core.outcome import Exit
 from coworld_runner import _files
 from coworld_runner.backend import HttpProbe, Limits, Placement, Port, Unit, UnitSpec
 from coworld_runner.backends import ProcessBackend, _ports
-from coworld_runner.backends import _probe as probe_module
 from coworld_runner.backends._ports import choose_port
 from coworld_runner.scratch import Scratch, open_scratch, scratch_root
 
@@ -345,35 +344,29 @@ async def test_a_listener_on_all_addresses_counts(stage: Stage) -> None:
             assert await unit.wait_ready(HttpProbe()) > 0
 
 
-async def test_what_was_seen_last_is_told_apart(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def last(code: str, seconds: float) -> str:
-        spec = stage.python(code, ports=(Port(name="http"),), environment=_listen())
-        async with stage.units(spec, grace=0) as (unit,):
-            with pytest.raises(NotReadyError) as caught:
-                await unit.wait_ready(HttpProbe(timeout=seconds))
-            return str(caught.value.context["last"])
-
-    # the deadline ends the only try that there was
-    silent = SERVER.replace("connection.recv", "import time; time.sleep")
-    assert (await last(silent, 4.5)).startswith("no answer within")
-
-    # what a try that the deadline ended might have seen is left out: on a busy machine any may take a second
-    monkeypatch.setattr(probe_module, "_SLOW_SECONDS", 60.0)
+async def test_what_was_seen_last_is_told_apart(stage: Stage) -> None:
     wanted = {
         "import time; time.sleep(1000)": "connection refused",
         SERVER.replace("200 OK", "503 Busy"): "status 503",
         SERVER.replace("HTTP/1.0 200 OK", "220 mail ready"): "an answer that is not HTTP",
         SERVER.replace('connection.sendall(b"HTTP', 'connection.close() or (b"HTTP'): "a closed connection",
+        # the deadline ends the only try that there was
+        SERVER.replace("connection.recv", "import time; time.sleep"): "no answer within",
     }
     seen: dict[str, str] = {}
 
     async def note(code: str) -> None:
-        seen[code] = await last(code, 6)
+        spec = stage.python(code, ports=(Port(name="http"),), environment=_listen())
+        async with stage.units(spec, grace=0) as (unit,):
+            with pytest.raises(NotReadyError) as caught:
+                await unit.wait_ready(HttpProbe(timeout=4.5))
+            seen[code] = str(caught.value.context["last"])
 
     async with anyio.create_task_group() as tasks:
         for code in wanted:
             tasks.start_soon(note, code)
-    assert seen == wanted
+    for code, words in wanted.items():
+        assert words in seen[code], code
 
 
 # --- ends -------------------------------------------------------------------------------------------------------

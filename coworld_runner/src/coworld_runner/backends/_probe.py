@@ -19,6 +19,7 @@ _TRY_SECONDS = 5.0
 """How long one request may take; a server may be slow while it starts."""
 _SLOW_SECONDS = 0.25
 """From when on a request that was cut short counts as not answered."""
+_NOTHING = "nothing was asked yet"
 
 
 async def wait_until_ready(
@@ -47,7 +48,7 @@ async def wait_until_ready(
         KeyError: It has no port of that name.
     """
     address = unit.endpoint(probe.port).here
-    last = "nothing was asked yet"
+    last = _NOTHING
     exit: Exit | None = None
     seconds: float | None = None
 
@@ -63,8 +64,9 @@ async def wait_until_ready(
         except anyio.get_cancelled_exc_class():
             waited = anyio.current_time() - began
             if waited >= _SLOW_SECONDS:
-                # what an earlier try saw is no longer so
-                last = f"no answer within {waited:.1f} s"
+                # what an earlier try saw may be no longer so, or the machine was only busy at the deadline
+                before = f"{last}, then " if last != _NOTHING else ""
+                last = f"{before}no answer within {waited:.1f} s"
             raise
         except ConnectionRefusedError:
             last = "connection refused"
@@ -119,10 +121,11 @@ async def wait_until_ready(
             f"{unit.name} did not answer GET {probe.path} with 200 within {probe.timeout:g} s; "
             f"last seen on {address}: {last}."
         )
-        hint = {
-            "connection refused": "It must listen on the host and port that its environment names.",
-            "status 503": "It says that it is not ready; give it more time, or see its log.",
-        }.get(last, f"GET {probe.path} must answer 200 as soon as the unit can play its part.")
+        hint = f"GET {probe.path} must answer 200 as soon as the unit can play its part."
         if "stranger" in last:
             hint = "Another program has that port; stop it, or use a port that is free."
+        elif last == "connection refused":
+            hint = "It must listen on the host and port that its environment names."
+        elif last.startswith("status 503"):
+            hint = "It says that it is not ready; give it more time, or see its log."
     raise NotReadyError(message, hint=hint, context=context)

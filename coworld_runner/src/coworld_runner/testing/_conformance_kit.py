@@ -172,7 +172,7 @@ class Suite:
     deadline: float = 60.0
     """Seconds that one check may take."""
 
-    patience: float = 1.5
+    patience: float = 3.0
     """Seconds after which a check that waits for a unit that is never ready gives it up."""
 
     def make_backend(self) -> Backend:
