@@ -19,7 +19,7 @@ _TRY_SECONDS = 5.0
 """How long one request may take; a server may be slow while it starts."""
 _SLOW_SECONDS = 0.25
 """From when on a request that was cut short counts as not answered."""
-_NOTHING = "nothing was asked yet"
+_NOTHING: str = "nothing was asked yet"
 
 
 async def wait_until_ready(
