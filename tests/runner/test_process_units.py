@@ -352,6 +352,9 @@ async def test_what_was_seen_last_is_told_apart(stage: Stage) -> None:
         SERVER.replace('connection.sendall(b"HTTP', 'connection.close() or (b"HTTP'): "a closed connection",
         # the deadline ends the only try that there was
         SERVER.replace("connection.recv", "import time; time.sleep"): "no answer within",
+        # and here one after another that was answered
+        SERVER.replace("200 OK", "503 Busy")
+        + "    import time; time.sleep(1000)\n": "status 503, then no answer within",
     }
     seen: dict[str, str] = {}
 
