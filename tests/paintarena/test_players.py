@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any, cast
 
 import pytest
+from support.misfit_kit import wait_until
 from websockets.asyncio.server import ServerConnection, serve
 
 from paintarena.players import frontier, sweep
@@ -168,8 +169,7 @@ async def test_a_lost_connection_is_taken_up_again() -> None:
 def test_a_player_stops_on_sigterm(tmp_path: Path) -> None:
     with running(tmp_path, config=small_config()) as server:
         player = start("sweep", COWORLD_PLAYER_WS_URL=server.player_url(0))
-        assert server.process.stdout is not None
-        assert "slot 0" in server.process.stdout.readline(), "the player is in its loop"
+        wait_until(lambda: "slot 0" in server.said(), what="a player in its loop")
         player.terminate()
         code, _ = ended(player)
     assert code == 143

@@ -8,13 +8,15 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.utils import ClientDisconnected
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from paintarena.artifacts import (
     Method,
@@ -121,25 +123,7 @@ async def _host(
     end, so that is no failure.
     """
     listener = _listener()
-    server = _Server(
-        uvicorn.Config(
-            app,
-            http="h11",
-            ws="websockets-sansio",
-            ws_max_size=MAX_MESSAGE,
-            # Pings keep idle proxies open. Nobody is dropped for a late answer: a player may be thinking.
-            ws_ping_timeout=None,
-            ws_per_message_deflate=compress,
-            lifespan="off",
-            # The server's own lines show the query of a request, and with it tokens.
-            access_log=False,
-            log_config=None,
-            log_level="warning",
-            proxy_headers=False,
-            server_header=False,
-        ),
-        log=log,
-    )
+    server = web_server(app, log=log, compress=compress)
     stopped = 0
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.serve, [listener])
@@ -167,6 +151,49 @@ async def _host(
             with anyio.CancelScope(shield=True):
                 await server.stop()
     return stopped
+
+
+def web_server(app: Starlette, *, log: Log, compress: bool = False) -> "_Server":
+    """Return the web server of an app, not started yet.
+
+    Args:
+        app: What it serves.
+        log: Where it says that it listens.
+        compress: Whether sockets compress: worth it for a replay, not for the short messages of a game.
+    """
+    return _Server(
+        uvicorn.Config(
+            app,
+            http="h11",
+            ws=_Sockets,
+            ws_max_size=MAX_MESSAGE,
+            # Pings keep idle proxies open. Nobody is dropped for a late answer: a player may be thinking.
+            ws_ping_timeout=None,
+            ws_per_message_deflate=compress,
+            lifespan="off",
+            # The server's own lines show the query of a request, and with it tokens.
+            access_log=False,
+            log_config=None,
+            log_level="warning",
+            proxy_headers=False,
+            server_header=False,
+        ),
+        log=log,
+    )
+
+
+class _Sockets(WebSocketsSansIOProtocol):
+    """Connections that say nothing more once they are closing.
+
+    The original answers whoever is just coming in when the server ends, and does not remember it: a handler that
+    accepts or refuses the same client a moment later would trip over that answer.
+    """
+
+    async def send(self, message: Any) -> None:
+        """Send, or tell the handler that nobody is there."""
+        if self.transport.is_closing():
+            raise ClientDisconnected
+        await super().send(message)
 
 
 class _Server(uvicorn.Server):

@@ -10,11 +10,12 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 from urllib.parse import urlencode
 
 from paintarena.config import Json
@@ -45,15 +46,13 @@ class Server:
 
     Attributes:
         process: The process.
-        directory: Where it writes: `results.json`, `replay`, `stderr`.
+        directory: Where it writes: `results.json`, `replay`, `stdout`, `stderr`.
         port: Where it listens on 127.0.0.1.
-        head: What it printed until it listened.
     """
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[bytes]
     directory: Path
     port: int
-    head: str
 
     @property
     def results(self) -> Path:
@@ -90,11 +89,8 @@ class Server:
         return self.process.wait(DEADLINE)
 
     def said(self) -> str:
-        """Return everything that a server which ended has printed, stdout and stderr."""
-        assert self.process.poll() is not None
-        assert self.process.stdout is not None
-        self.head += self.process.stdout.read()
-        return self.head + (self.directory / "stderr").read_text()
+        """Return everything that it has printed so far, stdout and stderr."""
+        return (self.directory / "stdout").read_text() + (self.directory / "stderr").read_text()
 
 
 def environment(**changes: str) -> dict[str, str]:
@@ -125,22 +121,14 @@ def running(
             "COGAME_RESULTS_URI": (directory / "results.json").as_uri(),
             "COGAME_SAVE_REPLAY_URI": (directory / "replay").as_uri(),
         }
-    with (directory / "stderr").open("w") as errors:
+    # Files take all that is printed; a pipe that nobody reads would stop a server that says much.
+    with (directory / "stdout").open("w") as output, (directory / "stderr").open("w") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "paintarena.server"],
-            env=variables | dict(env or {}),
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
+            [sys.executable, "-m", "paintarena.server"], env=variables | dict(env or {}), stdout=output, stderr=errors
         )
     with process:
         try:
-            assert process.stdout is not None
-            head, port = _until_listening(process.stdout)
-            if port is None:
-                code = process.wait(DEADLINE)
-                raise RuntimeError(f"the server ended with {code}: {(directory / 'stderr').read_text()}")
-            yield Server(process=process, directory=directory, port=port, head=head)
+            yield Server(process=process, directory=directory, port=_port(process, directory))
         finally:
             if process.poll() is None:
                 process.terminate()
@@ -150,10 +138,14 @@ def running(
                     process.kill()
 
 
-def _until_listening(lines: IO[str]) -> tuple[str, int | None]:
-    head = ""
-    for line in lines:
-        head += line
-        if match := re.search(r"listening on http://127\.0\.0\.1:(\d+)", line):
-            return head, int(match[1])
-    return head, None
+def _port(process: subprocess.Popen[bytes], directory: Path) -> int:
+    """Wait until it says where it listens."""
+    deadline = time.monotonic() + DEADLINE
+    while True:
+        ended = process.poll()
+        if said := re.search(r"listening on http://127\.0\.0\.1:(\d+)\n", (directory / "stdout").read_text()):
+            return int(said[1])
+        if ended is not None or time.monotonic() > deadline:
+            end = "does not listen" if ended is None else f"ended with {ended}"
+            raise RuntimeError(f"the server {end}: {(directory / 'stderr').read_text()}")
+        time.sleep(0.005)

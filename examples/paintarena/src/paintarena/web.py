@@ -4,6 +4,7 @@ import hmac
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -51,7 +52,7 @@ def game_app(match: Match, config: Config, *, log: Log, admin: bool) -> Starlett
             refusals += 1
             if refusals <= MAX_REFUSALS_LOGGED:
                 log.line("refused a player: slot or token missing or wrong")
-            await socket.close(code=1008)
+            await refuse(socket)
             return
         if not await accepted(socket):
             return
@@ -125,7 +126,7 @@ def replay_service() -> Starlette:
         try:
             message = await load(socket.query_params.get("uri") or "")
         except ArtifactError:
-            await socket.close(code=1008)
+            await refuse(socket)
             return
         await _show(socket, message)
 
@@ -149,6 +150,12 @@ async def accepted(socket: WebSocket) -> bool:
     except WebSocketDisconnect:
         return False
     return True
+
+
+async def refuse(socket: WebSocket) -> None:
+    """Turn a connection down, unless the client has gone already."""
+    with suppress(WebSocketDisconnect):
+        await socket.close(code=1008)
 
 
 async def converse(socket: WebSocket, outbox: Outbox, *, answer: Answer | None = None, pause: float = 0.0) -> None:
