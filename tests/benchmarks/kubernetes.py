@@ -20,7 +20,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,13 @@ from coworld_runner.batch import run_batch
 from coworld_runner.episode import EpisodeOptions, run_episode
 
 PLAY_SECONDS = 1.0
-IDLE = ["python3", "-c", "import signal; signal.pause()"]
-"""What the second container of a pod runs that has one."""
+IDLE = {
+    "name": "idle",
+    "image": BASE_IMAGE,
+    "imagePullPolicy": "IfNotPresent",
+    "command": ["python3", "-c", "import signal; signal.pause()"],
+}
+"""A second container."""
 
 
 def bare(name: str, image: str, run: str, command: list[str], **more: Any) -> dict[str, Any]:
@@ -97,30 +102,14 @@ def bare_player(run: str, image: str, slot: int, host: str) -> dict[str, Any]:
     )
 
 
-Shape = Callable[[dict[str, Any]], dict[str, Any]]
-"""Makes of a pod with one program the one that is applied."""
-
-
-def alone(pod: dict[str, Any]) -> dict[str, Any]:
-    """The pod as it is."""
-    return pod
-
-
 def is_ready(pod: Any) -> bool:
     """Whether its readiness probe has succeeded."""
     conditions = pod["status"].get("conditions") or ()
     return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
 
 
-def beside(pod: dict[str, Any]) -> dict[str, Any]:
-    """The pod with an idle second container."""
-    second = {"name": "beside", "image": BASE_IMAGE, "imagePullPolicy": "IfNotPresent", "command": IDLE}
-    pod["spec"]["containers"].insert(0, second)
-    return pod
-
-
-async def floor(cluster: Cluster, image: str, config: dict[str, Any], shape: Shape) -> float:
-    """Seconds for the bare pods: the game is ready, players run, all have ended."""
+async def floor(cluster: Cluster, image: str, config: Mapping[str, Any], *beside: dict[str, Any]) -> float:
+    """Seconds for the bare pods, with these containers beside: the game is ready, players run, all have ended."""
     run = new_run_id()
     begun = time.monotonic()
     ready: list[str] = []
@@ -137,6 +126,10 @@ async def floor(cluster: Cluster, image: str, config: dict[str, Any], shape: Sha
         changed.set()
         changed = anyio.Event()
 
+    async def create(pod: dict[str, Any]) -> None:
+        pod["spec"]["containers"][:0] = beside
+        await cluster.create("pods", pod)
+
     async with anyio.create_task_group() as tasks:
 
         async def watch() -> None:
@@ -145,11 +138,11 @@ async def floor(cluster: Cluster, image: str, config: dict[str, Any], shape: Sha
         tasks.start_soon(watch)
         content = json.dumps({**config, "tokens": ["t0", "t1"]})
         await cluster.create("secrets", {"metadata": {"name": run}, "stringData": {"config.json": content}})
-        await cluster.create("pods", shape(bare_game(run, image)))
+        await create(bare_game(run, image))
         while not ready:
             await changed.wait()
         for slot in range(2):
-            tasks.start_soon(cluster.create, "pods", shape(bare_player(run, image, slot, ready[0])))
+            tasks.start_soon(create, bare_player(run, image, slot, ready[0]))
         while len(ended) < 3:
             await changed.wait()
         seconds = time.monotonic() - begun
@@ -173,8 +166,8 @@ async def main(rounds: int, parallel: int, namespace: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
         async with backend_for(namespace) as backend:
             for number in range(rounds):
-                floors.append(await floor(cluster, image, dict(plan.game_config), alone))
-                doubles.append(await floor(cluster, image, dict(plan.game_config), beside))
+                floors.append(await floor(cluster, image, plan.game_config))
+                doubles.append(await floor(cluster, image, plan.game_config, IDLE))
                 before = backend._entered().calls
                 begun = time.monotonic()
                 record = await run_episode(

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import pickle
 import signal
-import subprocess
-import sys
 
 import anyio
 import anyio.to_thread
 import pytest
 from support.arena import Arena
 from support.docker import require_docker, subject_spec
-from support.kube import backend_for, cluster_process, labelled, pod_directory
+from support.kube import backend_for, cluster_process, orphaning, pod_directory, until_empty
 from support.misfit_kit import wait_until
 
 from coworld_core.events import BaseEvent, ProbeFinished, UnitStarted
@@ -23,7 +20,7 @@ from coworld_runner.scratch import remove_tree, scratch_root
 from coworld_runner.testing._conformance_kit import locked
 from coworld_runner.testing.conformance import subject_environment
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.alone, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.alone, pytest.mark.long, pytest.mark.timeout(600)]
 
 DEADLINE = 100.0
 """A cluster takes a node for lost when it has not reported for 40 s."""
@@ -59,9 +56,7 @@ async def test_a_node_that_stops_reporting_is_the_platforms_fault(arena: Arena, 
     assert (fault.fault, fault.error_type) == ("platform", "platform_error"), fault
     assert "has stopped reporting" in fault.message
     assert "pod " in fault.message
-    await anyio.to_thread.run_sync(
-        lambda: wait_until(lambda: not labelled(namespace), seconds=240, what="an empty namespace")
-    )
+    await anyio.to_thread.run_sync(until_empty, namespace)
 
 
 SILENCE = 32.0
@@ -96,9 +91,7 @@ async def test_what_did_not_reach_the_game_is_not_its_doing(arena: Arena, namesp
         checks = [event for event in found.events if isinstance(event, ProbeFinished)]
         assert checks
         assert all(event.ok for event in checks), checks
-    await anyio.to_thread.run_sync(
-        lambda: wait_until(lambda: not labelled(namespace), seconds=240, what="an empty namespace")
-    )
+    await anyio.to_thread.run_sync(until_empty, namespace)
 
 
 PAUSE = 15.0
@@ -120,16 +113,8 @@ async def test_what_a_slow_node_still_runs_is_not_forgotten(namespace: str) -> N
         kubelet.send_signal(signal.SIGCONT)
 
     try:
-        with subprocess.Popen(  # noqa: ASYNC220 - killed below
-            [sys.executable, "-m", "coworld_runner.testing.orphan"], stdin=subprocess.PIPE
-        ) as runner:
-            assert runner.stdin is not None
-            try:
-                runner.stdin.write(pickle.dumps((backend_for(namespace), spec)))
-                runner.stdin.close()
-                await anyio.to_thread.run_sync(lambda: wait_until(is_alive, seconds=120, what="a unit"))
-            finally:
-                runner.kill()
+        async with orphaning(backend_for(namespace), spec):
+            await anyio.to_thread.run_sync(lambda: wait_until(is_alive, seconds=120, what="a unit"))
         async with backend_for(namespace) as backend, anyio.create_task_group() as tasks:
             found = await backend.find(run_id)
             kubelet.send_signal(signal.SIGSTOP)

@@ -12,11 +12,11 @@ import anyio.to_thread
 import pytest
 from support.cli_kit import Done, coworld
 from support.images import need_docker, untag
-from support.kube import kubeconfig_with, labelled
-from support.misfit_kit import PACKAGE, PLACEHOLDER, ensure_image, wait_until
+from support.kube import kubeconfig_with, until_empty
+from support.misfit_kit import PACKAGE, PLACEHOLDER, ensure_image
 from support.observatory import running_observatory
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(600)]
 
 POLICIES = ["plain", "telling"]
 
@@ -77,6 +77,4 @@ async def test_what_is_uploaded_is_played_on_the_cluster(
         assert made["hosted_smoke"] == "passed", made
         assert [episode["status"] for episode in asked["episodes"]] == ["completed"] * 2
         assert "fault" not in served.log.read_text()
-    await anyio.to_thread.run_sync(
-        lambda: wait_until(lambda: not labelled(namespace), seconds=240, what="an empty namespace")
-    )
+    await anyio.to_thread.run_sync(until_empty, namespace)

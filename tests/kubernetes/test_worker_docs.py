@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.docker import BASE_IMAGE
+from support.images import BASE_IMAGE
 from support.kube import need_cluster
 from support.worker_image import ensure_worker_image
 
@@ -22,7 +22,7 @@ BLOCK = re.compile(r"^```(console|kubectl)\n(.*?)^```", re.MULTILINE | re.DOTALL
 
 @pytest.mark.kubernetes
 @pytest.mark.docker
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_the_page(tmp_path: Path) -> None:
     need_cluster()

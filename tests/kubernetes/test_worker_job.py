@@ -12,14 +12,15 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from support.images import docker_client, drop_image
+from support.images import drop_image
+from support.kube import kill_container
 from support.misfit_kit import ensure_image
 from support.registry import Registry, serve_registry
 from support.worker_kit import Desk, accounts_have_tokens, misfit_request, published_job
 
 from coworld_core.episode import EpisodeRecord
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(1800)]
 
 KEEPER = (
     "python3",
@@ -327,13 +328,7 @@ async def test_a_game_that_lingers_and_an_earlier_attempt_of_its_worker(desk: De
 async def test_a_worker_that_is_killed_takes_its_game_and_players_with_it(desk: Desk) -> None:
     job_id = await desk.submit(misfit_request("hangs"), desk.options(2), grace=2)
     await desk.players(job_id, count=2, phase="Running")
-    pod = await desk.pod(job_id)
-    entry = next(item for item in pod["status"]["containerStatuses"] if item["name"] == "worker")
-    client = docker_client()
-    try:
-        client.containers.get(entry["containerID"].removeprefix("docker://")).kill()
-    finally:
-        client.close()
+    kill_container(await desk.pod(job_id), "worker")
     assert await desk.status(job_id) == 137
     assert await desk.status(job_id, "game") != 0
     # what it made belongs to its pod

@@ -22,6 +22,7 @@ import anyio
 import anyio.abc
 import psutil
 import pytest
+from support.images import BASE_IMAGE as BASE
 
 from coworld_core.errors import BackendUnavailable, CoworldError, ImageError
 from coworld_core.events import BaseEvent, ImageProgressed, ImageReady, Notice
@@ -32,7 +33,6 @@ from coworld_runner.packages import resolve_package
 
 pytestmark = pytest.mark.docker
 
-BASE = os.environ.get("BASE_IMAGE", "python-base:bookworm")
 MANIFEST_NAME = "coworld_manifest.json"
 TEMPLATE_NAME = "coworld_manifest_template.json"
 

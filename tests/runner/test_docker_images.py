@@ -13,7 +13,8 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
-from support.docker import BASE_IMAGE, engine_call, require_docker
+from support.docker import engine_call, require_docker
+from support.images import BASE_IMAGE
 from support.registry import Registry, image_archive, serve_registry
 
 from coworld_core.errors import ImageError

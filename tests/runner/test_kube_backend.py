@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import pickle
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Generator
@@ -16,18 +15,20 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute
 from support.docker import require_docker, subject_spec
-from support.images import docker_client, drop_image
+from support.images import drop_image
 from support.kube import (
     backend_for,
     blockable_way,
+    kill_container,
     kubeconfig_with,
     labelled,
     namespace_for_tests,
     need_cluster,
     on_cluster,
+    orphaning,
     small_pods,
+    until_empty,
 )
-from support.misfit_kit import wait_until
 from support.registry import Registry, serve_registry
 
 from coworld_core.errors import BackendUnavailable, ImageError, NotReadyError, StartError, UsageError
@@ -59,8 +60,7 @@ def shared_namespace() -> Generator[str]:
 @pytest.fixture
 def namespace(shared_namespace: str) -> Generator[str]:
     yield shared_namespace
-    # a pod that was lost is told to end, and not waited for
-    wait_until(lambda: not labelled(shared_namespace), seconds=240, what="an empty namespace")
+    until_empty(shared_namespace)
 
 
 def subject(run_id: str, name: str, *steps: str, **more: Any) -> UnitSpec:
@@ -226,16 +226,7 @@ async def test_a_pod_without_its_collector_is_lost(namespace: str) -> None:
         async with backend_for(namespace) as backend, backend.units([spec], publish=print, grace=0) as (unit,):
             pod = object_name(scratch.run_id, "game")
 
-            async def kill(cluster: Cluster) -> None:
-                statuses = (await cluster.get("pods", pod))["status"]["containerStatuses"]
-                (collector,) = (item for item in statuses if item["name"] == "collector")
-                client = docker_client()
-                try:
-                    client.containers.get(collector["containerID"].removeprefix("docker://")).kill()
-                finally:
-                    client.close()
-
-            await cluster_call(namespace, kill)
+            kill_container(await cluster_call(namespace, lambda cluster: cluster.get("pods", pod)), "collector")
             with anyio.fail_after(180), pytest.raises(NotReadyError) as caught:
                 # the time is up long before the cluster tells of it
                 await unit.wait_ready(HttpProbe(timeout=0.1))
@@ -493,26 +484,15 @@ async def test_a_server_that_stays_away_is_the_platforms_fault(namespace: str, t
 # --- when we are gone ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_what_a_killed_runner_left_goes_by_itself(namespace: str) -> None:
     """Nobody cleans: the cluster removes the run once its lease, or on old clusters its lifetime, is over."""
     run_id = new_run_id()
     spec = subject(run_id, "orphan", "hang", ports=(Port(name="http"),), clients=("player-0",))
-    data = pickle.dumps((backend_for(namespace, lease=8, pods=small_pods(lifetime=30)), spec))
     try:
-        with subprocess.Popen(  # noqa: ASYNC220 - killed below
-            [sys.executable, "-m", "coworld_runner.testing.orphan"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as runner:
-            assert runner.stdin is not None
-            assert runner.stdout is not None
-            try:
-                runner.stdin.write(data)
-                runner.stdin.close()
-                assert await anyio.to_thread.run_sync(runner.stdout.readline) == b"up\n"
-                left = await anyio.to_thread.run_sync(labelled, namespace, run_id)
-                assert len(left) == 4, left
-            finally:
-                runner.kill()
+        async with orphaning(backend_for(namespace, lease=8, pods=small_pods(lifetime=30)), spec):
+            left = await anyio.to_thread.run_sync(labelled, namespace, run_id)
+            assert len(left) == 4, left
         with anyio.fail_after(200):
             while await anyio.to_thread.run_sync(labelled, namespace, run_id):  # noqa: ASYNC110
                 await anyio.sleep(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -350,11 +351,10 @@ async def test_what_was_seen_last_is_told_apart(stage: Stage) -> None:
         SERVER.replace("200 OK", "503 Busy"): "status 503",
         SERVER.replace("HTTP/1.0 200 OK", "220 mail ready"): "an answer that is not HTTP",
         SERVER.replace('connection.sendall(b"HTTP', 'connection.close() or (b"HTTP'): "a closed connection",
-        # the deadline ends the only try that there was
-        SERVER.replace("connection.recv", "import time; time.sleep"): "no answer within",
+        # the deadline ends the only try that was heard
+        SERVER.replace("connection.recv", "import time; time.sleep"): "(connection refused, then )?no answer",
         # and here one after another that was answered
-        SERVER.replace("200 OK", "503 Busy")
-        + "    import time; time.sleep(1000)\n": "status 503, then no answer within",
+        SERVER.replace("200 OK", "503 Busy") + "    import time; time.sleep(1000)\n": "status 503, then no answer",
     }
     seen: dict[str, str] = {}
 
@@ -369,7 +369,9 @@ async def test_what_was_seen_last_is_told_apart(stage: Stage) -> None:
         for code in wanted:
             tasks.start_soon(note, code)
     for code, words in wanted.items():
-        assert words in seen[code], code
+        # on a busy machine the deadline may end any last try
+        late = r" within \d\.\d s" if words.endswith("no answer") else r"(, then no answer within \d\.\d s)?"
+        assert re.fullmatch(words + late, seen[code]), code
 
 
 # --- ends -------------------------------------------------------------------------------------------------------

@@ -21,10 +21,9 @@ from coworld_runner.backend import UnitSpec
 from coworld_runner.backends._docker_engine import Engine, EngineRefused, path_segment, resolve_address
 from coworld_runner.testing.conformance import SUBJECT
 
-__all__ = ["BASE_IMAGE", "as_user", "engine_call", "require_docker", "subject_image", "subject_spec"]
+from .images import BASE_IMAGE
 
-BASE_IMAGE = os.environ.get("BASE_IMAGE", "python-base:bookworm")
-"""An image with Python 3.11 or later that is here already."""
+__all__ = ["as_user", "engine_call", "require_docker", "subject_image", "subject_spec"]
 
 _T = TypeVar("_T")
 

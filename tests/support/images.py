@@ -24,8 +24,8 @@ __all__ = [
     "untag",
 ]
 
-BASE_IMAGE = os.environ.get("COWORLD_TEST_BASE_IMAGE", "python-base:bookworm")
-"""A small image with Python; nothing is ever fetched from a registry."""
+BASE_IMAGE = os.environ.get("BASE_IMAGE", "python-base:bookworm")
+"""A small image with Python 3.11 or later that is here already; nothing is ever fetched from a registry."""
 
 
 def docker_client() -> Any:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import pickle
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,28 +17,34 @@ from urllib.parse import SplitResult, urlsplit
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 import psutil
 import pytest
 
 from coworld_core.errors import CoworldError
+from coworld_runner.backend import UnitSpec
 from coworld_runner.backends._kube_api import Cluster, ClusterRefused
 from coworld_runner.backends._kube_pod import RUN, object_name
 from coworld_runner.backends.kubernetes import KubernetesBackend, PodOptions, Requests
 
-from .images import BASE_IMAGE
+from .images import BASE_IMAGE, docker_client
+from .misfit_kit import wait_until
 
 __all__ = [
     "Way",
     "backend_for",
     "blockable_way",
     "cluster_process",
+    "kill_container",
     "kubeconfig_with",
     "labelled",
     "namespace_for_tests",
     "need_cluster",
     "on_cluster",
+    "orphaning",
     "pod_directory",
     "small_pods",
+    "until_empty",
 ]
 
 _T = TypeVar("_T")
@@ -148,6 +157,38 @@ def labelled(namespace: str, run_id: str | None = None) -> list[str]:
         return found
 
     return on_cluster(look, namespace=namespace)
+
+
+def until_empty(namespace: str) -> None:
+    """Wait until a namespace has nothing of ours any more: a pod that was lost is told to end, and not waited for."""
+    wait_until(lambda: not labelled(namespace), seconds=240, what="an empty namespace")
+
+
+def kill_container(pod: Mapping[str, Any], name: str) -> None:
+    """Have the node, whose engine is this machine's, lose a container of a pod."""
+    (status,) = (item for item in pod["status"]["containerStatuses"] if item["name"] == name)
+    client = docker_client()
+    try:
+        client.containers.get(status["containerID"].removeprefix("docker://")).kill()
+    finally:
+        client.close()
+
+
+@contextlib.asynccontextmanager
+async def orphaning(backend: KubernetesBackend, spec: UnitSpec) -> AsyncGenerator[None]:
+    """A unit of a runner of its own, which is killed at the end; what is left of both is the caller's."""
+    with subprocess.Popen(  # noqa: ASYNC220 - killed below
+        [sys.executable, "-m", "coworld_runner.testing.orphan"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as runner:
+        assert runner.stdin is not None
+        assert runner.stdout is not None
+        try:
+            runner.stdin.write(pickle.dumps((backend, spec)))
+            runner.stdin.close()
+            assert await anyio.to_thread.run_sync(runner.stdout.readline) == b"up\n"
+            yield
+        finally:
+            runner.kill()
 
 
 def cluster_process(name: str) -> psutil.Process:

@@ -31,8 +31,8 @@ from ._docker_files import fetch_archived, hand_back
 from ._docker_images import is_full
 from ._docker_labels import labels_of, object_name, remove_container
 from ._docker_networks import NetworkKind, SharedNetwork, drop_network, make_network
-from ._ports import owner_of
-from ._unit import LOCALHOST, BaseUnit
+from ._ports import LOCALHOST, port_taken
+from ._unit import BaseUnit
 
 __all__ = ["DockerUnit", "Place", "Run"]
 
@@ -365,14 +365,7 @@ class DockerUnit(BaseUnit):
         for port in self.spec.ports:
             number = port.host_port
             if number and re.search(rf":{number}\b", error.words):
-                owner = await anyio.to_thread.run_sync(owner_of, number)
-                raise StartError(
-                    f"Port {number} on {LOCALHOST}, which {self.name} is to publish for {port.name!r}, is in use"
-                    + (f" by {owner}." if owner else "."),
-                    code="port_taken",
-                    hint="Stop that program, or let a free port be chosen.",
-                    context={"unit": self.name, "port": number},
-                ) from error
+                raise await anyio.to_thread.run_sync(port_taken, self.name, port.name, number) from error
         if last:
             raise self._failed("started", error) from error
         if any(port.fixed and not port.host_port for port in self.spec.ports):

@@ -6,13 +6,10 @@ import anyio
 import anyio.to_thread
 from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskGroup
 
-from coworld_core.errors import StartError
-
 from ..backend import Port, UnitSpec
 from ._kube_api import Cluster, ClusterGone, ClusterRefused
 from ._kube_forward import carry
-from ._ports import owner_of
-from ._unit import LOCALHOST
+from ._ports import LOCALHOST, port_taken
 
 __all__ = ["LocalPorts"]
 
@@ -50,15 +47,7 @@ class LocalPorts:
         try:
             multi = await anyio.create_tcp_listener(local_host=LOCALHOST, local_port=port.host_port)
         except OSError as error:
-            # it reads what all processes of this machine have open
-            owner = await anyio.to_thread.run_sync(owner_of, port.host_port)
-            raise StartError(
-                f"Port {port.host_port} on {LOCALHOST}, which {unit} is to publish for {port.name!r}, is in use"
-                + (f" by {owner}." if owner else "."),
-                code="port_taken",
-                hint="Stop that program, or let a free port be chosen.",
-                context={"unit": unit, "port": port.host_port},
-            ) from error
+            raise await anyio.to_thread.run_sync(port_taken, unit, port.name, port.host_port) from error
         listener = multi.listeners[0]
         assert isinstance(listener, SocketListener)
         return listener

@@ -40,8 +40,9 @@ from ._kube_pod import (
 from ._kube_ports import LocalPorts
 from ._kube_room import Room
 from ._kube_runs import Run
+from ._ports import LOCALHOST
 from ._probe import wait_until_ready
-from ._unit import LOCALHOST, BaseUnit
+from ._unit import BaseUnit
 
 __all__ = ["KubernetesUnit", "Place"]
 
@@ -399,16 +400,13 @@ class KubernetesUnit(BaseUnit):
                 return Exit(reason=self._ended_by or "lost", detail="" if self._ended_by else why)
             if self._lost:
                 return Exit(reason="lost", detail=self._lost)
-            words = state.collector_end(self._state)
-            if not words or self._ended_by:
-                await changed.wait()
-                continue
+            words = "" if self._ended_by else state.collector_end(self._state)
             # its node may see the two ends one after the other
-            with anyio.move_on_after(_SAME_END):
+            with anyio.move_on_after(_SAME_END if words else None) as waiting:
                 await changed.wait()
-                continue
-            # nothing that it wrote comes out any more, and nobody can be asked whether it is ready
-            return Exit(reason="lost", detail=f"the collector of pod {self.id} ended by itself: {words}")
+            if waiting.cancelled_caught:
+                # nothing that it wrote comes out any more, and nobody can be asked whether it is ready
+                return Exit(reason="lost", detail=f"the collector of pod {self.id} ended by itself: {words}")
 
     async def _over_disk(self, ended: Exit) -> Exit:
         try:

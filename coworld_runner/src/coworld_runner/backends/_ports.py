@@ -12,9 +12,9 @@ from pathlib import Path
 
 from coworld_core.errors import StartError
 
-__all__ = ["Reservation", "choose_port", "owner_of", "stranger_on", "take_port"]
+__all__ = ["LOCALHOST", "Reservation", "choose_port", "port_taken", "stranger_on", "take_port"]
 
-_HOST = "127.0.0.1"
+LOCALHOST = "127.0.0.1"
 
 
 class Reservation:
@@ -58,7 +58,7 @@ def _bindable(number: int) -> OSError | None:
         # as servers do: only a listener counts, not a connection that lingers after it
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((_HOST, number))
+            probe.bind((LOCALHOST, number))
             probe.listen(1)
         except OSError as error:
             return error
@@ -91,7 +91,7 @@ def choose_port() -> Reservation:
             return reservation
         reservation.close()
     raise StartError(
-        f"No port between {candidates.start} and {candidates.stop - 1} is free on {_HOST}.",
+        f"No port between {candidates.start} and {candidates.stop - 1} is free on {LOCALHOST}.",
         code="no_free_port",
         hint="End programs that listen on many ports, or runs that are no longer needed.",
     )
@@ -148,6 +148,18 @@ def owner_of(number: int) -> str:
             if connection.status == psutil.CONN_LISTEN and local and local.port == number and connection.pid:
                 return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
     return ""
+
+
+def port_taken(unit: str, port: str, number: int) -> StartError:
+    """What to say when a unit is to publish a port under a number that somebody has already."""
+    owner = owner_of(number)
+    return StartError(
+        f"Port {number} on {LOCALHOST}, which {unit} is to publish for {port!r}, is in use"
+        + (f" by {owner}." if owner else "."),
+        code="port_taken",
+        hint="Stop that program, or let a free port be chosen.",
+        context={"unit": unit, "port": number},
+    )
 
 
 # the addresses of /proc/net/tcp and tcp6 that answer on 127.0.0.1, the most specific first

@@ -21,12 +21,10 @@ from coworld_core.outcome import Exit
 
 from .._files import CappedLog, fetch_file, log_tail, watch_directory
 from ..backend import Endpoint, HttpProbe, Placement, Publish, Unit, UnitSpec
-from ._ports import Reservation, choose_port, take_port
+from ._ports import LOCALHOST, Reservation, choose_port, take_port
 from ._probe import wait_until_ready
 
-__all__ = ["LOCALHOST", "BaseUnit", "LocalUnit", "for_all"]
-
-LOCALHOST = "127.0.0.1"
+__all__ = ["BaseUnit", "LocalUnit", "for_all"]
 
 
 class BaseUnit(Unit):

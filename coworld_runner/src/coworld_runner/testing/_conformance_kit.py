@@ -175,6 +175,8 @@ class Suite:
     patience: float = 3.0
     """Seconds after which a check that waits for a unit that is never ready gives it up."""
 
+    # not abstract: of a suite that lacks one of these each check says so, where pytest could only not make its class
+
     def make_backend(self) -> Backend:
         """A new backend, not entered yet."""
         raise NotImplementedError("BackendConformance needs make_backend")

@@ -84,6 +84,7 @@ def _wait(name: str) -> None:
 
 def _hang() -> None:
     while True:
+        # a program of its own, made to do nothing until it is stopped
         time.sleep(3600)
 
 

@@ -20,7 +20,8 @@ from ..backends._kube_api import Cluster, ClusterRefused
 from ..backends._kube_logs import follow_log
 from ..backends._kube_pod import MAIN
 from ..backends._kube_state import Trouble, exit_of, has_started, start_trouble
-from ..backends._unit import LOCALHOST, BaseUnit
+from ..backends._ports import LOCALHOST
+from ..backends._unit import BaseUnit
 from .inputs import Settings
 from .pods import ATTEMPT, JOB, PLAYER, player_environment, player_pod, player_secret, pod_name, uses_bedrock
 
