@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import socket
 from pathlib import Path
 
 import httpx2
@@ -10,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 from support.observatory import inside, running_observatory
 
+from observatory import serving
 from observatory.columns import now
 from observatory.housekeeping import tidy
 from observatory.models import Idempotent, Token
@@ -32,6 +34,13 @@ async def test_starts_knows_its_callers_and_stops(tmp_path: Path) -> None:
             assert refused.json()["type"] == "not_authenticated"
             assert refused.headers["X-Request-Id"]
     assert platform.process.returncode == 0
+
+
+def test_an_answer_in_two_parts_does_not_wait_for_the_first_to_be_confirmed() -> None:
+    with serving.bind("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 async def test_tidying_up(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ class Handler(BaseHTTPRequestHandler):
     """One request."""
 
     protocol_version = "HTTP/1.1"
+    # a line waits for no confirmation of the one before
+    disable_nagle_algorithm = True
     collector: Collector
 
     def log_message(self, format: str, *args: object) -> None:
