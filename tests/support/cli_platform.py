@@ -78,6 +78,7 @@ def platform() -> Generator[Platform]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def handle_any(self) -> None:
             parts = urlsplit(self.path)

@@ -32,6 +32,11 @@ class Fault:
     say: Say | None = None
     """Answer this instead."""
 
+    def matches(self, ask: Ask) -> bool:
+        """Whether the request is of the method, and its body long enough to be broken off."""
+        size = int(ask.headers.get("content-length", "0"))
+        return ask.method == self.method and (not self.after or size > self.after)
+
 
 @dataclass
 class PushRegistry:
@@ -68,7 +73,7 @@ class PushRegistry:
             self.on_request(ask)
         if ask.headers.get("authorization") != f"Basic {LOGIN}":
             return self._error(401, "UNAUTHORIZED", "who are you?")
-        fault = next((fault for fault in self.faults if fault.times > 0 and fault.method == ask.method), None)
+        fault = next((fault for fault in self.faults if fault.times > 0 and fault.matches(ask)), None)
         if fault is not None:
             fault.times -= 1
             if fault.say is not None:
