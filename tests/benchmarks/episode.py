@@ -25,17 +25,18 @@ def main() -> None:
     parser.add_argument("--package", choices=["paintarena", "misfits"], default="paintarena")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of play")
+    parser.add_argument("--cold", action="store_true", help="without a first round that does not count")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     figures: dict[str, Any] = {"benchmark": "episode", "machine": machine(), "play_seconds": options.seconds}
     with tempfile.TemporaryDirectory() as directory, FloorNetwork("docker" in options.backend):
         for backend in options.backend:
             about = subject(options.package, backend, Path(directory), seconds=options.seconds)
-            figures[backend] = compare(about, backend, Path(directory), options.rounds, options.package)
+            figures[backend] = compare(about, backend, Path(directory), options)
     finish(figures, as_json=options.json)
 
 
-def compare(about: Subject, backend: BackendName, scratch: Path, rounds: int, package: str) -> dict[str, Any]:
+def compare(about: Subject, backend: BackendName, scratch: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Take turns, print the table, and return the figures."""
     count = 0
     phases: dict[str, list[float]] = defaultdict(list)
@@ -61,8 +62,9 @@ def compare(about: Subject, backend: BackendName, scratch: Path, rounds: int, pa
         words = ["run-episode", str(about.manifest), "--variant", about.variant, "--backend", backend, "--quiet"]
         return run([python(), "-m", "coworld_cli", *words, "-o", str(workspace())])
 
-    for program in (floor, library, command):
-        program()  # files and bytecode into their caches, for all alike
+    rounds: int = options.rounds
+    if not options.cold:
+        interleaved(1, floor, library, command)  # files and bytecode into their caches, for all alike
     phases.clear()
     timings = interleaved(rounds, floor, library, command)
     names = ["floor", "run_episode()", "coworld run-episode"]
@@ -87,7 +89,7 @@ def compare(about: Subject, backend: BackendName, scratch: Path, rounds: int, pa
             ]
         )
     show(
-        f"{package} on {backend}, {rounds} rounds",
+        f"{options.package} on {backend}, {rounds} rounds",
         ["program", "wall s, median (range)", "x floor", "user+sys s"],
         rows,
     )

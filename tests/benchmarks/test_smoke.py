@@ -32,7 +32,7 @@ def figures(script: str, *arguments: str) -> dict[str, Any]:
 
 @pytest.mark.timeout(300)
 def test_episode_on_processes() -> None:
-    found = figures("episode.py", "--backend", "process", "--rounds", "1", "--seconds", "0.1")
+    found = figures("episode.py", "--backend", "process", "--rounds", "1", "--cold", "--seconds", "0.1")
     assert set(found["process"]) >= {"floor", "run_episode()", "coworld run-episode", "phases"}
 
 
@@ -40,7 +40,7 @@ def test_episode_on_processes() -> None:
 @pytest.mark.timeout(300)
 def test_episode_on_docker() -> None:
     need_docker()
-    found = figures("episode.py", "--backend", "docker", "--rounds", "1", "--seconds", "0.1")
+    found = figures("episode.py", "--backend", "docker", "--rounds", "1", "--cold", "--seconds", "0.1")
     assert found["docker"]["floor"]["median_seconds"] > 0
 
 

@@ -1,6 +1,7 @@
-"""Runners killed with SIGKILL at random moments: what is left is found by its label and removed, and nothing else is.
+"""Runners killed with SIGKILL: what is left is found by its label and removed, and nothing else is.
 
-The moments are random, so the seed is printed; ``COWORLD_CHAOS_SEED`` repeats a run as far as the machine does.
+They are killed as each phase begins, and at moments that nobody has chosen. Those are random, so the seed is printed;
+``COWORLD_CHAOS_SEED`` repeats a run as far as the machine does.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import anyio
 import anyio.to_thread
 import pytest
 from support.arena import make_backend
+from support.full import FULL
 from support.images import need_docker
 from support.misfit_kit import (
     PACKAGE,
@@ -72,8 +74,8 @@ class Crowd:
         self.mark = new_mark()
         self.victims: list[Victim] = []
 
-    def start(self, *players: str, mark: str = "", **config: Any) -> Victim:
-        """Start a runner."""
+    def start(self, *players: str, mark: str = "", kill_at: str = "", **config: Any) -> Victim:
+        """Start a runner, which kills itself as a phase begins if it is told to."""
         run_id = new_run_id()
         workspace = self.directory / f"victim-{len(self.victims)}"
         orders = {
@@ -83,6 +85,7 @@ class Crowd:
             "workspace": str(workspace),
             "run_id": run_id,
             "players": players or ("well", "well"),
+            "kill_at": kill_at,
             "config": config,
         }
         process = subprocess.Popen(
@@ -126,17 +129,23 @@ def crowd(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Crowd]:
     made.close()
 
 
+PHASES = ("prepare", "start_game", "ready", "start_players", "play", "finish", "collect")
+EARLY = "before it began"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("crowd", "kills", "at_once", "longest"),
+    ("crowd", "at_random", "at_once", "longest"),
     [
-        pytest.param("process", 40, 5, 2.0, id="process"),
-        pytest.param("docker", 12, 3, 4.5, id="docker", marks=pytest.mark.docker),
+        pytest.param("process", 32 if FULL else 6, 5, 2.0, id="process"),
+        pytest.param("docker", 12 if FULL else 4, 4, 4.5, id="docker", marks=pytest.mark.docker),
     ],
     indirect=["crowd"],
 )
-async def test_a_killed_runner_can_be_cleaned_up_after(crowd: Crowd, kills: int, at_once: int, longest: float) -> None:
+async def test_a_killed_runner_can_be_cleaned_up_after(
+    crowd: Crowd, at_random: int, at_once: int, longest: float
+) -> None:
     print(f"COWORLD_CHAOS_SEED={SEED}")
     chance = random.Random(SEED)
     before = temporary_files()
@@ -147,26 +156,32 @@ async def test_a_killed_runner_can_be_cleaned_up_after(crowd: Crowd, kills: int,
     phases: Counter[str] = Counter()
     limit = anyio.CapacityLimiter(at_once)
 
-    async def one(seconds: float, early: bool, players: tuple[str, ...]) -> None:
+    async def one(number: int, moment: str | float) -> None:
+        players = ("well", "forks-away 3") if number % 3 == 0 else ("well", "well")
         async with limit:
-            victim = crowd.start(*players, play_seconds=0.6)
-            if not early:
+            if moment == EARLY:
+                # while the runner itself still starts
+                victim = crowd.start(*players, play_seconds=0.6)
+                await anyio.sleep(chance.random())
+            elif isinstance(moment, str):
+                victim = crowd.start(*players, play_seconds=0.6, kill_at=moment)
+                assert await anyio.to_thread.run_sync(victim.process.wait, 60) == -signal.SIGKILL
+            else:
+                victim = crowd.start(*players, play_seconds=0.6)
                 await anyio.to_thread.run_sync(begun, victim)
-            await anyio.sleep(seconds)
+                await anyio.sleep(moment)
             await anyio.to_thread.run_sync(victim.kill)
             phases[last_phase(victim)] += 1
             swept = await clean(crowd.backend, victim.run_id)
             assert swept.ok, swept
             assert all(item.run_id == victim.run_id for item in swept.found)
 
+    # the random moments are spread over an episode, one in each of as many equal parts of it
+    random_moments = [longest * (number + chance.random()) / at_random for number in range(at_random)]
     async with anyio.create_task_group() as group:
-        for number in range(kills):
-            players = ("well", "forks-away 3") if number % 3 == 0 else ("well", "well")
-            # a few while the runner itself still starts, the others from the moment that its run begins
-            seconds = longest * (number + chance.random()) / kills
-            group.start_soon(one, seconds, number % 8 == 7, players)
-    print(f"killed {kills} in {dict(sorted(phases.items()))}")
-    assert len(phases) >= 2, "the moments were not spread over the episode"
+        for number, moment in enumerate((*PHASES, EARLY, *random_moments)):
+            group.start_soon(one, number, moment)
+    print(f"killed in {dict(sorted(phases.items()))}")
 
     # Nothing of theirs is left, and nothing of the living was touched by any of the sweeps. The second look is for
     # what a slow engine has made since; a person who finds it listed would clean again, too.
@@ -243,7 +258,7 @@ def test_the_command_line_is_killed_and_cleans_up(crowd: Crowd, tmp_path: Path) 
     print(f"COWORLD_CHAOS_SEED={SEED}")
     chance = random.Random(SEED + 1)
     package = write_package(tmp_path / "package", crowd)
-    for number in range(4):
+    for number in range(8 if FULL else 2):
         output = tmp_path / f"output-{number}"
         victim = coworld("run-episode", package, "--variant", "long", "--backend", crowd.backend, "-o", output)
         run_id = json.loads(wait_until(partial(first_line, output / "events.ndjson"), what="a run"))["run_id"]

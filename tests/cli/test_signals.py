@@ -88,7 +88,7 @@ def test_the_second_signal_kills_what_will_not_end(world: World, start: Start, t
     run = start("run-episode", world("ignores-term"), "-o", tmp_path / "out")
     run.until_said("playing")
     log = tmp_path / "out" / "logs" / "game.stdout.log"
-    run.until(lambda: log.exists() and "deaf" in log.read_text(), "the game is deaf")
+    run.until(lambda: log.exists() and "nothing more" in log.read_text(), "the game is deaf")
     run.send(signal.SIGINT)
     run.until(lambda: "not now" in log.read_text(), "the game was told to end")
     run.send(signal.SIGINT)

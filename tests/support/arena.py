@@ -12,6 +12,7 @@ from coworld_core.ids import new_run_id
 from coworld_runner.backend import Backend
 from coworld_runner.episode import EpisodeOptions, run_episode
 from coworld_runner.events import Listener
+from coworld_runner.options import OnReady
 from coworld_runner.plan import EpisodePlan
 
 from .images import need_docker
@@ -55,6 +56,7 @@ class Arena:
         *,
         listeners: tuple[Listener, ...] = (),
         workspace: Path | None = None,
+        on_ready: OnReady | None = None,
     ) -> Evidence:
         """Run an episode and read back what it left."""
         workspace = workspace or self.workspace()
@@ -64,6 +66,7 @@ class Arena:
             workspace=workspace,
             options=options or EpisodeOptions(timeout=90),
             listeners=listeners,
+            on_ready=on_ready,
             run_id=self.new_run(),
         )
         found = evidence(workspace)

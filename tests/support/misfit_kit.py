@@ -28,6 +28,7 @@ from .images import docker_client, ensure_python_image
 
 __all__ = [
     "MARK",
+    "NOTHING_MORE",
     "PACKAGE",
     "PLACEHOLDER",
     "Evidence",
@@ -45,6 +46,8 @@ __all__ = [
 PACKAGE = Path(__file__).parent / "misfits"
 """The Coworld's directory; also the build context of its image, and where it runs as local processes."""
 PLACEHOLDER = "{{MISFITS_IMAGE}}"
+NOTHING_MORE = "and now nothing more"
+"""What a misfit says that will do nothing from then on."""
 MARK = "MISFITS_MARK"
 """The environment variable that all units of a plan carry."""
 

@@ -1,7 +1,8 @@
 """A game server that misbehaves as it is told, and is a well-behaved game when it is not told anything.
 
 The config key ``behaviour`` says how; ``BEHAVIOURS`` in this file lists what there is. The game itself is nothing: it
-waits for its players, sends each a few states, and gives every slot its number plus the seed as a score.
+waits for its players, sends each a few states, and gives every slot its number plus the seed as a score. ``GET /go``
+tells it to wait for no more players.
 
 It needs the standard library and ``websockets``; it runs as a local process and in a container alike.
 """
@@ -25,6 +26,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 _FIRST_PLAYER_SECONDS = 180
+NOTHING_MORE = "and now nothing more"
+"""Said by whoever will do nothing from then on, so that nobody need wait to be sure of it."""
 
 BEHAVIOURS = {
     "well": "plays to the end",
@@ -103,6 +106,7 @@ class Game:
         self.began = time.monotonic()
         self.server: Server | None = None
         self.viewers = 0
+        self.asked = 0
 
     def is_(self, *behaviours: str) -> bool:
         """Whether this is how to behave."""
@@ -115,9 +119,16 @@ class Game:
         url = urlsplit(request.path)
         prefix = "clients" if self.is_("older-pages") else "client"
         pages = {f"/{prefix}/player", f"/{prefix}/global", f"/{prefix}/replay"}
+        if url.path == "/go":
+            self.all_there.set()
+            return connection.respond(http.HTTPStatus.OK, "gone\n")
         if url.path == "/healthz":
             late = self.is_("healthy-late") and time.monotonic() - self.began < self.delay
             bad = self.is_("unhealthy") or late
+            self.asked += 1
+            if self.is_("unhealthy") and self.asked == 2:
+                # the first answer has arrived
+                print(NOTHING_MORE, flush=True)
             return connection.respond(http.HTTPStatus.SERVICE_UNAVAILABLE if bad else http.HTTPStatus.OK, "so so\n")
         if url.path in pages and not self.is_("no-pages"):
             return connection.respond(http.HTTPStatus.OK, "<!doctype html><title>misfits</title>\n")
@@ -213,11 +224,12 @@ class Game:
         sys.stdout.flush()
         match self.behaviour:
             case "hangs" | "dies-when-watched":
+                print(NOTHING_MORE, flush=True)
                 await asyncio.Event().wait()
             case "ignores-term":
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
                 asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: print("not now", flush=True))
-                print("deaf", flush=True)
+                print(NOTHING_MORE, flush=True)
                 await asyncio.Event().wait()
             case "exits-5":
                 print("something is very wrong", file=sys.stderr, flush=True)
@@ -264,6 +276,7 @@ class Game:
         if self.is_("half-results-exits", "results-then-exits-5"):
             os._exit(5 if self.is_("results-then-exits-5") else 0)
         if self.is_("half-results-hangs"):
+            print(NOTHING_MORE, flush=True)
             await asyncio.Event().wait()
         await self.write_replay()
         await self.broadcast({"type": "final"})

@@ -225,10 +225,11 @@ def main(behaviour: str = "well", *arguments: str) -> int:
         case "exits-9-after":
             return 9
         case "hangs-after":
+            print("and now nothing more", flush=True)
             time.sleep(3600)
         case "ignores-term":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            print("deaf", flush=True)
+            print("and now nothing more", flush=True)
             time.sleep(3600)
         case _:
             pass
