@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
+
+if sys.dont_write_bytecode:
+    # Thousands of interpreters are started here, and each would compile all that it imports. Who wants no bytecode
+    # in the tree gets none: it goes to the test run's own cache.
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parents[1] / ".pytest_cache/bytecode")
+    del os.environ["PYTHONDONTWRITEBYTECODE"]
 
 from coworld_runner.testing.leaks import leak_check, private_scratch
 
@@ -22,17 +31,22 @@ def own_scratch(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_commands(own_scratch: None) -> Generator[None]:
+    """Commands of the tests start at once; of the session, so that what starts them is no leak of a test."""
+    from support import cli_kit
+
+    with cli_kit.quick_commands():
+        yield
+
+
 @pytest.fixture(autouse=True)
 def no_leaks(request: pytest.FixtureRequest) -> Generator[None]:
     """Fail a test that leaves a process, a thread, a port, a directory or a container behind."""
     # a browser is shared by the tests of a module, and starts and ends processes of its own as it pleases
-    browser = ("chromium", "chrome", "chrome_crashpad_handler", "node") if _marked(request, "browser") else ()
-    with leak_check(containers=_marked(request, "docker"), ignore=browser):
+    browser = ("chromium", "chrome", "chrome_crashpad_handler", "node") if _marks(request.node, "browser") else ()
+    with leak_check(containers=_marks(request.node, "docker"), ignore=browser):
         yield
-
-
-def _marked(request: pytest.FixtureRequest, mark: str) -> bool:
-    return request.node.get_closest_marker(mark) is not None
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -43,6 +57,90 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.CallI
     if IN_CI and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, and in CI nothing is: {report.longrepr}"
+
+
+# --- who runs what --------------------------------------------------------------------------------------------------
+
+SPREAD = (
+    "tests/benchmarks/",
+    "tests/chaos/",
+    "tests/conformance/test_kubernetes.py",
+    "tests/docs/test_pages.py",
+    "tests/docs/test_platform_pages.py",
+    "tests/faults/test_matrix.py",
+    "tests/faults/test_runs.py",
+    "tests/kubernetes/",
+    "tests/runner/test_kube_backend.py",
+)
+"""Where tests need nothing of each other and take their time: each goes to whichever worker is free.
+
+The tests of any other file are run by one worker, so that what they share is made once."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Hand out files, and the tests of those that are spread one by one, in the order of the collection."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return nodeid if nodeid.startswith(SPREAD) else nodeid.partition("::")[0]
+
+    return ByFile(config, log)
+
+
+SLOW = (
+    "tests/architecture/test_distributions.py",
+    "tests/benchmarks/",
+    "tests/chaos/",
+    "tests/cli/test_build_certify.py",
+    "tests/cli/test_documents.py",
+    "tests/cli/test_episodes.py",
+    "tests/cli/test_kube_commands.py",
+    "tests/cli/test_play_replay.py",
+    "tests/cli/test_progress.py",
+    "tests/cli/test_signals.py",
+    "tests/client/test_observatory.py",
+    "tests/conformance/test_broken_backends.py",
+    "tests/conformance/test_process.py",
+    "tests/docs/test_pages.py",
+    "tests/docs/test_platform_pages.py",
+    "tests/e2e/",
+    "tests/faults/",
+    "tests/observatory/test_annotations.py",
+    "tests/observatory/test_cli.py",
+    "tests/observatory/test_episodes.py",
+    "tests/observatory/test_experience.py",
+    "tests/observatory/test_hosted.py",
+    "tests/observatory/test_leagues.py",
+    "tests/observatory/test_published_client.py",
+    "tests/observatory/test_secret_references.py",
+    "tests/observatory/test_uploads.py",
+    "tests/observatory/test_web.py",
+    "tests/observatory/test_worker.py",
+    "tests/paintarena/test_players.py",
+    "tests/paintarena/test_replay_mode.py",
+    "tests/paintarena/test_server.py",
+    "tests/paintarena/test_shutdown.py",
+    "tests/runner/test_certify_backends.py",
+    "tests/runner/test_certify_steps.py",
+    "tests/runner/test_process_death.py",
+)
+"""Where programs are played, platforms served and pages opened: not what one waits for at each change."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is slow for what it needs or where it stands; and slow files come first, so that none is left over."""
+    for item in items:
+        if item.nodeid.startswith(SLOW) or any(_marks(item, name) for name in ("browser", "docker", "kubernetes")):
+            item.add_marker("slow")
+    long = {item.nodeid.partition("::")[0] for item in items if item.get_closest_marker("timeout")}
+    items.sort(key=lambda item: (not _marks(item, "slow"), item.nodeid.partition("::")[0] not in long))
+
+
+def _marks(item: pytest.Item, name: str) -> bool:
+    return item.get_closest_marker(name) is not None
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

@@ -30,8 +30,7 @@ def test_an_episode_of_the_sample_world(tmp_path: Path) -> None:
     assert f"Scores:     {scores}\n" in done.stdout
     assert f"Artifacts:  {out}\n" in done.stdout
     assert f"Replay:     {out}/replay\n" in done.stdout
-    program = f"{Path(sys.executable).name} -m coworld_cli"
-    assert f"Watch it:  {program} replay {PAINT} {out}/replay --backend process\n" in done.stdout
+    assert f"Watch it:  coworld replay {PAINT} {out}/replay --backend process\n" in done.stdout
     assert "sweep-painter" in done.stdout
     assert done.stderr.startswith("Backend: process (as asked)\n")
     assert "game ready after" in done.stderr

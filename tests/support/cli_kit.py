@@ -15,10 +15,12 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from .launcher import Done, Launcher, launcher
 
 MISFITS = Path(__file__).parent / "misfits"
 PATIENCE = 90.0
@@ -45,18 +47,17 @@ def command(*args: str | Path) -> list[str]:
     return [sys.executable, "-m", "coworld_cli", *(str(arg) for arg in args)]
 
 
-@dataclass(frozen=True)
-class Done:
-    """A command that has ended."""
+_MODULES = ("coworld_client", "coworld_runner", "coworld_runner.episode")
+_launchers: list[Launcher] = []
 
-    status: int
-    stdout: str
-    stderr: str
 
-    @property
-    def json(self) -> Any:
-        """The one object on standard output; anything else on it fails."""
-        return json.loads(self.stdout)
+@contextmanager
+def quick_commands() -> Generator[None]:
+    """Let ``coworld`` start commands at once, as long as the context is open."""
+    with launcher(sys.executable, "coworld", modules=_MODULES) as started:
+        _launchers.append(started)
+        yield
+        _launchers.remove(started)
 
 
 def coworld(
@@ -66,19 +67,9 @@ def coworld(
     stdin: str | None = None,
     patience: float = PATIENCE,
 ) -> Done:
-    """Run a command to its end, with pipes for all streams."""
-    done = subprocess.run(
-        command(*args),
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env=environment(env),
-        cwd=cwd,
-        input=stdin,
-        check=False,
-        timeout=patience,
-    )
-    return Done(done.returncode, done.stdout, done.stderr)
+    """Run a command to its end, with no terminal on any stream."""
+    words = ["coworld", *map(str, args)]
+    return _launchers[-1].run(words, env=environment(env), cwd=cwd or Path.cwd(), stdin=stdin or "", patience=patience)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -74,11 +74,12 @@ def leak_check(*, containers: bool = False, ignore: Collection[str] = ()) -> Gen
     Raises:
         AssertionError: Names everything that is left.
     """
-    before = _present(containers, ignore).keys()
+    processes, before = _processes(), _present(containers).keys()
     yield
     deadline = time.monotonic() + _SETTLE_SECONDS
     while True:
-        left = {key: text for key, text in _present(containers, ignore).items() if key not in before}
+        left = {key: text for key, text in _present(containers).items() if key not in before}
+        left |= _ours(_processes() - processes, ignore)
         if not left:
             return
         if time.monotonic() >= deadline:
@@ -87,15 +88,14 @@ def leak_check(*, containers: bool = False, ignore: Collection[str] = ()) -> Gen
         time.sleep(0.01)
 
 
-def _present(containers: bool, ignore: Collection[str]) -> dict[tuple[str, object], str]:
-    """What there is, by what it is known by, with what to call it: a process may change its name."""
+def _present(containers: bool) -> dict[tuple[str, object], str]:
+    """What there is but for processes, by what it is known by, with what to call it."""
     present: dict[tuple[str, object], str] = {}
     for thread in threading.enumerate():
         if not _pooled(thread):
             present["thread", thread.ident] = f"thread {thread.name}"
     for number in Reservation.held():
         present["port", number] = f"reserved port {number}"
-    present |= _children(ignore) | _labelled_processes()
     with contextlib.suppress(OSError):
         for entry in scratch_root().iterdir():
             present["directory", entry.name] = f"directory {entry}"
@@ -109,29 +109,31 @@ def _pooled(thread: threading.Thread) -> bool:
     return thread.name.startswith(_POOLS)
 
 
-def _children(ignore: Collection[str]) -> dict[tuple[str, object], str]:
+def _processes() -> frozenset[int]:
+    """All there are, by number alone: what each is costs more to find out, and is asked of new ones only."""
     import psutil
 
-    children: dict[tuple[str, object], str] = {}
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            if child.name() not in ignore:
-                children["child", child.pid] = f"child process {child.pid} ({child.name()}, {child.status()})"
-    return children
+    return frozenset(psutil.pids())
 
 
-def _labelled_processes() -> dict[tuple[str, object], str]:
+def _ours(processes: frozenset[int], ignore: Collection[str]) -> dict[tuple[str, object], str]:
+    """Those of the processes that are our descendants, or carry the label of a run of ours."""
     import psutil
 
     root = str(scratch_root())
-    labelled: dict[tuple[str, object], str] = {}
-    for process in psutil.process_iter():
+    ours: dict[tuple[str, object], str] = {}
+    for number in processes:
         with contextlib.suppress(psutil.Error, OSError):
+            process = psutil.Process(number)
+            if os.getpid() in (parent.pid for parent in process.parents()):
+                if process.name() not in ignore:
+                    ours["child", number] = f"child process {number} ({process.name()}, {process.status()})"
+                continue
             environment = process.environ()
             if environment.get("COWORLD_SCRATCH", "").startswith(root):
                 unit, run = environment.get("COWORLD_UNIT"), environment.get("COWORLD_RUN_ID")
-                labelled["process", process.pid] = f"process {process.pid} ({unit} of run {run})"
-    return labelled
+                ours["process", number] = f"process {number} ({unit} of run {run})"
+    return ours
 
 
 class _EngineConnection(http.client.HTTPConnection):
