@@ -17,7 +17,7 @@ from support.kube import cluster_process, labelled
 from coworld_core.events import BaseEvent, PhaseStarted
 from coworld_runner.episode import EpisodeOptions
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.alone, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.alone, pytest.mark.long, pytest.mark.timeout(900)]
 
 EPISODES = 10
 PLAY_SECONDS = 45.0
