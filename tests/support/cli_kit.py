@@ -72,6 +72,12 @@ def coworld(
     return _launchers[-1].run(words, env=environment(env), cwd=cwd or Path.cwd(), stdin=stdin or "", patience=patience)
 
 
+def _heed_signals() -> None:
+    """A test runner in the background has SIGINT ignored, one of nohup SIGHUP, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End a command that a failed test has left, in good order if it will."""
     if process.poll() is None:
@@ -94,8 +100,7 @@ class Started:
             stderr=subprocess.PIPE,
             env=environment(env),
             cwd=cwd,
-            # a test runner in the background has SIGINT ignored, and children inherit that
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            preexec_fn=_heed_signals,
         )
         assert self.process.stdout is not None
         assert self.process.stderr is not None

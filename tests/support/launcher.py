@@ -28,8 +28,9 @@ names, modules = json.loads(sys.argv[1])
 programs = {name: point.load() for name in names for point in entry_points(group="console_scripts", name=name)}
 for module in modules:
     importlib.import_module(module)
-# a test runner in the background has it ignored, and children inherit that
+# a test runner in the background has the one ignored, one of nohup the other, and children inherit that
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 print(json.dumps(sorted(programs)), flush=True)
 for line in sys.stdin:
     order = json.loads(line)
