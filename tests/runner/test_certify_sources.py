@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.certify_kit import MANIFEST, package_of
 from support.github_kit import SHA, GitHub, serving
+from support.nobody import nobody_there
 
 from coworld_core.manifest import Manifest
 from coworld_runner.certify.record import SourceRecord
@@ -215,10 +216,8 @@ async def test_a_page_for_people_is_not_a_listing(github: GitHub) -> None:
 
 async def test_without_a_network_nothing_is_decided() -> None:
     github = GitHub()
-    with serving(github) as url:
-        github.url = url
-    # nobody listens there any more
-    (record, *_) = await look(github, tree("src"), tries=2)
+    with nobody_there() as github.url:
+        (record, *_) = await look(github, tree("src"), tries=2)
     assert (record.status, record.code) == ("unreached", "source_unreachable")
     assert github.url in record.message
 

@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from support.nobody import nobody_there
 
 from coworld_core.errors import CoworldError, ManifestError, RemoteError, UsageError
 from coworld_core.loading import manifest_sha256
@@ -548,9 +549,8 @@ async def test_what_passes_is_tried_again(site: Site) -> None:
 
 
 async def test_nobody_there_names_the_host() -> None:
-    with serving() as gone:
-        address = gone.url
-    error = await failing(f"{address}/m")
+    with nobody_there() as url:
+        error = await failing(f"{url}/m")
     assert isinstance(error, RemoteError)
     assert error.code == "remote_unreachable"
     assert "127.0.0.1" in error.message
