@@ -19,7 +19,6 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from paintarena import hosting
 from paintarena.config import RESULTS_SCHEMA
 from paintarena.testing import Server, running, small_config
 
@@ -625,12 +624,3 @@ def test_a_dead_log_receiver_does_not_matter(tmp_path: Path) -> None:
     with running(tmp_path, config=config, env={"COGAME_LOG_URI": "http://127.0.0.1:1/"}) as server:
         assert server.wait() == 0
         assert "log lines could not be posted" in server.said()
-
-
-def test_a_message_does_not_wait_for_the_one_before_to_be_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COGAME_HOST", "127.0.0.1")
-    monkeypatch.setenv("COGAME_PORT", "0")
-    with hosting.listen() as listener, socket.create_connection(listener.getsockname()):
-        connection, _ = listener.accept()
-        with connection:
-            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

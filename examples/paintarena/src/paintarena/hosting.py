@@ -122,7 +122,7 @@ async def _host(
     Whatever goes wrong in `work` or in the server ends both. To stop a server that has no work is its ordinary
     end, so that is no failure.
     """
-    listener = listen()
+    listener = _listener()
     server = web_server(app, log=log, compress=compress)
     stopped = 0
     async with anyio.create_task_group() as tasks:
@@ -286,24 +286,16 @@ async def _until(true: Callable[[], bool]) -> bool:
     return true()
 
 
-def listen() -> socket.socket:
-    """Listen where `COGAME_HOST` and `COGAME_PORT` say.
-
-    Raises:
-        UsageError: That is no port, or is not to be had.
-    """
+def _listener() -> socket.socket:
     host = os.environ.get("COGAME_HOST") or "0.0.0.0"  # noqa: S104 - a container is reached from outside
     word = os.environ.get("COGAME_PORT") or "8080"
     if not (word.isascii() and word.isdigit() and int(word) < 65536):
         raise UsageError(f"COGAME_PORT must be a port number, got {word!r}")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, int(word)), family=family)
+        return socket.create_server((host, int(word)), family=family)
     except OSError as error:
         raise UsageError(f"cannot listen on {host} port {word}: {error.strerror or error}") from None
-    # Connections take it over; without it a message may wait 40 ms for the one before to be confirmed.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
 
 
 def _target(variable: str, *, method: str) -> Target:
