@@ -135,7 +135,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(SLOW) or any(_marks(item, name) for name in ("browser", "docker", "kubernetes")):
             item.add_marker("slow")
-    long = {item.nodeid.partition("::")[0] for item in items if item.get_closest_marker("timeout")}
+    # whoever has asked for more time than others needs it
+    long = {item.nodeid.partition("::")[0] for item in items if _marks(item, "timeout")}
     items.sort(key=lambda item: (not _marks(item, "slow"), item.nodeid.partition("::")[0] not in long))
 
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .launcher import Done, Launcher, launcher
+from .launcher import Done, Launcher, heed_signals, launcher
 
 MISFITS = Path(__file__).parent / "misfits"
 PATIENCE = 90.0
@@ -72,12 +72,6 @@ def coworld(
     return _launchers[-1].run(words, env=environment(env), cwd=cwd or Path.cwd(), stdin=stdin or "", patience=patience)
 
 
-def _heed_signals() -> None:
-    """A test runner in the background has SIGINT ignored, one of nohup SIGHUP, and children inherit that."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End a command that a failed test has left, in good order if it will."""
     if process.poll() is None:
@@ -100,7 +94,7 @@ class Started:
             stderr=subprocess.PIPE,
             env=environment(env),
             cwd=cwd,
-            preexec_fn=_heed_signals,
+            preexec_fn=heed_signals,
         )
         assert self.process.stdout is not None
         assert self.process.stderr is not None

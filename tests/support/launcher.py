@@ -18,19 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Done", "Launcher", "launcher"]
+__all__ = ["Done", "Launcher", "heed_signals", "launcher"]
 
 _PROGRAM = """
-import importlib, json, os, signal, sys, traceback
+import importlib, json, os, sys, traceback
 from importlib.metadata import entry_points
 
 names, modules = json.loads(sys.argv[1])
 programs = {name: point.load() for name in names for point in entry_points(group="console_scripts", name=name)}
 for module in modules:
     importlib.import_module(module)
-# a test runner in the background has the one ignored, one of nohup the other, and children inherit that
-signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
 print(json.dumps(sorted(programs)), flush=True)
 for line in sys.stdin:
     order = json.loads(line)
@@ -110,6 +107,12 @@ class Launcher:
             return Done(int(ended), *(stream.read_text(encoding="utf-8") for stream in streams[1:]))
 
 
+def heed_signals() -> None:
+    """A test runner in the background has SIGINT ignored, one of nohup SIGHUP, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @contextmanager
 def launcher(
     python: str | Path, *programs: str, modules: Sequence[str] = (), env: Mapping[str, str] | None = None
@@ -129,6 +132,7 @@ def launcher(
         stdout=subprocess.PIPE,
         text=True,
         encoding="utf-8",
+        preexec_fn=heed_signals,
         # what outlives a test that was given up goes with it
         start_new_session=True,
     ) as process:

@@ -148,4 +148,5 @@ def _port(process: subprocess.Popen[bytes], directory: Path) -> int:
         if ended is not None or time.monotonic() > deadline:
             end = "does not listen" if ended is None else f"ended with {ended}"
             raise RuntimeError(f"the server {end}: {(directory / 'stderr').read_text()}")
+        # a file tells nobody of what is written
         time.sleep(0.005)
