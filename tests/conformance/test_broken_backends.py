@@ -309,6 +309,15 @@ class TellsNobody(Wrapper):
         return lambda _event: None
 
 
+@breaks("units_come_in_the_order_of_their_specs")
+class TellsOnlyNames(Wrapper):
+    def tell(self, publish: Publish) -> Publish:
+        def without_component(event: BaseEvent) -> None:
+            publish(event.model_copy(update={"component": ""}) if isinstance(event, UnitStarted) else event)
+
+        return without_component
+
+
 @breaks("a_unit_made_without_start_waits_for_it")
 class StartsAtOnce(Wrapper):
     @asynccontextmanager

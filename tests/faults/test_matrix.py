@@ -21,9 +21,8 @@ from support.misfit_kit import NOTHING_MORE, Evidence
 
 from coworld_core.artifacts import EpisodeLayout
 from coworld_core.outcome import Fault
-from coworld_runner import episode as episode_module
 from coworld_runner.backend import Limits
-from coworld_runner.episode import EpisodeOptions
+from coworld_runner.episode import EpisodeOptions, collecting
 from coworld_runner.links import PlayLinks
 
 MIB = 1 << 20
@@ -169,7 +168,6 @@ GAMES = [
     row("not-utf8", *game("results_malformed")),
     row("link-results", *game("artifact_transport_error"), engine=True),
     row("huge-results", *game("results_malformed"), config={"size": 5 * MIB}),
-    row("huge-results", *game("artifact_transport_error"), config={"size": 70 * MIB}),
     row("results-then-exits-5", *game("game_unhealthy"), scores=True, reason="exited", says="status 5"),
     # what comes after
     row("lingers", scores=True, config={"delay": LONG}, options={"linger": 0.5}, engine=True),
@@ -279,7 +277,7 @@ CASES = [
 @pytest.mark.parametrize(("backend_name", "case"), CASES)
 async def test_blame(arena: Arena, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     # what the contract allows is 200 MiB, which would only take time
-    monkeypatch.setattr(episode_module, "ARTIFACT_LIMIT", 2 * MIB)
+    monkeypatch.setattr(collecting, "ARTIFACT_LIMIT", 2 * MIB)
     found = await play(arena, case, EpisodeOptions(timeout=600))
     judge(case, found)
 

@@ -27,6 +27,7 @@ from support.misfit_kit import (
 
 from coworld_core.episode import BatchSummary, EpisodeRecord
 from coworld_core.errors import BackendError, EnvironmentFault, ImageError, UsageError
+from coworld_core.events import UnitExited, UnitStarted
 from coworld_core.outcome import Exit
 from coworld_runner import probes
 from coworld_runner.backend import Capabilities, ImageInfo, Publish, Unit, UnitSpec
@@ -313,7 +314,41 @@ async def test_a_reader_that_fails_is_dropped_and_the_run_goes_on(arena: Arena) 
     assert found.record.ok
     assert len(calls) == 1
     assert heard[-1] == "run_finished"
-    assert any("the terminal is gone" in event.message for event in found.of_kind("notice"))
+    (warning,) = found.record.warnings
+    assert "the terminal is gone" in warning
+
+
+class Recording(ProcessBackend):
+    """An engine that has units of its own beside those it was asked for, and tells of them."""
+
+    def __init__(self) -> None:
+        super().__init__(contexts={PLACEHOLDER: PACKAGE})
+
+    @asynccontextmanager
+    async def units(
+        self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
+    ) -> AsyncGenerator[tuple[Unit, ...]]:
+        publish(UnitStarted(unit="recorder"))
+        publish(UnitStarted(unit="player-7", component="player", slot=7))
+        async with super().units(specs, publish=publish, start=start, grace=grace) as units:
+            yield units
+        publish(UnitExited(unit="recorder", exit=Exit(reason="exited", code=9)))
+
+
+async def test_units_that_nobody_asked_for_are_told_and_change_nothing(tmp_path: Path) -> None:
+    async with Recording() as backend:
+        options = EpisodeOptions(timeout=60, on_player_failure="stop")
+        plan = misfit_plan("well", "well", "exits-3", connect_timeout=180)
+        await run_episode(plan, backend=backend, workspace=tmp_path / "run", options=options)
+    found = evidence(tmp_path / "run")
+    assert found.position("unit_started", unit="recorder")
+    assert [(fault.error_type, fault.slot) for fault in found.record.faults] == [("player_error", 1)]
+    for unit in (found.record.game, *found.record.slots):
+        assert unit is not None
+        assert unit.exit is not None
+        assert unit.started_seconds is not None
+        assert unit.ended_seconds is not None
+    assert found.record.warnings == ()
 
 
 # --- out of time, and engines that fail -----------------------------------------------------------------------------
@@ -396,7 +431,9 @@ async def test_a_unit_that_the_machine_took_away_is_not_to_blame(arena: Arena, u
     def take_away() -> None:
         for process in psutil.process_iter():
             try:
-                mine = process.environ().get("COWORLD_UNIT") == unit and process.environ()["MISFITS_MARK"] == arena.mark
+                environ = process.environ()
+                # other tests have units of that name too
+                mine = (environ.get("COWORLD_UNIT"), environ.get("MISFITS_MARK")) == (unit, arena.mark)
                 if mine and process.parent() == psutil.Process():
                     os.kill(process.pid, signal.SIGKILL)
             except psutil.Error:

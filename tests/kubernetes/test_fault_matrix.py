@@ -9,8 +9,7 @@ import pytest
 from faults.test_matrix import GAMES, MIB, PLAYERS, Case, judge, play
 from support.arena import Arena
 
-from coworld_runner import episode as episode_module
-from coworld_runner.episode import EpisodeOptions
+from coworld_runner.episode import EpisodeOptions, collecting
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -31,7 +30,7 @@ def on_cluster(case: Case) -> Case:
 
 
 async def test_blame(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(episode_module, "ARTIFACT_LIMIT", 2 * MIB)
+    monkeypatch.setattr(collecting, "ARTIFACT_LIMIT", 2 * MIB)
     wrong: dict[str, str] = {}
     limit = anyio.CapacityLimiter(AT_ONCE)
 

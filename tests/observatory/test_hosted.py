@@ -225,7 +225,7 @@ async def test_a_game_that_goes_wrong_while_people_play_is_kept_too(tmp_path: Pa
             (episode,) = (await client.get("/v2/episode-requests")).json()["entries"]
             # whether its keeper died before it had said so is chance
             assert episode["status"] == "failed"
-            assert episode["error_type"] in ("game_unhealthy", "platform_error")
+            assert episode["error_type"] in ("game_unhealthy", "crash")
             assert [seat["name"] for seat in episode["people"]] == ["ann"]
             log = await client.get(f"/v2/episode-requests/{episode['id']}/artifacts/logs")
             assert log.text == "quick: ready\n"

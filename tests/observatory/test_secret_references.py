@@ -75,7 +75,7 @@ async def test_a_secret_that_is_not_there_is_named_and_nothing_starts(tmp_path: 
         await platform.policy(ann, "one")
         await change_manifest(platform, world, {"KEY": f"secret://coworld/{world.name}/absent"})
         episode = await ask(platform, ann, world, "one", "one")
-        assert (episode["status"], episode["error_type"]) == ("failed", "config_error")
+        assert (episode["status"], episode["error_type"]) == ("failed", "crash")
         assert "'absent'" in episode["error"]
         assert "KEY" in episode["error"]
         row = await platform.episode(episode["id"])

@@ -137,7 +137,7 @@ async def test_an_image_that_no_trusted_package_builds_is_refused(tmp_path: Path
         await platform.policy(ann, "good", "well", subject=MISFITS)
         over = await play(platform, ann, world, "good", "good")
         (episode,) = over["episodes"]
-        assert episode["error_type"] == "image_unreachable"
+        assert episode["error_type"] == "game_unhealthy"
         assert "--package" in episode["error"]
 
 

@@ -8,24 +8,19 @@ import zipfile
 import zlib
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
 from support.put_server import PutServer, put_server
 
 from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import EpisodeRecord
-from coworld_core.errors import UsageError
 from coworld_core.events import BaseEvent, PhaseFinished, ProbeFinished, UnitStarted
-from coworld_core.outcome import Fault
+from coworld_core.verdict import Verdict
 from coworld_runner.worker import transfer
 from coworld_runner.worker.delivery import Delivery
 from coworld_runner.worker.evidence import (
-    Failure,
     Stopwatch,
-    failure_of,
-    failure_of_error,
+    error_info,
     pack_debug,
     pack_replay,
 )
@@ -33,108 +28,21 @@ from coworld_runner.worker.inputs import Outputs
 from coworld_runner.worker.transfer import Transfers
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-PUBLISHED = {
-    "player_error",
-    "game_unhealthy",
-    "game_contract_violation",
-    "results_missing",
-    "results_malformed",
-    "replay_missing",
-    "replay_unloadable",
-    "episode_timeout",
-    "crash",
-}
-
-
-def record(*faults: Fault, status: Any = "completed") -> EpisodeRecord:
-    return EpisodeRecord(
-        run_id="r",
-        coworld="c",
-        version="1",
-        backend="kubernetes-job",
-        variant="v",
-        started_at=NOW,
-        ended_at=NOW,
-        seconds=1,
-        status=status,
-        faults=faults,
-    )
-
-
-def fault(error_type: Any, party: Any = "game", **more: Any) -> Fault:
-    return Fault(fault=party, error_type=error_type, message="It happened.", time=NOW, **more)
-
-
-def judged(*faults: Fault, status: str = "completed", replay: bool = True, wanted: bool = True) -> Failure | None:
-    return failure_of(record(*faults, status=status), replay_present=replay, replay_wanted=wanted)
-
-
-# --- the verdict ----------------------------------------------------------------------------------------------------
-
-
-def test_what_counts() -> None:
-    assert judged() is None
-    assert judged(replay=False, wanted=False) is None
-    # results that are there count, whatever players did on the way: they say how each of them did
-    assert judged(fault("player_timeout", "player", slot=1)) is None
-    assert judged(fault("platform_error", "platform")) is None
-
-
-def test_results_of_a_game_that_was_cut_short_do_not_count() -> None:
-    """A game may keep its results up to date while it plays; a player's failure ends it in the middle."""
-    played = record(fault("player_error", "player", slot=1, seconds=4.0)).model_copy(update={"over_seconds": 5.0})
-    found = failure_of(played, replay_present=True, replay_wanted=True)
-    assert found is not None
-    assert (found.error_type, found.slot) == ("player_error", 1)
-    # where the game goes on without the player, its results are those of a whole game
-    assert failure_of(played, replay_present=True, replay_wanted=True, players_stop_it=False) is None
-    # and a player that failed when the game was over has not cut anything short
-    later = record(fault("player_error", "player", slot=1, seconds=6.0)).model_copy(update={"over_seconds": 5.0})
-    assert failure_of(later, replay_present=True, replay_wanted=True) is None
-
-
-def test_what_does_not_count() -> None:
-    missing = judged(replay=False)
-    assert missing is not None
-    assert missing.error_type == "replay_missing"
-    # a game that ends badly may have been cut off in its replay
-    unhealthy = judged(fault("game_unhealthy", hint="Read its log."))
-    assert unhealthy == Failure(error_type="game_unhealthy", message="It happened. Read its log.")
-    player = judged(fault("player_error", "player", slot=1), fault("results_missing"), status="failed")
-    assert player == Failure(error_type="player_error", message="It happened.", slot=1)
-    # the game's own fault decides, where the episode was completed
-    both = judged(fault("player_error", "player", slot=1), fault("game_contract_violation"))
-    assert both is not None
-    assert (both.error_type, both.slot) == ("game_contract_violation", None)
-
-
-@pytest.mark.parametrize("error_type", Fault.model_fields["error_type"].annotation.__args__)  # type: ignore[union-attr]
-def test_the_platform_is_told_in_words_it_knows(error_type: str) -> None:
-    found = judged(fault(error_type), status="failed")
-    assert found is not None
-    assert found.error_type in PUBLISHED
-    # and nothing is lost by it
-    assert found.error_type == error_type or found.message.startswith(f"{error_type}: ")
-
-
-def test_a_player_whose_image_is_not_to_be_had() -> None:
-    found = judged(fault("image_unreachable", "player", slot=0), status="failed")
-    assert found is not None
-    assert (found.error_type, found.slot) == ("player_error", 0)
-
-
-def test_errors_of_the_worker_itself() -> None:
-    known = failure_of_error(UsageError("Nothing there.", code="state_missing", hint="Look."))
-    assert known == Failure(error_type="crash", message="state_missing: Nothing there. Look.")
-    assert "ZeroDivisionError" in failure_of_error(ZeroDivisionError("x")).message
+GOOD = Verdict(counts=True)
 
 
 def test_the_document_is_the_published_one() -> None:
-    document = json.loads(Failure(error_type="crash", message="ü" * 5000, slot=3).to_json())
+    verdict = Verdict(counts=False, error_type="player_timeout", message="It ran.", hint="Read its log.", slot=3)
+    document = json.loads(error_info(verdict))
+    assert document == {
+        "error_type": "player_error",
+        "message": "player_timeout: It ran. Read its log.",
+        "failed_policy_index": 3,
+    }
     assert list(document) == ["error_type", "message", "failed_policy_index"]
-    assert len(document["message"]) == 2000
-    assert document["failed_policy_index"] == 3
-    assert json.loads(Failure(error_type="crash", message="m").to_json())["failed_policy_index"] is None
+    long = json.loads(error_info(Verdict(counts=False, error_type="crash", message="ü" * 5000)))
+    assert len(long["message"]) == 2000
+    assert long["failed_policy_index"] is None
 
 
 # --- times ----------------------------------------------------------------------------------------------------------
@@ -219,8 +127,8 @@ async def server() -> AsyncGenerator[PutServer]:
 
 
 async def hand_over(
-    server: PutServer, layout: EpisodeLayout, failure: Failure | None = None, *, seconds: float = 30
-) -> Failure | None:
+    server: PutServer, layout: EpisodeLayout, verdict: Verdict = GOOD, *, seconds: float = 30
+) -> Verdict:
     outputs = Outputs(
         results=f"{server.url}/results",
         replay=f"{server.url}/replay",
@@ -233,12 +141,12 @@ async def hand_over(
     until = anyio.current_time() + seconds
     async with Transfers() as transfers:
         delivery = Delivery(outputs, layout, layout.workspace.parent, transfers, until=lambda: until)
-        return await delivery.hand_over(failure, Stopwatch(NOW))
+        return await delivery.hand_over(verdict, Stopwatch(NOW))
 
 
 async def test_results_come_when_everything_else_is_there(server: PutServer, layout: EpisodeLayout) -> None:
     server.faults |= {path: [503, "reset"] for path in ("/replay", "/debug", "/log0", "/record", "/results")}
-    assert await hand_over(server, layout) is None
+    assert await hand_over(server, layout) == GOOD
     order = server.order()
     assert set(order[:-2]) == {"/replay", "/debug", "/log0", "/record"}
     assert order[-2:] == ["/results", "/timings"]
@@ -251,35 +159,34 @@ async def test_results_come_when_everything_else_is_there(server: PutServer, lay
 @pytest.mark.parametrize("lost", ["/replay", "/debug", "/log0", "/record", "/results"])
 async def test_results_are_withheld_when_something_is_lost(server: PutServer, layout: EpisodeLayout, lost: str) -> None:
     server.faults[lost] = [403]
-    failure = await hand_over(server, layout)
-    assert failure is not None
-    assert failure.error_type == "crash"
+    verdict = await hand_over(server, layout)
+    assert (verdict.counts, verdict.published_type) == (False, "crash")
     kept = server.kept()
-    assert json.loads(kept["/error"]) == json.loads(failure.to_json())
+    assert json.loads(kept["/error"]) == json.loads(error_info(verdict))
     assert "/results" not in kept
     assert "/timings" not in kept
 
 
 async def test_there_is_time_left_to_say_so(server: PutServer, layout: EpisodeLayout) -> None:
     server.faults["/debug"] = [503] * 100_000
-    failure = await hand_over(server, layout, seconds=2)
-    assert failure is not None
+    verdict = await hand_over(server, layout, seconds=2)
+    assert not verdict.counts
     assert "/error" in server.kept()
 
 
 async def test_lost_timings_change_nothing(server: PutServer, layout: EpisodeLayout) -> None:
     server.faults["/timings"] = [403]
-    assert await hand_over(server, layout) is None
+    assert await hand_over(server, layout) == GOOD
     assert "/error" not in server.kept()
 
 
 async def test_of_a_failed_episode_everything_goes_its_own_way(server: PutServer, layout: EpisodeLayout) -> None:
-    failure = Failure(error_type="player_error", message="m", slot=1)
+    verdict = Verdict(counts=False, error_type="player_error", message="m", slot=1)
     server.faults["/debug"] = [403]
-    assert await hand_over(server, layout, failure) == failure
+    assert await hand_over(server, layout, verdict) == verdict
     assert set(server.order()) == {"/error", "/log0", "/record"}
     server.puts.clear()
     # the error itself cannot be told: the rest is handed over all the same
     server.faults["/error"] = [403]
-    assert await hand_over(server, layout, failure) == failure
+    assert await hand_over(server, layout, verdict) == verdict
     assert set(server.order()) == {"/debug", "/log0", "/record"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 __all__ = ["EpisodeLayout"]
 
@@ -28,10 +29,12 @@ class EpisodeLayout:
         """The game's results, byte for byte."""
         return self.workspace / "results.json"
 
+    replay_name: ClassVar[str] = "replay"
+
     @property
     def replay(self) -> Path:
         """The game's replay, byte for byte."""
-        return self.workspace / "replay"
+        return self.workspace / self.replay_name
 
     @property
     def record(self) -> Path:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from .errors import EpisodeError
-from .outcome import EpisodeStatus, Exit, Fault
+from .outcome import EpisodeStatus, Exit, Fault, decisive
 
 __all__ = [
     "ArtifactRecord",
@@ -131,8 +131,8 @@ class EpisodeRecord(_Record):
 
     @property
     def fault(self) -> Fault | None:
-        """The first thing that went wrong, or None."""
-        return self.faults[0] if self.faults else None
+        """The fault that decides, or None: the first, but for what players did before others failed."""
+        return decisive(self.faults)
 
     def raise_for_fault(self) -> EpisodeRecord:
         """Return the record when ok.

@@ -57,6 +57,9 @@ class BaseEvent(BaseModel):
 
 class _UnitEvent(BaseEvent):
     unit: str = Field(description="Name of the unit: game, player-0, replay, ...")
+    component: str = Field(
+        default="", description="What it is in the run: game, player, replay, ...; empty in older logs."
+    )
     slot: int | None = Field(default=None, description="The slot, for a player.")
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["EpisodeStatus", "ErrorType", "Exit", "ExitReason", "Fault", "FaultParty"]
+__all__ = ["EpisodeStatus", "ErrorType", "Exit", "ExitReason", "Fault", "FaultParty", "decisive"]
 
 ExitReason = Literal["exited", "signal", "oom", "disk", "pids", "stopped", "deadline", "evicted", "lost"]
 """Why a unit is no longer running.
@@ -99,3 +100,18 @@ class Fault(BaseModel):
     def __str__(self) -> str:
         who = f"player {self.slot}" if self.fault == "player" and self.slot is not None else self.fault
         return f"{who}: {self.message} [{self.error_type}]"
+
+
+def decisive(faults: Sequence[Fault]) -> Fault | None:
+    """The fault that decides what an episode came to; None when there is none.
+
+    It is the first that was seen. But a player's failure explains nothing that the game, the platform or the operator
+    has done wrong after it: a game has to live with players that fail. Only a game that waits in vain for its players
+    is theirs.
+
+    Args:
+        faults: In the order they were seen.
+    """
+    others = (fault for fault in faults if fault.fault != "player" and fault.error_type != "episode_timeout")
+    first = faults[0] if faults else None
+    return next(others, first) if first is not None and first.fault == "player" else first

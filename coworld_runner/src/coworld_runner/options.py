@@ -43,6 +43,8 @@ class EpisodeOptions:
     """How long the game may go on once every player has left, unless a player's failure does not end the episode."""
     stop_grace: float = 5.0
     """Between TERM and KILL when a unit is stopped."""
+    collect_timeout: float = 300.0
+    """For the files that the players leave to be brought in, and again for the game's."""
     game_limits: Limits = field(
         default_factory=lambda: Limits(memory_bytes=4 * GIBIBYTE, pids=1024, disk_bytes=8 * GIBIBYTE)
     )

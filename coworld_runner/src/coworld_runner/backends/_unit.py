@@ -48,7 +48,7 @@ class BaseUnit(Unit):
 
     def _tell(self, kind: Callable[..., BaseEvent], **details: object) -> None:
         """Publish an event about this unit."""
-        self._publish(kind(unit=self.name, slot=self.spec.slot, **details))
+        self._publish(kind(unit=self.name, component=self.spec.component, slot=self.spec.slot, **details))
 
     # --- its end
 

@@ -24,10 +24,10 @@ from coworld_core.ports import EXTRA_PORTS_ENV
 from coworld_core.results import check_results
 
 from .._hints import listed
-from .._ledger import OWN_DOING
 from .._runs import OpenRun
 from ..backend import Backend, ImageInfo
 from ..episode import EpisodeOptions, run_episode
+from ..episode.blame import OWN_DOING
 from ..errors import unwrapped
 from ..events import Listener
 from ..packages import Package

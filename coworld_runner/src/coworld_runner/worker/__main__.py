@@ -53,11 +53,13 @@ def _configure_log() -> None:
 async def _run() -> int:
     from .running import run_worker
 
-    return 0 if await run_worker(os.environ) is None else 1
+    return 0 if (await run_worker(os.environ)).counts else 1
 
 
 async def _init_config() -> int:
-    from .evidence import failure_of_error
+    from coworld_core.verdict import judge_error
+
+    from .evidence import error_info
     from .inputs import read_outputs
     from .preparing import init_config
     from .transfer import Transfers
@@ -71,7 +73,7 @@ async def _init_config() -> int:
             try:
                 async with Transfers() as transfers:
                     await transfers.put(
-                        uri, failure_of_error(error).to_json(), content_type="application/json", what="error info"
+                        uri, error_info(judge_error(error)), content_type="application/json", what="error info"
                     )
             except CoworldError as second:
                 _log.error("%s", second.message)

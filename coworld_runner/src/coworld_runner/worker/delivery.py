@@ -26,8 +26,9 @@ import anyio.to_thread
 
 from coworld_core.artifacts import EpisodeLayout
 from coworld_core.errors import CoworldError
+from coworld_core.verdict import Verdict
 
-from .evidence import Failure, Stopwatch, pack_debug, pack_replay
+from .evidence import Stopwatch, error_info, pack_debug, pack_replay
 from .inputs import Outputs
 from .transfer import Transfers
 
@@ -69,34 +70,37 @@ class Delivery:
         self._until = until
         self._lost: list[str] = []
 
-    async def hand_over(self, failure: Failure | None, stopwatch: Stopwatch) -> Failure | None:
+    async def hand_over(self, verdict: Verdict, stopwatch: Stopwatch) -> Verdict:
         """Put everything where it is to go.
 
         Args:
-            failure: Why the episode counts for nothing, if so.
+            verdict: Whether the episode counts.
             stopwatch: What the episode's phases took.
 
         Returns:
-            Why it counts for nothing after all, if so.
+            Whether it counts after all: not when something of it got lost on the way.
         """
         began = anyio.current_time()
-        if failure is None:
+        if verdict.counts:
             left = max(0.0, self._until() - began)
             reserve = min(_RESERVE_SECONDS, left * _RESERVE_SHARE)
             await self._all_at_once(self._replay, *self._evidence(), reserve=reserve)
             if not self._lost:
                 await self._results(reserve)
             if self._lost:
-                failure = Failure(
-                    error_type="crash", message=f"artifact_transport_error: {' '.join(self._lost)} No results are kept."
+                verdict = Verdict(
+                    counts=False,
+                    party="platform",
+                    error_type="artifact_transport_error",
+                    message=f"{' '.join(self._lost)} No results are kept.",
                 )
-                await self._error_info(failure)
-                return failure
+                await self._error_info(verdict)
+                return verdict
             timings = stopwatch.timings(anyio.current_time() - began)
             await self._put(self._outputs.timings, json.dumps(timings).encode(), "application/json", "timings")
-            return None
-        await self._all_at_once(lambda _: self._error_info(failure), *self._evidence(), reserve=0.0)
-        return failure
+            return verdict
+        await self._all_at_once(lambda _: self._error_info(verdict), *self._evidence(), reserve=0.0)
+        return verdict
 
     async def _all_at_once(self, *parts: _Part, reserve: float) -> None:
         async with anyio.create_task_group() as tasks:
@@ -144,8 +148,8 @@ class Delivery:
     async def _results(self, reserve: float) -> None:
         await self._put(self._outputs.results, self._layout.results, "application/json", "results", reserve)
 
-    async def _error_info(self, failure: Failure) -> None:
-        await self._put(self._outputs.error_info, failure.to_json(), "application/json", "error info")
+    async def _error_info(self, verdict: Verdict) -> None:
+        await self._put(self._outputs.error_info, error_info(verdict), "application/json", "error info")
 
     async def _put(
         self, uri: str | None, content: Path | bytes, content_type: str, what: str, reserve: float = 0.0

@@ -20,8 +20,9 @@ from anyio.abc import TaskGroup
 
 from coworld_core.artifacts import EpisodeLayout
 from coworld_core.episode import EpisodeRecord
-from coworld_core.errors import CoworldError, ManifestError, UsageError
+from coworld_core.errors import ManifestError, UsageError
 from coworld_core.events import BaseEvent, FaultSeen, LeakFound, Notice, PhaseStarted, ProbeFinished, UnitExited
+from coworld_core.verdict import Verdict, VerdictPolicy, judge, judge_error
 
 from .._concurrency import nursery
 from ..backend import Limits
@@ -30,7 +31,7 @@ from ..episode import EpisodeOptions, run_episode
 from ..plan import EpisodePlan
 from .backend import JobBackend
 from .delivery import Delivery
-from .evidence import Failure, Stopwatch, failure_of, failure_of_error
+from .evidence import Stopwatch
 from .health import health_port
 from .inputs import Settings, read_outputs, read_secrets, read_settings
 from .pods import uses_bedrock
@@ -54,7 +55,7 @@ _STOP_GRACE = 5.0
 _SECRETS_LIMIT = 4 << 20
 
 
-async def run_worker(environ: MutableMapping[str, str]) -> Failure | None:
+async def run_worker(environ: MutableMapping[str, str]) -> Verdict:
     """Play the episode that the environment describes, and put what came of it where it is to go.
 
     TERM ends the episode; what there is by then is handed over within the pod's grace.
@@ -63,7 +64,7 @@ async def run_worker(environ: MutableMapping[str, str]) -> Failure | None:
         environ: The environment (docs/worker.md). ``POLICY_SECRETS_URI`` is taken out of it.
 
     Returns:
-        None when the episode counts and everything of it was handed over; else why not, which is also what went to
+        Whether the episode counts, which takes that everything of it was handed over; if not, why is also what went to
         ``ERROR_INFO_URI``.
     """
     return await _Worker(environ).run()
@@ -84,20 +85,20 @@ class _Worker:
         """When the platform ends us, on the event loop's clock."""
         self._delivery_until = math.inf
 
-    async def run(self) -> Failure | None:
+    async def run(self) -> Verdict:
         with tempfile.TemporaryDirectory(prefix="coworld-worker-", ignore_cleanup_errors=True) as directory:
             layout = EpisodeLayout(Path(directory) / "episode")
             async with nursery() as tasks, AsyncExitStack() as stack, Transfers() as transfers:
                 tasks.start_soon(self._watch_signals, tasks)
-                failure = await self._played(stack, layout)
-                if failure is not None:
-                    _log.error("the episode counts for nothing: %s: %s", failure.error_type, failure.message)
+                verdict = await self._played(stack, layout)
+                if not verdict.counts:
+                    _log.error("the episode counts for nothing: %s: %s", verdict.error_type, verdict.message)
                 self._delivery_until = min(self._over_at, anyio.current_time() + _UPLOAD_SECONDS)
                 delivery = Delivery(
                     self._outputs, layout, Path(directory), transfers, until=lambda: self._delivery_until
                 )
-                failure = await delivery.hand_over(failure, self._stopwatch)
-        return failure
+                verdict = await delivery.hand_over(verdict, self._stopwatch)
+        return verdict
 
     async def _watch_signals(self, tasks: TaskGroup) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -121,10 +122,9 @@ class _Worker:
 
     # --- the episode
 
-    async def _played(self, stack: AsyncExitStack, layout: EpisodeLayout) -> Failure | None:
+    async def _played(self, stack: AsyncExitStack, layout: EpisodeLayout) -> Verdict:
         """Play it; whatever goes wrong becomes a value."""
         settings: Settings | None = None
-        plan: EpisodePlan | None = None
         trouble: BaseException | None = None
         try:
             settings = read_settings(self._environ)
@@ -136,23 +136,17 @@ class _Worker:
             _log.debug("the episode ended with an error", exc_info=True)
             trouble = error
         record = _read_record(layout)
+        policy = VerdictPolicy(
+            replay=self._outputs.replay is not None,
+            players_end_it=settings is None or settings.on_player_failure == "stop",
+        )
         if record is not None and (record.faults or trouble is None):
-            if plan is not None and await anyio.to_thread.run_sync(_was_over, record, plan, layout):
-                others = tuple(fault for fault in record.faults if fault.error_type != "interrupted")
-                record = record.model_copy(update={"status": "completed", "faults": others})
-            failure = failure_of(
-                record,
-                replay_present=layout.replay.is_file(),
-                replay_wanted=self._outputs.replay is not None,
-                players_stop_it=settings is None or settings.on_player_failure == "stop",
-            )
-        elif trouble is not None:
-            failure = failure_of_error(trouble)
-        else:
-            failure = Failure(error_type="crash", message="interrupted: The worker was told to stop.")
-        if failure is None and trouble is not None:
-            failure = failure_of_error(trouble)
-        return failure
+            verdict = judge(record, policy)
+            if not verdict.counts or trouble is None:
+                return verdict
+        if trouble is not None:
+            return judge_error(trouble)
+        return Verdict(counts=False, party="operator", error_type="interrupted", message="The worker was told to stop.")
 
     async def _plan(self, settings: Settings) -> EpisodePlan:
         try:
@@ -263,17 +257,6 @@ def _read_record(layout: EpisodeLayout) -> EpisodeRecord | None:
     with contextlib.suppress(OSError, ValueError):
         return EpisodeRecord.model_validate_json(layout.record.read_bytes())
     return None
-
-
-def _was_over(record: EpisodeRecord, plan: EpisodePlan, layout: EpisodeLayout) -> bool:
-    """Whether an interruption came when the game's part was over with valid results, so that nothing is lost by it."""
-    if record.status != "interrupted" or record.over_seconds is None:
-        return False
-    try:
-        plan.read_results(layout.results)
-    except CoworldError:
-        return False
-    return True
 
 
 def _narrate(event: BaseEvent) -> None:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from coworld_core.verdict import judge
+
 from .columns import new_id
 from .database import next_revision
 from .episodes_stats import SeatNames
 from .models import EpisodeRequest, HostedSession, Participant
-from .worker_outcome import judge, store_outcome
+from .worker_outcome import POLICY, store_outcome
 from .worker_queue import write_outcome
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ async def keep_play(
     prefix = f"episodes/{episode_id}/{session.run_id}"
     joined = session.joined
     names = [SeatNames(policy_name=joined[slot].name if slot in joined else None) for slot in range(session.slots)]
-    verdict = judge(record, layout)
+    verdict = judge(record, POLICY)
     try:
         outcome = await store_outcome(record, layout, verdict, names, store=services.artifacts, prefix=prefix)
         async with services.database.writing() as db:

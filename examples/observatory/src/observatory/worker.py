@@ -12,7 +12,7 @@ import logging
 import shutil
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
@@ -22,15 +22,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from coworld_core.artifacts import EpisodeLayout
 from coworld_core.episode import EpisodeRecord
-from coworld_core.errors import (
-    BackendUnavailable,
-    CapabilityError,
-    CoworldError,
-    EnvironmentFault,
-    ImageError,
-    ManifestError,
-    UsageError,
-)
+from coworld_core.errors import BackendUnavailable, CoworldError
+from coworld_core.verdict import judge, judge_error
 from coworld_runner.backend import Backend
 from coworld_runner.episode import EpisodeOptions, run_episode
 from coworld_runner.errors import unwrapped
@@ -39,7 +32,7 @@ from coworld_runner.scratch import find_scratch, reap_scratch, run_is_alive
 
 from .services import Services
 from .worker_images import ImageNames
-from .worker_outcome import failure, judge, store_outcome
+from .worker_outcome import POLICY, outcome_of, store_outcome
 from .worker_plan import Job, load_job
 from .worker_queue import MAX_ATTEMPTS, Claim, Outcome, Queue
 
@@ -293,9 +286,9 @@ class Worker:
         try:
             job = await load_job(self._services, claim.episode_id, self._images)
             record = await self._run(claim, job)
-            verdict = judge(record, layout)
-            if verdict.platform and not last:
-                raise _TryAgain(CoworldError(verdict.message or "the platform failed"), counts=True)
+            verdict = judge(record, POLICY)
+            if verdict.party == "platform" and not last:
+                raise _TryAgain(CoworldError(verdict.message), counts=True)
             return await store_outcome(
                 record,
                 layout,
@@ -304,23 +297,20 @@ class Worker:
                 store=self._services.artifacts,
                 prefix=_prefix(claim.episode_id, claim.run_id),
             )
-        except BackendUnavailable as error:
-            raise _TryAgain(error, counts=False, pause=self.options.retreat) from error
-        except ImageError as error:
-            return failure("image_unreachable", _said(error))
-        except (CapabilityError, ManifestError, UsageError) as error:
-            return failure("config_error", _said(error))
-        except (EnvironmentFault, OSError, SQLAlchemyError) as error:
-            if not last or isinstance(error, SQLAlchemyError):
-                raise _TryAgain(error, counts=not isinstance(error, SQLAlchemyError), pause=1.0) from error
-            return failure("platform_error", _said(error))
         except _TryAgain:
             raise
+        except BackendUnavailable as error:
+            raise _TryAgain(error, counts=False, pause=self.options.retreat) from error
+        except SQLAlchemyError as error:
+            raise _TryAgain(error, counts=False, pause=1.0) from error
         except Exception as error:
-            _log.exception("Episode %s met an error of ours.", claim.episode_id)
-            if not last:
-                raise _TryAgain(error, counts=True) from error
-            return failure("crash", f"The worker failed: {type(error).__name__}.")
+            verdict = judge_error(error)
+            if not isinstance(error, CoworldError | OSError):
+                _log.exception("Episode %s met an error of ours.", claim.episode_id)
+                verdict = replace(verdict, message=f"The worker failed: {type(error).__name__}.")
+            if verdict.party == "platform" and not last:
+                raise _TryAgain(error, counts=True, pause=1.0) from error
+            return outcome_of(verdict)
 
     async def _run(self, claim: Claim, job: Job) -> EpisodeRecord:
         record: EpisodeRecord | None = None
@@ -363,12 +353,6 @@ class Worker:
 
 def _prefix(episode_id: str, run_id: str) -> str:
     return f"episodes/{episode_id}/{run_id}"
-
-
-def _said(error: Exception) -> str:
-    if isinstance(error, CoworldError) and error.hint:
-        return f"{error.message} {error.hint}"
-    return str(error)
 
 
 def _remove(path: Path) -> None:

@@ -14,13 +14,13 @@ import anyio.to_thread
 
 from coworld_core.artifacts import EpisodeLayout
 from coworld_core.episode import EpisodeRecord
-from coworld_core.outcome import Fault
+from coworld_core.verdict import Verdict, VerdictPolicy
 
 from .episodes_stats import SeatNames, episode_stats
 from .storage import ArtifactStore
 from .worker_queue import Outcome, StoredArtifact
 
-__all__ = ["MESSAGE_LIMIT", "Verdict", "failure", "judge", "store_outcome"]
+__all__ = ["MESSAGE_LIMIT", "POLICY", "outcome_of", "store_outcome"]
 
 MESSAGE_LIMIT = 2000
 """Characters of an error's message that are kept."""
@@ -29,53 +29,18 @@ LOG_LINES = 10_000
 _PIECE = 1 << 18
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """How an episode went, as the platform counts it."""
-
-    ok: bool
-    error_type: str | None = None
-    message: str | None = None
-    slot: int | None = None
-    platform: bool = False
-    """Whether the machine is to blame, so that another attempt may go better."""
+POLICY = VerdictPolicy(players_end_it=False)
+"""What the platform asks of an episode: games here go on without a player that fails."""
 
 
-def judge(record: EpisodeRecord, layout: EpisodeLayout) -> Verdict:
-    """Whether an episode counts, and if not, why.
-
-    It counts when the game has played it to its end: valid results, a replay, and nothing wrong with the game. What a
-    player did wrong on the way is then the game's to score. A game that ends badly is to blame for that itself,
-    whatever a player did before: games have to live with players that fail. Only where the game never came to an end
-    is it the player's failure that counts.
-    """
-    replay = layout.replay.is_file()
-    games = [fault for fault in record.faults if fault.fault == "game"]
-    if record.results is not None and replay and not games:
-        return Verdict(ok=True)
-    fault = record.fault
-    if fault is not None and fault.fault == "player":
-        ended = [entry for entry in games if entry.error_type != "episode_timeout"]
-        if ended:
-            fault = ended[0]
-        elif record.results is not None and not replay and not games:
-            fault = None
-    if fault is not None:
-        return Verdict(
-            ok=False,
-            error_type=fault.error_type,
-            message=_said(fault),
-            slot=fault.slot if fault.fault == "player" else None,
-            platform=fault.fault == "platform",
-        )
-    if record.results is None:
-        return Verdict(ok=False, error_type="results_missing", message="The game wrote no results.")
-    return Verdict(ok=False, error_type="replay_missing", message="The game wrote results, but no replay.")
-
-
-def failure(error_type: str, message: str, *, slot: int | None = None) -> Outcome:
-    """The outcome of an episode of which there is nothing but the reason."""
-    return Outcome(status="failed", error_type=error_type, error=message[:MESSAGE_LIMIT], failed_policy_index=slot)
+def outcome_of(verdict: Verdict) -> Outcome:
+    """The outcome of an episode of which there is nothing but the reason why it does not count."""
+    return Outcome(
+        status="failed",
+        error_type=verdict.published_type,
+        error=_said(verdict)[:MESSAGE_LIMIT],
+        failed_policy_index=verdict.slot,
+    )
 
 
 async def store_outcome(
@@ -115,13 +80,13 @@ async def store_outcome(
                 encoding=item.encoding,
             )
         )
-    stats = episode_stats(record.results, seats) if verdict.ok and record.results is not None else None
+    stats = episode_stats(record.results, seats) if verdict.counts and record.results is not None else None
     return Outcome(
-        status="completed" if verdict.ok else "failed",
-        error_type=verdict.error_type,
-        error=verdict.message[:MESSAGE_LIMIT] if verdict.message else None,
+        status="completed" if verdict.counts else "failed",
+        error_type=verdict.published_type,
+        error=None if verdict.counts else _said(verdict)[:MESSAGE_LIMIT],
         failed_policy_index=verdict.slot,
-        scores=record.scores if verdict.ok else (),
+        scores=record.scores if verdict.counts else (),
         steps=stats["steps"] if stats else None,
         stats=stats,
         record=record.model_dump(mode="json", exclude={"results"}),
@@ -152,7 +117,7 @@ def _pack(layout: EpisodeLayout, verdict: Verdict, seats: int) -> list[_Packed]:
         packed.append(
             _Packed(kind="replay", name="replay.z", path=target, media_type="application/x-compress", encoding="zlib")
         )
-    if not verdict.ok:
+    if not verdict.counts:
         target = place / "error_info.json"
         target.write_text(json.dumps(_error_info(verdict)) + "\n", encoding="utf-8")
         packed.append(_Packed(kind="error_info", name="error_info.json", path=target, media_type="application/json"))
@@ -189,15 +154,16 @@ def _pack(layout: EpisodeLayout, verdict: Verdict, seats: int) -> list[_Packed]:
 
 def _error_info(verdict: Verdict) -> dict[str, Any]:
     return {
-        "error_type": verdict.error_type,
-        "message": (verdict.message or "")[:MESSAGE_LIMIT],
+        "error_type": verdict.published_type,
+        "message": _said(verdict)[:MESSAGE_LIMIT],
         "failed_policy_index": verdict.slot,
     }
 
 
-def _said(fault: Fault) -> str:
+def _said(verdict: Verdict) -> str:
     # the log's tail stays out, since a player's is its owner's alone, and so do hints at files of the workspace
-    return f"{fault.message} {fault.hint}" if fault.hint and "logs/" not in fault.hint else fault.message
+    hint = verdict.hint if verdict.hint and "logs/" not in verdict.hint else None
+    return f"{verdict.published_message} {hint}" if hint else verdict.published_message
 
 
 def _compress(source: Path, target: Path) -> None:

@@ -6,17 +6,12 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from . import probes
-from ._ledger import Ledger
-from .backend import (
-    Placement,
-    Port,
-    UnitSpec,
-    without_limits,
-)
-from .links import extra_port_environment, extra_unit_ports
-from .scratch import Scratch
-from .workspace import atomic_write
+from .. import probes
+from ..backend import Placement, Port, UnitSpec, without_limits
+from ..links import extra_port_environment, extra_unit_ports
+from ..scratch import Scratch
+from ..workspace import atomic_write
+from .setup import Setup
 
 __all__ = ["CONFIG", "REPLAY", "RESULTS", "game_spec", "player_spec"]
 
@@ -27,24 +22,24 @@ _SPARE_SECONDS = 600.0
 """What a unit may live on beyond the episode's deadline, for its evidence to be fetched."""
 
 
-def game_spec(run: Ledger, scratch: Scratch) -> UnitSpec:
+def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
     """The game as it is to run; its config is written, with tokens for it and without them for the evidence."""
-    runnable = run.plan.manifest.game.runnable
+    runnable = setup.plan.manifest.game.runnable
     directory = scratch.directory("game", shared=True)
     config = directory / CONFIG
-    config.write_text(json.dumps(run.plan.config_with_tokens(run.tokens), indent=2) + "\n", encoding="utf-8")
+    config.write_text(json.dumps(setup.plan.config_with_tokens(setup.tokens), indent=2) + "\n", encoding="utf-8")
     # what the evidence keeps has no tokens in it
-    atomic_write(run.layout.config, (json.dumps(run.plan.game_config, indent=2) + "\n").encode())
-    extra = run.plan.extra_ports
-    secrets = _secret_files(directory, run.plan.secret_files)
+    atomic_write(setup.layout.config, (json.dumps(setup.plan.game_config, indent=2) + "\n").encode())
+    extra = setup.plan.extra_ports
+    secrets = _secret_files(directory, setup.plan.secret_files)
 
     def environment(placement: Placement) -> Mapping[str, str]:
         return {
             **runnable.env,
             **{variable: placement.uri(name) for variable, name in secrets.items()},
             **extra_port_environment(placement, extra),
-            **({"COGAMES_POLICY_NAMES": json.dumps(run.plan.policy_names)} if run.plan.policy_names else {}),
-            **({"COWORLD_ADMIN": "1"} if run.options.admin else {}),
+            **({"COGAMES_POLICY_NAMES": json.dumps(setup.plan.policy_names)} if setup.plan.policy_names else {}),
+            **({"COWORLD_ADMIN": "1"} if setup.options.admin else {}),
             "COGAME_HOST": placement.listen_host,
             "COGAME_PORT": str(placement.listen["http"]),
             "COGAME_CONFIG_URI": placement.uri(CONFIG),
@@ -54,7 +49,7 @@ def game_spec(run: Ledger, scratch: Scratch) -> UnitSpec:
 
     return without_limits(
         UnitSpec(
-            run_id=run.bus.run_id,
+            run_id=setup.run.bus.run_id,
             name="game",
             component="game",
             image=runnable.image,
@@ -62,27 +57,25 @@ def game_spec(run: Ledger, scratch: Scratch) -> UnitSpec:
             environment=environment,
             directory=directory,
             ports=(Port(name="http"), *extra_unit_ports(extra)),
-            clients=tuple(f"player-{slot}" for slot in run.seats),
-            network=run.options.player_network,
-            limits=run.options.game_limits,
-            stdout=run.layout.game_stdout,
-            stderr=run.layout.game_stderr,
-            platform=run.options.platform,
-            lifetime=run.options.timeout + _SPARE_SECONDS,
+            clients=tuple(f"player-{slot}" for slot, seat in enumerate(setup.plan.seats) if seat.runnable is not None),
+            network=setup.options.player_network,
+            limits=setup.options.game_limits,
+            stdout=setup.layout.game_stdout,
+            stderr=setup.layout.game_stderr,
+            platform=setup.options.platform,
+            lifetime=setup.options.timeout + _SPARE_SECONDS,
         ),
-        run.backend.capabilities,
+        setup.backend.capabilities,
     )
 
 
-def player_spec(run: Ledger, slot: int, scratch: Scratch) -> UnitSpec:
-    """A player as it is to run; the game must have been made, for its address."""
-    seat = run.plan.seats[slot]
+def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str) -> UnitSpec:
+    """A player as it is to run, with the game's address as players see it."""
+    seat = setup.plan.seats[slot]
     runnable = seat.runnable
     assert runnable is not None
     name = f"player-{slot}"
-    assert run.game.unit is not None
-    address = run.game.unit.endpoint().there
-    url = f"ws://{address}/player?{probes.seat_query(slot, run.tokens[slot])}"
+    url = f"ws://{address}/player?{probes.seat_query(slot, setup.tokens[slot])}"
     directory = scratch.directory(name, shared=True)
     secrets = _secret_files(directory, seat.secret_files)
 
@@ -98,7 +91,7 @@ def player_spec(run: Ledger, slot: int, scratch: Scratch) -> UnitSpec:
 
     return without_limits(
         UnitSpec(
-            run_id=run.bus.run_id,
+            run_id=setup.run.bus.run_id,
             name=name,
             component="player",
             image=runnable.image,
@@ -109,13 +102,13 @@ def player_spec(run: Ledger, slot: int, scratch: Scratch) -> UnitSpec:
             directory=directory,
             mount="/coworld-artifact",
             connects_to="game",
-            network=run.options.player_network,
-            limits=run.options.player_limits,
-            stdout=run.layout.player_log(slot),
-            platform=run.options.platform,
-            lifetime=run.options.timeout + _SPARE_SECONDS,
+            network=setup.options.player_network,
+            limits=setup.options.player_limits,
+            stdout=setup.layout.player_log(slot),
+            platform=setup.options.platform,
+            lifetime=setup.options.timeout + _SPARE_SECONDS,
         ),
-        run.backend.capabilities,
+        setup.backend.capabilities,
     )
 
 

@@ -1,0 +1,101 @@
+"""One episode, the same over every backend.
+
+prepare → start game → ready → (check the contract while the players start) → play → game over → bounded grace for the
+players → collect → validate → record.
+
+One deadline covers the whole. Everything is event-driven: an exit is seen when it happens, and a fault is recorded
+when and where it is seen. ``episode.json`` is written on every path, failure and interruption included.
+
+Its parts: what is known (``ledger``), who is to blame (``blame``: a table and a pure function), what is watched while
+it plays (``watching``), what is brought in (``collecting``), what happens next (``flow``), and the ``record`` that is
+made of it. Nothing here knows one backend from another, a platform or a display.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coworld_core.episode import EpisodeRecord
+from coworld_core.errors import CapabilityError, ImageError
+
+from .._hints import listed
+from .._runs import open_run
+from ..backend import Backend
+from ..events import Listener
+from ..options import ContractProbe, EpisodeOptions, OnReady
+from ..plan import EpisodePlan
+from .flow import Flow
+from .record import versions
+from .setup import Setup
+
+__all__ = ["ContractProbe", "EpisodeOptions", "require_images", "run_episode", "versions"]
+
+
+async def run_episode(
+    plan: EpisodePlan,
+    *,
+    backend: Backend,
+    workspace: Path,
+    options: EpisodeOptions | None = None,
+    overwrite: bool = False,
+    listeners: tuple[Listener, ...] = (),
+    on_ready: OnReady | None = None,
+    probe: ContractProbe | None = None,
+    latest: bool = False,
+    run_id: str | None = None,
+) -> EpisodeRecord:
+    """Play one episode and leave its evidence in a workspace.
+
+    Args:
+        plan: What to play.
+        backend: An entered backend.
+        workspace: The directory for the evidence; it must be new or empty.
+        options: How to run it.
+        overwrite: Whether a workspace of an earlier run may be emptied first.
+        listeners: Readers of the run's events.
+        on_ready: Called once the game can be reached, with the links for browsers.
+        probe: Further checks to make while it runs.
+        latest: Whether ``latest`` beside the workspace should point at it.
+        run_id: The run's label; a new one by default.
+
+    Returns:
+        The record, also written as ``episode.json``. What a game or a player did wrong is in its ``faults``.
+
+    Raises:
+        WorkspaceError: The workspace is not fresh or not writable; nothing was started.
+        CapabilityError: Something asked for cannot be enforced by this backend; nothing was started.
+        ImageError: An image is not to be had; nothing was started.
+        EnvironmentFault: The machine or the engine failed; the record says how far it got.
+    """
+    options = options or EpisodeOptions()
+    require_images(plan, backend)
+    _require(backend, options)
+    with open_run(workspace, run_id=run_id, listeners=listeners, overwrite=overwrite, latest=latest) as run:
+        setup = Setup(plan=plan, backend=backend, options=options, run=run, tokens=plan.new_tokens())
+        return await Flow(setup, on_ready, probe).play()
+
+
+def require_images(plan: EpisodePlan, backend: Backend) -> None:
+    """Refuse placeholders on a backend that runs images, where they stand for something that is to run.
+
+    Raises:
+        ImageError: An image of the game or of a player is not built yet.
+    """
+    unbuilt = [image for image in plan.images if "{{" in image]
+    if backend.capabilities.images and unbuilt:
+        raise ImageError(
+            f"{plan.manifest.game.name} is a template: {listed(unbuilt)} {'is' if len(unbuilt) == 1 else 'are'} not "
+            f"built yet, and the {backend.name} backend runs images.",
+            code="images_not_built",
+            hint="Build them with `coworld build DIRECTORY`, or run local processes with --backend process.",
+        )
+
+
+def _require(backend: Backend, options: EpisodeOptions) -> None:
+    for name in options.required_capabilities:
+        if not getattr(backend.capabilities, name):
+            raise CapabilityError(
+                f"The {backend.name} backend has no {name.replace('_', ' ')}, which this episode requires.",
+                hint="Use a backend that has (--backend docker), or do not ask for it.",
+                context={"backend": backend.name, "capability": name},
+            )

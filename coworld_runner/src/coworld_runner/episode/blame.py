@@ -1,0 +1,482 @@
+"""Who is to blame: a table, and one pure function that reads it.
+
+What was seen goes in, with what is known at that moment; a fault, a warning or nothing comes out. Nothing is asked and
+nothing is waited for here: whoever sees something has first waited as long as it takes to know what it means.
+
+A player is not blamed for what another row explains: that it ended badly when the game did, or when the game was
+stopped. Whose doing its end was cannot be told then, so it is a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from coworld_core.errors import CoworldError
+from coworld_core.outcome import ErrorType, Exit, FaultParty
+from coworld_core.verdict import blame_for
+
+from ..backend import Component
+
+__all__ = ["OWN_DOING", "PLATFORM_ENDS", "TABLE", "Known", "Row", "Ruling", "Seen", "What", "rule"]
+
+What = Literal[
+    "not_started",
+    "not_ready",
+    "violation",
+    "ended",
+    "left_early",
+    "abandoned",
+    "still_running",
+    "deadline",
+    "results_malformed",
+    "results_missing",
+    "not_collected",
+    "failed",
+    "interrupted",
+    "crashed",
+]
+"""What can be seen to go wrong.
+
+``not_started`` a unit could not be started; ``not_ready`` the game ended or stayed silent before it was ready;
+``violation`` it breaks the runtime contract; ``ended`` a unit ended, whatever way; ``left_early`` a player ended in
+good order long before the game did; ``abandoned`` all of them did, and the game is not over; ``still_running`` a player
+was when its time was up, though the game was over; ``deadline`` the game was not over when the episode's time was up;
+``results_malformed`` and ``results_missing``; ``not_collected`` a file could not be brought in; ``failed`` one of our
+own errors ended the episode, ``crashed`` any other; ``interrupted`` whoever runs it did.
+"""
+
+OWN_DOING = ("program_missing", "no_command", "command_failed", "image_unusable", "port_taken")
+"""Codes of a ``StartError`` that is due to what was to be started."""
+PLATFORM_ENDS = ("evicted", "lost", "deadline")
+"""Ends of a unit that are its host's doing."""
+_PLATFORM_TRANSFERS = ("disk_full", "transfer_lost", "too_slow")
+"""Codes of a ``TransferError`` that is nobody's doing who wrote the file."""
+_BEFORE_PLAY = {
+    "prepare": "Images were still being fetched",
+    "start_game": "The game was still being started",
+    "start_players": "Players were still being started",
+}
+"""Phases that are ours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """One thing that was seen."""
+
+    what: What
+    component: Component | None = None
+    """Of which unit; None: of none."""
+    slot: int | None = None
+    """That unit's slot, if it is a player."""
+    exit: Exit | None = None
+    """How it ended, if it has."""
+    ended: float | None = None
+    """Seconds into the episode when it ended."""
+    words: str = ""
+    """What is to be said of it."""
+    hint: str | None = None
+    """What to do about it, if that is known better than the table knows it."""
+    error: CoworldError | None = None
+    """The error in which it was seen, if it was one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What is known when something is seen."""
+
+    stage: str = "play"
+    """The phase of the episode; collecting does not count as one."""
+    trouble: str = ""
+    """What keeps the platform from answering, in words."""
+    game_exit: Exit | None = None
+    game_age: float | None = None
+    """Seconds since the game was started."""
+    stopped_at: float | None = None
+    """Seconds into the episode when we began to stop a game whose part was over."""
+    blamed: frozenset[int] = field(default_factory=frozenset[int])
+    """Slots of the players that are blamed already."""
+    game_failed: bool = False
+    """Whether something went wrong that is no player's fault."""
+
+
+Condition = Callable[[Seen, Known], bool]
+
+
+def _always(_: Seen, __: Known) -> bool:
+    return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line of the table."""
+
+    seen: str
+    """What is seen, for people."""
+    what: What
+    component: Component | None = None
+    """Of which unit; None: of any, or of none."""
+    when: Condition = _always
+    error_type: ErrorType | None = None
+    party: FaultParty | None = None
+    """None: nobody is to blame."""
+    says: str = "{words}"
+    """The message: ``words``, ``who`` it was, its ``exit``, and what is known of ``trouble``, ``stage`` and the game's
+    ``age``. Nothing is said where nobody is to blame and this is empty."""
+    hint: str | None = None
+    """``log`` stands for the unit's."""
+    with_log: bool = True
+    """Whether the unit's log says more."""
+
+
+def _of_the_host(seen: Seen, _: Known) -> bool:
+    return seen.exit is not None and seen.exit.reason in PLATFORM_ENDS
+
+
+def _in_good_order(seen: Seen, _: Known) -> bool:
+    return seen.exit is not None and (seen.exit.ok or seen.exit.reason == "stopped")
+
+
+def _comes_to(error_type: ErrorType) -> Condition:
+    return lambda seen, _: seen.error is not None and blame_for(seen.error)[1] == error_type
+
+
+def _has_code(*codes: str) -> Condition:
+    return lambda seen, _: seen.error is not None and seen.error.code in codes
+
+
+def _is_blamed(seen: Seen, known: Known) -> bool:
+    return seen.slot in known.blamed
+
+
+def _after_the_game_failed(_: Seen, known: Known) -> bool:
+    return known.game_failed
+
+
+def _is_explained(seen: Seen, known: Known) -> bool:
+    return _is_blamed(seen, known) or _after_the_game_failed(seen, known)
+
+
+def _as_the_game_was_stopped(seen: Seen, known: Known) -> bool:
+    return known.stopped_at is not None and seen.ended is not None and seen.ended >= known.stopped_at
+
+
+def _cut_off_by_a_player(_: Seen, known: Known) -> bool:
+    return bool(known.blamed) and known.game_exit is not None and known.game_exit.reason == "stopped"
+
+
+def _without_results(_: Seen, known: Known) -> bool:
+    """Whether it is clear already why there are no results."""
+    if known.game_exit is None or known.game_failed:
+        return True
+    return bool(known.blamed) and not known.game_exit.ok
+
+
+TABLE: tuple[Row, ...] = (
+    Row(
+        seen="a port that the game must have is taken on this machine",
+        what="not_started",
+        component="game",
+        when=_has_code("port_taken"),
+        error_type="game_unhealthy",
+        party="operator",
+    ),
+    Row(
+        seen="the game cannot be started",
+        what="not_started",
+        component="game",
+        error_type="game_unhealthy",
+        party="game",
+    ),
+    Row(
+        seen="a player cannot be started",
+        what="not_started",
+        component="player",
+        error_type="player_never_started",
+        party="player",
+    ),
+    Row(
+        seen="the host removes or loses the game before it is ready",
+        what="not_ready",
+        when=_of_the_host,
+        error_type="platform_error",
+        party="platform",
+    ),
+    Row(
+        seen="the game ends, or stays silent, before it is ready",
+        what="not_ready",
+        error_type="game_unhealthy",
+        party="game",
+        hint="Read the game's log. It must answer GET /healthz with 200 on COGAME_PORT.",
+    ),
+    Row(
+        seen="a page is missing, a wrong token is let in, the viewer hears nothing",
+        what="violation",
+        error_type="game_contract_violation",
+        party="game",
+        says="The game breaks the runtime contract: {words}.",
+        hint="See the runtime contract's routes and token rules.",
+    ),
+    Row(
+        seen="the game ends with 0, or is stopped",
+        what="ended",
+        component="game",
+        when=_in_good_order,
+        says="",
+    ),
+    Row(
+        seen="the host removes or loses the game",
+        what="ended",
+        component="game",
+        when=_of_the_host,
+        error_type="platform_error",
+        party="platform",
+        says="{who} {exit}.",
+    ),
+    Row(
+        seen="the game ends other than with 0, or is killed for its memory",
+        what="ended",
+        component="game",
+        error_type="game_unhealthy",
+        party="game",
+        says="{who} {exit}{words}.",
+        hint="Read {log}.",
+    ),
+    Row(
+        seen="a player ends that is blamed already",
+        what="ended",
+        component="player",
+        when=_is_blamed,
+        says="",
+    ),
+    Row(
+        seen="a player ends with 0, or is stopped",
+        what="ended",
+        component="player",
+        when=_in_good_order,
+        says="",
+    ),
+    Row(
+        seen="a player ends badly after something went wrong that is no player's fault",
+        what="ended",
+        component="player",
+        when=_after_the_game_failed,
+        says="{who} {exit} as the game failed; it is not blamed for that.",
+    ),
+    Row(
+        seen="a player ends badly when the game has been stopped",
+        what="ended",
+        component="player",
+        when=_as_the_game_was_stopped,
+        says="{who} {exit} when the game was stopped; it is not blamed for that.",
+    ),
+    Row(
+        seen="the host removes or loses a player",
+        what="ended",
+        component="player",
+        when=_of_the_host,
+        error_type="platform_error",
+        party="platform",
+        says="{who} {exit}.",
+    ),
+    Row(
+        seen="a player ends other than with 0, while the game goes on or after it went well",
+        what="ended",
+        component="player",
+        error_type="player_error",
+        party="player",
+        says="{who} {exit}.",
+        hint="Read {log}.",
+    ),
+    Row(
+        seen="a player has left early that is blamed already",
+        what="left_early",
+        when=_is_blamed,
+        says="",
+    ),
+    Row(
+        seen="a player ends with 0 long before the game is over",
+        what="left_early",
+    ),
+    Row(
+        seen="a player has left that is blamed already, or whose game failed",
+        what="abandoned",
+        when=_is_explained,
+        says="",
+    ),
+    Row(
+        seen="every player has ended with 0, and the game goes on",
+        what="abandoned",
+        error_type="player_left_early",
+        party="player",
+        hint="A player stays until the game closes its connection or says that it is over. If the game did, it is the "
+        "game that hangs.",
+    ),
+    Row(
+        seen="a player that is blamed already, or whose game failed, still runs when the game is over",
+        what="still_running",
+        when=_is_explained,
+        says="",
+    ),
+    Row(
+        seen="a player still runs too long after the game is over",
+        what="still_running",
+        error_type="player_timeout",
+        party="player",
+        hint="A player must end, with status 0, when its connection is closed or the game is over.",
+    ),
+    Row(
+        seen="nothing can be seen at the deadline",
+        what="deadline",
+        when=lambda _, known: bool(known.trouble),
+        error_type="platform_error",
+        party="platform",
+        says="Nothing could be seen at {words}: {trouble}.",
+        with_log=False,
+    ),
+    Row(
+        seen="images, or starting what runs, took all the time there was",
+        what="deadline",
+        when=lambda _, known: known.stage in _BEFORE_PLAY,
+        error_type="episode_timeout",
+        party="platform",
+        says="{stage} at {words}.",
+        with_log=False,
+    ),
+    Row(
+        seen="the game is not ready at the deadline",
+        what="deadline",
+        when=lambda _, known: known.stage == "ready",
+        error_type="episode_timeout",
+        party="game",
+        says="The game was not ready at {words}{age}.",
+    ),
+    Row(
+        seen="the game is not over at the deadline",
+        what="deadline",
+        error_type="episode_timeout",
+        party="game",
+        says="The game was not over at {words}{age}.",
+    ),
+    Row(
+        seen="a game that was stopped for a player's failure leaves wrong results",
+        what="results_malformed",
+        when=_cut_off_by_a_player,
+        says="The results of a game that was stopped for a player's failure are not valid: {words}",
+    ),
+    Row(
+        seen="the results are wrong",
+        what="results_malformed",
+        error_type="results_malformed",
+        party="game",
+        says="The game's results are not valid: {words}",
+        hint="The results must be a JSON object that satisfies game.results_schema, with one score a slot.",
+    ),
+    Row(
+        seen="there are no results, for a reason that is known",
+        what="results_missing",
+        when=_without_results,
+        says="",
+    ),
+    Row(
+        seen="the game ends without results",
+        what="results_missing",
+        error_type="results_missing",
+        party="game",
+        says="The game {exit} without writing results.",
+        hint="Write the results to COGAME_RESULTS_URI before ending.",
+    ),
+    Row(
+        seen="the platform or this machine cannot bring in a file",
+        what="not_collected",
+        when=_has_code(*_PLATFORM_TRANSFERS),
+        error_type="artifact_transport_error",
+        party="platform",
+    ),
+    Row(
+        # the episode is none the worse for it
+        seen="what a player wants to keep cannot be kept",
+        what="not_collected",
+        component="player",
+        says="{who} left no artifact that can be kept: {words}",
+    ),
+    Row(
+        seen="results or replay are no regular file, or too large",
+        what="not_collected",
+        error_type="artifact_transport_error",
+        party="game",
+    ),
+    Row(
+        seen="an image is not to be had",
+        what="failed",
+        when=_comes_to("image_unreachable"),
+        error_type="image_unreachable",
+        party="operator",
+    ),
+    Row(
+        seen="the config, the options or the manifest do not fit",
+        what="failed",
+        when=_comes_to("config_error"),
+        error_type="config_error",
+        party="operator",
+    ),
+    Row(
+        seen="the engine fails",
+        what="failed",
+        error_type="platform_error",
+        party="platform",
+    ),
+    Row(
+        seen="you interrupt it",
+        what="interrupted",
+        error_type="interrupted",
+        party="operator",
+        says="The episode was interrupted before it was over.",
+    ),
+    Row(
+        seen="the runner itself fails",
+        what="crashed",
+        error_type="crash",
+        party="platform",
+        says="The runner failed: {words}",
+    ),
+)
+"""Read from above; the first row that fits decides."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ruling:
+    """What is to be made of something that was seen."""
+
+    row: Row
+    message: str
+    """Empty: nothing is to be said."""
+    hint: str | None = None
+
+
+def rule(seen: Seen, known: Known, *, who: str = "The game", log: str = "its log") -> Ruling:
+    """Find the row, and its words.
+
+    Args:
+        seen: What was seen.
+        known: What is known at that moment.
+        who: The unit's name, for people.
+        log: Where its log is.
+    """
+    row = next(row for row in TABLE if _fits(row, seen, known))
+    words: Mapping[str, str] = {
+        "who": who,
+        "exit": str(seen.exit),
+        "words": seen.words,
+        "trouble": known.trouble,
+        "stage": _BEFORE_PLAY.get(known.stage, ""),
+        "age": f", {known.game_age:.1f} s after its start" if known.game_age is not None else "",
+        "log": log,
+    }
+    hint = seen.hint or (row.hint and row.hint.format_map(words))
+    return Ruling(row=row, message=row.says.format_map(words), hint=hint)
+
+
+def _fits(row: Row, seen: Seen, known: Known) -> bool:
+    return row.what == seen.what and row.component in {None, seen.component} and row.when(seen, known)

@@ -1,0 +1,267 @@
+"""What happens next: one episode from its first phase to its last, the same over every backend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.episode import EpisodeRecord
+from coworld_core.errors import CoworldError, NotReadyError, StartError
+from coworld_core.outcome import EpisodeStatus
+
+from .. import probes
+from .._runs import started
+from ..backend import HttpProbe, ImageInfo, Unit, UnitSpec
+from ..errors import unwrapped
+from ..links import play_links
+from ..options import ContractProbe, OnReady
+from ..scratch import Scratch, open_scratch
+from ..starvation import StarvationMeter
+from .blame import OWN_DOING
+from .collecting import Collector
+from .ledger import Ledger
+from .record import write_record
+from .setup import Setup
+from .specs import game_spec, player_spec
+from .watching import Watch
+
+__all__ = ["Flow"]
+
+
+class Flow:
+    """The flow of one episode.
+
+    Args:
+        setup: Its surroundings.
+        on_ready: Called once the game can be reached.
+        probe: Further checks to make while it runs.
+    """
+
+    def __init__(self, setup: Setup, on_ready: OnReady | None, probe: ContractProbe | None) -> None:
+        self._setup = setup
+        self._options = setup.options
+        self._backend = setup.backend
+        self._ledger = Ledger(setup)
+        self._phases = self._ledger.phases
+        self._collector = Collector(setup, self._ledger)
+        self._deadline = anyio.current_time() + setup.options.timeout
+        self._on_ready = on_ready
+        self._probe = probe
+        self._specs: dict[str, UnitSpec] = {}
+        """By name, which is how an error says which of several units it means."""
+
+    # --- the whole
+
+    async def play(self) -> EpisodeRecord:
+        """Play it, and write its record on every path."""
+        ledger, workspace = self._ledger, self._setup.layout.workspace
+        ledger.publish(started("episode", self._setup.plan, self._backend, workspace))
+        status: EpisodeStatus = "failed"
+        trouble: BaseException | None = None
+        try:
+            with anyio.CancelScope(deadline=self._deadline) as scope:
+                with unwrapped():
+                    await self._all_phases()
+            if scope.cancelled_caught:
+                await self._at_the_deadline()
+            await self._collector.judge_results()
+            if ledger.results is not None:
+                status = "completed"
+                if not self._setup.layout.replay.exists() and not ledger.failed:
+                    ledger.warn("The game wrote no replay.")
+        except CoworldError as error:
+            trouble = error
+            error.context.setdefault("workspace", str(workspace))
+            await ledger.see("failed", error=error)
+        except (anyio.get_cancelled_exc_class(), KeyboardInterrupt) as error:
+            trouble, status = error, "interrupted"
+            if ledger.over_at is not None:
+                with anyio.CancelScope(shield=True):
+                    await self._collector.judge_results()
+            await ledger.see("interrupted")
+        except BaseException as error:  # noqa: BLE001 - raised again below, once the record is written
+            trouble = error
+            await ledger.see("crashed", words=f"{type(error).__name__}: {error}")
+        record = await write_record(self._setup, ledger, status)
+        if trouble is not None:
+            raise trouble
+        return record
+
+    async def _all_phases(self) -> None:
+        with self._phases.during("prepare"):
+            await self._ensure_images()
+        with open_scratch(self._setup.run.bus.run_id, on_leak=self._note_scratch_leak) as scratch:
+            try:
+                self._phases.begin("start_game")
+                async with self._units([game_spec(self._setup, scratch)], start=True) as (game,):
+                    self._ledger.game.unit = game
+                    self._phases.end()
+                    try:
+                        await self._with_game(game, scratch)
+                    finally:
+                        await self._collector.game(game)
+            except StartError as error:
+                self._phases.end()
+                if error.code not in OWN_DOING:
+                    raise
+                # that of a player is seen where players are started, unless it could not even be made
+                spec = self._specs.get(str(error.context.get("unit")))
+                await self._ledger.see(
+                    "not_started", spec.component if spec else "game", spec.slot if spec else None, error=error
+                )
+
+    async def _with_game(self, game: Unit, scratch: Scratch) -> None:
+        address = game.endpoint().there
+        specs = [player_spec(self._setup, slot, scratch, address=address) for slot in self._ledger.seats]
+        # made while the game boots, started when it is ready
+        async with self._units(specs, start=False) as players:
+            for player in players:
+                self._ledger.seat(player).unit = player
+            watch = Watch(self._setup, self._ledger, game)
+            try:
+                if await self._wait_ready(game):
+                    await self._play(game, players, watch)
+                    await self._finish(game, players, watch)
+            finally:
+                # of what is gone nothing can be told any more
+                self._ledger.trouble = self._backend.trouble()
+                await self._collector.players(game, players)
+
+    def _units(self, specs: list[UnitSpec], *, start: bool) -> AbstractAsyncContextManager[tuple[Unit, ...]]:
+        self._specs |= {spec.name: spec for spec in specs}
+        return self._backend.units(specs, publish=self._ledger.publish, start=start, grace=self._options.stop_grace)
+
+    def _note_scratch_leak(self, path: object, reason: str) -> None:
+        self._ledger.leak(f"directory {path}", reason)
+
+    # --- phases
+
+    async def _ensure_images(self) -> None:
+        states = [self._ledger.game, *self._ledger.seats.values()]
+        found: dict[str, ImageInfo] = {}
+
+        async def ensure(image: str) -> None:
+            found[image] = await self._backend.ensure_image(
+                image, platform=self._options.platform, publish=self._ledger.publish
+            )
+
+        async with anyio.create_task_group() as group:
+            for image in dict.fromkeys(state.image.image for state in states):
+                group.start_soon(ensure, image)
+        for state in states:
+            state.image = found[state.image.image]
+        for info in found.values():
+            if info.emulated:
+                self._ledger.warn(
+                    f"{info.image} is for {info.platform} and runs emulated on this machine: expect it to be slow."
+                )
+
+    async def _wait_ready(self, game: Unit) -> bool:
+        with self._phases.during("ready"):
+            try:
+                with unwrapped():
+                    async with anyio.create_task_group() as group:
+                        # what the contract's checks need is read from disk while the game boots
+                        group.start_soon(anyio.to_thread.run_sync, probes.load_libraries)
+                        await game.wait_ready(HttpProbe(timeout=self._options.ready_timeout))
+            except NotReadyError as error:
+                await self._ledger.see("not_ready", "game", error=error)
+                return False
+        if self._on_ready is not None:
+            plan, tokens = self._setup.plan, self._setup.tokens
+            dialect, _ = await probes.detect_dialect(game.endpoint().here, "global")
+            self._on_ready(play_links(game, dialect, tokens, admin=self._options.admin, extra=plan.extra_ports))
+        return True
+
+    async def _play(self, game: Unit, players: Sequence[Unit], watch: Watch) -> None:
+        """Start the players, check the contract meanwhile, and go on until the game's part is over."""
+        address, tokens = game.endpoint().here, self._setup.tokens
+        if self._probe is not None:
+            with self._phases.during("probe"):
+                await self._probe.before_players(address, tokens)
+        self._phases.begin("start_players")
+        all_started = anyio.Event()
+        waiting = {player.name for player in players}
+
+        async def run_player(player: Unit) -> None:
+            runs = True
+            try:
+                await player.start()
+            except StartError as error:
+                if error.code not in OWN_DOING:
+                    raise
+                runs = False
+                await self._ledger.see("not_started", "player", player.spec.slot, error=error)
+                await watch.end_after_failure()
+            waiting.discard(player.name)
+            if not waiting:
+                all_started.set()
+            if runs:
+                await watch.player(player)
+
+        async with anyio.create_task_group() as group:
+            # first of all what the episode waits for; the checks can do with what time is left
+            for player in players:
+                group.start_soon(run_player, player)
+            group.start_soon(watch.game)
+            group.start_soon(watch.results)
+            group.start_soon(watch.contract, all_started)
+            if not players:
+                all_started.set()
+            if self._options.watch:
+                group.start_soon(watch.progress)
+            await all_started.wait()
+            self._phases.begin("play")
+            if self._probe is not None:
+                group.start_soon(self._probe.during_play, address, tokens)
+            meter = StarvationMeter()
+            await watch.over.wait()
+            self._ledger.starvation = meter.read()
+            self._ledger.over_at = self._ledger.over_at or self._ledger.seconds()
+            group.cancel_scope.cancel()
+        self._phases.end()
+
+    async def _finish(self, game: Unit, players: Sequence[Unit], watch: Watch) -> None:
+        """Give the players their bounded time to end; on a failure give nobody any."""
+        ledger = self._ledger
+        with self._phases.during("finish"):
+            if game.exit is not None:
+                # what the game has done is known before its players are waited for, or judged
+                await self._collector.results(game)
+            # a player that failed takes nothing from the others when the game has done its part all the same
+            stopping = self._options.on_player_failure == "stop" and not ledger.played
+            if ledger.faults and (stopping or ledger.failed):
+                await watch.judge_players()
+                return
+            async with anyio.create_task_group() as group:
+                if game.exit is None:
+                    ledger.stopped_at = ledger.seconds()
+                group.start_soon(game.stop, self._options.stop_grace)
+                with anyio.move_on_after(self._options.player_exit_timeout):
+                    async with anyio.create_task_group() as waiting:
+                        for player in players:
+                            waiting.start_soon(player.wait)
+            await watch.judge_players()
+            await self._blame_who_still_runs(f"{self._options.player_exit_timeout:g} s after the game was over.")
+
+    # --- when time is up
+
+    async def _blame_who_still_runs(self, words: str, *, stopped: bool = False, hint: str | None = None) -> None:
+        """Blame the players that have not ended, or that were stopped for it."""
+        for slot, seat in self._ledger.seats.items():
+            ended = seat.unit.exit if seat.unit is not None else None
+            if ended is None or (stopped and ended.reason in ("stopped", "deadline")):
+                said = f"{self._ledger.who('player', slot)} was still running {words}"
+                await self._ledger.see("still_running", "player", slot, words=said, hint=hint)
+
+    async def _at_the_deadline(self) -> None:
+        ledger, limit = self._ledger, f"the deadline of {self._options.timeout:g} s"
+        hint = "Read the logs for what it waited for, or allow more with --timeout-seconds."
+        ledger.trouble = ledger.trouble or self._backend.trouble()
+        if not ledger.trouble and (self._phases.stage == "finish" or ledger.results_complete):
+            await self._blame_who_still_runs(f"at {limit}, after the game was over.", stopped=True, hint=hint)
+        else:
+            await ledger.see("deadline", "game", words=limit, hint=hint)

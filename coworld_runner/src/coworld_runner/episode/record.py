@@ -1,0 +1,111 @@
+"""The record of an episode, made of what is known when it is over."""
+
+from __future__ import annotations
+
+import datetime as dt
+import platform
+from importlib.metadata import version
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.episode import ArtifactRecord, EpisodeRecord, ImageRecord, LeakRecord, SlotRecord, UnitRecord
+from coworld_core.events import LeakFound, Notice, RunFinished
+from coworld_core.outcome import EpisodeStatus
+
+from ..backend import Backend, ImageInfo
+from ..plan import Seat
+from ..workspace import artifact_records
+from .ledger import Ledger, UnitState
+from .setup import Setup
+
+__all__ = ["versions", "write_record"]
+
+
+async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> EpisodeRecord:
+    """Tell that the episode is over, make its record and write it; done even when we are being cancelled."""
+    ledger.phases.end()
+    plan, layout, bus = setup.plan, setup.layout, setup.run.bus
+    ended_at, seconds = dt.datetime.now(dt.UTC), ledger.seconds()
+    ok = status == "completed" and not ledger.faults
+    ledger.publish(RunFinished(status=status, ok=ok, scores=ledger.scores, seconds=seconds))
+    artifacts: tuple[ArtifactRecord, ...] = ()
+    with anyio.CancelScope(shield=True):
+        artifacts = await anyio.to_thread.run_sync(artifact_records, layout)
+    record = EpisodeRecord(
+        run_id=bus.run_id,
+        coworld=plan.manifest.game.name,
+        version=plan.manifest.game.version,
+        manifest=plan.source,
+        manifest_sha256=plan.manifest_sha256,
+        backend=setup.backend.name,
+        variant=plan.variant,
+        seed=plan.seed,
+        game_config=dict(plan.game_config),
+        episode_tags=dict(plan.episode_tags),
+        started_at=ledger.begun_at,
+        ended_at=ended_at,
+        seconds=seconds,
+        status=status,
+        scores=ledger.scores,
+        results=ledger.results,
+        faults=tuple(ledger.faults),
+        # said by the flow, by a backend, or by the bus of a listener that failed
+        warnings=tuple(
+            event.message for event in bus.history if isinstance(event, Notice) and event.level == "warning"
+        ),
+        game=UnitRecord(**_unit_fields(setup, ledger.game)),
+        slots=tuple(_slot_record(setup, slot, seat, ledger.seats.get(slot)) for slot, seat in enumerate(plan.seats)),
+        phases=ledger.phases.timings(),
+        artifacts=artifacts,
+        starvation=ledger.starvation,
+        over_seconds=ledger.over_at,
+        leaks=tuple(
+            LeakRecord(what=event.what, reason=event.reason) for event in bus.history if isinstance(event, LeakFound)
+        ),
+        versions=versions(setup.backend),
+    )
+    setup.run.reserve.write(layout.record, (record.model_dump_json(indent=2) + "\n").encode())
+    return record
+
+
+def _unit_fields(setup: Setup, state: UnitState) -> dict[str, Any]:
+    return {
+        "image": ImageRecord(
+            image=state.image.image,
+            digest=state.image.digest,
+            platform=state.image.platform,
+            emulated=state.image.emulated,
+        ),
+        "run": tuple(state.run),
+        "exit": state.exit,
+        "started_seconds": state.started,
+        "ended_seconds": state.ended,
+        "logs": tuple(setup.layout.relative(path) for path in state.logs if path.exists()),
+        "log_truncated": state.unit.log_truncated if state.unit is not None else False,
+    }
+
+
+def _slot_record(setup: Setup, slot: int, seat: Seat, state: UnitState | None) -> SlotRecord:
+    artifact = setup.layout.player_artifact(slot)
+    return SlotRecord(
+        **_unit_fields(setup, state or UnitState(ImageInfo(image=""), (), ())),
+        slot=slot,
+        name=seat.name,
+        player_id=seat.player_id,
+        human=seat.runnable is None,
+        artifact=setup.layout.relative(artifact) if artifact.exists() else None,
+        secret_env=tuple(sorted(seat.secret_env)),
+    )
+
+
+def versions(backend: Backend) -> dict[str, str]:
+    """What ran this: our packages, Python, the platform and the backend's engine."""
+    found = {name: version(name) for name in ("coworld-core", "coworld-runner")}
+    found["python"] = platform.python_version()
+    found["platform"] = platform.platform()
+    engine = backend.engine_version()
+    if engine:
+        found["engine"] = engine
+    return found

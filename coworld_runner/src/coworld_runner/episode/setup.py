@@ -1,0 +1,31 @@
+"""What one episode is given before it begins: what is played, where, how, and where its evidence goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from coworld_core.artifacts import EpisodeLayout
+
+from .._runs import OpenRun
+from ..backend import Backend
+from ..options import EpisodeOptions
+from ..plan import EpisodePlan
+
+__all__ = ["Setup"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """One episode's surroundings; nothing in it changes while it runs."""
+
+    plan: EpisodePlan
+    backend: Backend
+    options: EpisodeOptions
+    run: OpenRun
+    tokens: tuple[str, ...] = field(repr=False)
+    """By slot."""
+
+    @property
+    def layout(self) -> EpisodeLayout:
+        """Where the evidence goes."""
+        return self.run.layout

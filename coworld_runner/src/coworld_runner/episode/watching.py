@@ -1,0 +1,305 @@
+"""What is watched while an episode is played: ends, results, the contract.
+
+Each watcher waits until it is clear what something means, tells the ledger, and says when the game's part is over.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from typing import Any, TypeGuard, cast
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from coworld_core.errors import ManifestError, TransferError
+from coworld_core.events import GameProgressed, Notice, ProbeFinished
+from coworld_core.results import MAX_RESULTS_BYTES
+
+from .. import probes
+from ..backend import HttpProbe, Unit
+from .ledger import Ledger
+from .setup import Setup
+from .specs import REPLAY, RESULTS
+
+__all__ = ["Watch"]
+
+_BLAME_WINDOW = 0.25
+"""Seconds in which the game's own end may show that it was not a violation which a check saw."""
+_SILENCE = 2.0
+"""Seconds without an answer after which a game may be on its way out."""
+_DYING = 10.0
+"""Seconds a silent game has to end, or to answer again, before it is judged what was seen meanwhile."""
+_ASK_AGAIN = 0.5
+_LEFT_NOTICE = 5.0
+"""Seconds after which a player's orderly end in the middle of a game is worth a word."""
+_LEFT_EARLY = 1.0
+"""Seconds before the end of the game from which on a player's orderly end is worth a word."""
+_SEEN_LATE = 4.0
+"""How many seconds apart ends of the same moment may show on a backend that is asked over a network."""
+
+
+class Watch:
+    """Watches one game and its players.
+
+    Args:
+        setup: The episode's surroundings.
+        ledger: Where what is seen is told.
+        game: The game, which has been started.
+    """
+
+    def __init__(self, setup: Setup, ledger: Ledger, game: Unit) -> None:
+        self.over = anyio.Event()
+        """Set when the game's part is over, whatever way."""
+        self._setup = setup
+        self._options = setup.options
+        self._ledger = ledger
+        self._game = game
+        self._told_early: set[int | None] = set()
+        self._abandoned = False
+
+    # --- ends
+
+    async def game(self) -> None:
+        """See the game's end."""
+        ended = await self._game.wait()
+        after = " after its results were complete" if self._ledger.results_complete and not ended.ok else ""
+        await self._ledger.see("ended", "game", words=after)
+        self.over.set()
+
+    async def player(self, player: Unit) -> None:
+        """See a player's end at the moment it happens, and say whose fault it was."""
+        ended = await player.wait()
+        if ended.reason == "stopped" or self.over.is_set():
+            return
+        if ended.ok:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._notice_early_leave, player)
+                await self._notice_abandoned()
+            return
+        # What a player's end means when the game ends with it is said when it is known how the game went.
+        if not await self._goes_on(grace=self._options.failure_grace):
+            return
+        await self._ledger.see("ended", "player", player.spec.slot)
+        if self._options.on_player_failure == "stop":
+            self.over.set()
+
+    async def judge_players(self) -> None:
+        """Say of the players that have ended what their ends mean, now that it is known how the game went."""
+        over = self._ledger.over_at or self._ledger.seconds()
+        for slot, seat in self._ledger.seats.items():
+            if seat.exit is None or seat.ended is None:
+                continue
+            await self._ledger.see("ended", "player", slot)
+            left = over - seat.ended - (_SEEN_LATE if self._setup.backend.capabilities.remote else 0.0)
+            long_before = left > _LEFT_EARLY and left > (seat.ended - (seat.started or 0.0)) / 2
+            if seat.exit.ok and long_before and slot not in self._told_early:
+                await self._ledger.see(
+                    "left_early",
+                    "player",
+                    slot,
+                    words=f"{self._ledger.who('player', slot)} ended with status 0 after {seat.span}, "
+                    f"{over - seat.ended:.1f} s before the game was over.",
+                )
+
+    async def end_after_failure(self) -> None:
+        """A player could not be started: let the game have a moment to end by itself; then its part is over."""
+        if self._options.on_player_failure == "continue":
+            return
+        with anyio.move_on_after(self._options.failure_grace):
+            await self._game.wait()
+        self.over.set()
+
+    async def _goes_on(self, *, grace: float = 0.0) -> bool:
+        """Whether the game outlives what has just been seen to fail, ``grace`` seconds at least.
+
+        A game that dies takes its players and its viewers with it, and on a busy machine its own end may take far
+        longer to show than theirs. So it is asked: one that does not answer any more is on its way out, and gets the
+        time for that. If it is the way to the game that is broken, it is waited for until it answers again.
+        """
+        with anyio.move_on_after(max(_BLAME_WINDOW, grace)):
+            await self._game.wait()
+            return False
+        silent_until = anyio.current_time() + _DYING
+        while anyio.current_time() < silent_until:
+            try:
+                await probes.get_status(self._game.endpoint().here, HttpProbe().path, timeout=_SILENCE)
+            except (OSError, TimeoutError):
+                asked = anyio.current_time()
+                await self._game.reach()
+                # the time in which nobody could have seen its end is not the game's
+                silent_until += anyio.current_time() - asked
+            else:
+                return True
+            with anyio.move_on_after(_ASK_AGAIN):
+                await self._game.wait()
+                return False
+        return True
+
+    async def _notice_early_leave(self, player: Unit) -> None:
+        """Say while it can still be seen that a player has ended in good order and the game goes on all the same."""
+        with anyio.move_on_after(_LEFT_NOTICE):
+            await self._game.wait()
+            return
+        if not await self._is_done():
+            slot = player.spec.slot
+            who, span = self._ledger.who("player", slot), self._ledger.seat(player).span
+            words = f"{who} ended with status 0 after {span}, and the game goes on."
+            await self._ledger.see("left_early", "player", slot, words=words)
+            self._told_early.add(slot)
+
+    async def _notice_abandoned(self) -> None:
+        """When the last player has left, let the game end by itself for a while; then nothing is to be waited for."""
+        seats = self._ledger.seats
+        people = len(seats) < len(self._setup.plan.seats)
+        if self._options.on_player_failure == "continue" or self._abandoned or people:
+            return
+        if any(seat.unit is not None and seat.unit.exit is None for seat in seats.values()):
+            return
+        self._abandoned = True
+        with anyio.move_on_after(self._options.abandoned_timeout):
+            await self._game.wait()
+            return
+        if await self._is_done():
+            return
+        for slot, seat in seats.items():
+            if seat.exit is not None and seat.exit.ok:
+                await self._ledger.see(
+                    "abandoned",
+                    "player",
+                    slot,
+                    words=f"{self._ledger.who('player', slot)} ended with status 0 after {seat.span}, and the game was "
+                    f"not over {self._options.abandoned_timeout:g} s after its last player had left.",
+                )
+        self.over.set()
+
+    # --- results
+
+    async def results(self) -> None:
+        """Notice complete results and a closed replay, then let the game linger a little.
+
+        Each time one of them is written again the wait begins anew: a game may keep its results up to date while it
+        plays, and write its replay piece by piece.
+        """
+        ledger, options, game = self._ledger, self._options, self._game
+        valid = closed = False
+        written = anyio.Event()
+
+        async def follow(group: TaskGroup) -> None:
+            nonlocal valid, closed, written
+            async with game.written() as names:
+                async for name in names:
+                    if name == REPLAY:
+                        closed = True
+                    elif name == RESULTS:
+                        valid = await self._peek_results()
+                    else:
+                        continue
+                    written.set()
+                    written = anyio.Event()
+            group.cancel_scope.cancel()  # the game has ended: ``game`` takes it from here
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(follow, group)
+            while True:
+                # taken before anything is looked at: looking takes time, and what is told meanwhile counts
+                news = written
+                if not valid:
+                    ledger.results_complete, ledger.over_at = False, None
+                    await news.wait()
+                    continue
+                if not closed:
+                    size = await game.size(REPLAY)
+                    with anyio.move_on_after(options.replay_timeout):
+                        await news.wait()
+                        continue
+                    if await game.size(REPLAY) != size:
+                        continue  # it is a long one, and still being written
+                ledger.results_complete, ledger.over_at = True, ledger.seconds()
+                with anyio.move_on_after(options.linger):
+                    await news.wait()
+                    continue
+                break
+            ledger.publish(
+                Notice(message=f"The game went on for {options.linger:g} s after its results; it is stopped now.")
+            )
+            self.over.set()
+
+    async def _is_done(self) -> bool:
+        """Whether the results are there; asked anew, for that they were written may not have been told yet."""
+        return self._ledger.results_complete or await self._peek_results()
+
+    async def _peek_results(self) -> bool:
+        """Whether the results written so far are complete and valid."""
+        peek = self._setup.layout.workspace / f".{RESULTS}.{secrets.token_hex(4)}.peek"
+        try:
+            await self._game.fetch(RESULTS, peek, limit=MAX_RESULTS_BYTES)
+            # a hostile file may take a while to check
+            await anyio.to_thread.run_sync(self._setup.plan.read_results, peek)
+        except (ManifestError, TransferError, FileNotFoundError):
+            return False
+        finally:
+            peek.unlink(missing_ok=True)
+        return True
+
+    # --- the contract
+
+    async def contract(self, all_started: anyio.Event) -> None:
+        """The runtime contract's checks, made while the players start; a violation ends the episode."""
+        results, broken, excused = list[probes.ProbeResult](), list[probes.ProbeResult](), False
+        # once more where it may have been the way to the game that failed
+        for _ in range(2):
+            results = await self._contract_checks(all_started)
+            broken = [result for result in results if not result.ok]
+            # what is asked of a game that has ended, or whose player has just failed, says nothing about the contract
+            ended = self._game.exit is not None or self.over.is_set() or bool(self._ledger.faults)
+            excused = bool(broken) and (ended or not await self._goes_on())
+            if excused or all(result.reached for result in broken):
+                break
+        for result in results:
+            counts = result.ok or not excused
+            self._ledger.publish(ProbeFinished(probe=result.probe, ok=result.ok, detail=result.detail, counts=counts))
+        if broken and not excused:
+            await self._ledger.see("violation", "game", words="; ".join(result.detail for result in broken))
+            self.over.set()
+
+    async def _contract_checks(self, all_started: anyio.Event) -> list[probes.ProbeResult]:
+        address = self._game.endpoint().here
+        results: list[probes.ProbeResult] = []
+
+        async def pages() -> None:
+            results.extend(await probes.probe_contract(address, self._setup.tokens))
+
+        async def viewer() -> None:
+            await all_started.wait()
+            results.append(await probes.first_message(address, "/global", timeout=self._options.viewer_timeout))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(pages)
+            group.start_soon(viewer)
+        return results
+
+    # --- its public stream
+
+    async def progress(self) -> None:
+        """Publish how far the game is, if its public stream says so in the usual words."""
+        await probes.watch_global(self._game.endpoint().here, self._note_progress)
+
+    def _note_progress(self, state: dict[str, Any]) -> None:
+        tick, ticks, scores = state.get("tick"), state.get("max_ticks"), state.get("scores")
+        listed = cast("list[object]", scores) if isinstance(scores, list) else []
+        numbers = tuple(float(score) for score in listed if _is_number(score))
+        if len(numbers) != len(listed):
+            numbers = ()
+        event = GameProgressed(
+            tick=tick if isinstance(tick, int) else None,
+            max_ticks=ticks if isinstance(ticks, int) else None,
+            scores=numbers,
+        )
+        if event.tick is not None or event.scores:
+            self._ledger.publish(event)
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
