@@ -317,7 +317,7 @@ class _Run(Watcher):
             self._end()
             self._begin("play")
             if self.probe is not None:
-                group.start_soon(self.probe.during_play, address, self.tokens)
+                group.start_soon(self.probe.during_play, address, self.tokens, players)
             meter = StarvationMeter()
             await self.game_over.wait()
             self.starvation = meter.read()
