@@ -78,5 +78,8 @@ class ContractProbe(Protocol):
         ...
 
     async def during_play(self, address: str, tokens: Sequence[str], players: Sequence[Unit]) -> None:
-        """Every player was started, or could not be; cancelled when the game is over. ``players`` are for waiting."""
+        """Every player was started, or could not be; cancelled when the game is over.
+
+        ``players`` are their units: whoever wants to know how one ended waits for it.
+        """
         ...
