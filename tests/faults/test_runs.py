@@ -284,7 +284,7 @@ async def test_an_error_of_the_callers_leaves_nothing(arena: Arena, moment: str)
         async def before_players(self, address: str, tokens: Sequence[str]) -> None:
             fail()
 
-        async def during_play(self, address: str, tokens: Sequence[str]) -> None:
+        async def during_play(self, address: str, tokens: Sequence[str], players: Sequence[Unit]) -> None:
             fail()
 
     workspace = arena.workspace()

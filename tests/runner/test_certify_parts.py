@@ -1,7 +1,8 @@
-"""Parts of a certification by themselves: attendance, leaked tokens, and the knocks at a game's door."""
+"""Parts of a certification by themselves: the steps' table, the ledger, attendance, leaked tokens, knocks at a door."""
 
 import datetime as dt
 import gzip
+import json
 import zlib
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,17 @@ from typing import Any
 import pytest
 from support.certify_kit import MANIFEST, package_of
 
+from coworld_core.artifacts import EpisodeLayout
 from coworld_core.episode import EpisodeRecord, ImageRecord, SlotRecord
 from coworld_core.outcome import Exit, Fault
-from coworld_runner.certify.answers import Answer
+from coworld_runner.certify.answers import Answer, missing, skipped
 from coworld_runner.certify.attendance import check_attendance
 from coworld_runner.certify.contract import SeatState, wrong_callers
 from coworld_runner.certify.leaks import slots_leaked
+from coworld_runner.certify.ledger import Ledger
+from coworld_runner.certify.steps import STEPS, Candidate, CertifyOptions, carry_out
+from coworld_runner.certify.transcript import TRANSCRIPT
+from coworld_runner.testing.fake import FakeBackend
 
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 DONE = Exit(reason="exited", code=0)
@@ -28,10 +34,8 @@ def slot(
     )
 
 
-def attendance(
-    *slots: SlotRecord, seats: dict[int, SeatState] | None = None, over: float = 20.0, **more: Any
-) -> Answer:
-    record = EpisodeRecord(
+def episode(*slots: SlotRecord, **more: Any) -> EpisodeRecord:
+    return EpisodeRecord(
         run_id="r",
         coworld="counting",
         version="1",
@@ -45,6 +49,68 @@ def attendance(
         over_seconds=20.0,
         **more,
     )
+
+
+# --- steps and ledger ---------------------------------------------------------------------------------------------
+
+
+def candidate(workspace: Path) -> Candidate:
+    return Candidate(
+        package=package_of(MANIFEST),
+        backend=FakeBackend(),
+        options=CertifyOptions(),
+        layout=EpisodeLayout(workspace),
+        publish=lambda _: None,
+    )
+
+
+def test_every_step_of_the_transcript_is_carried_out_and_no_other() -> None:
+    assert list(STEPS) == [step.id for step in TRANSCRIPT.steps]
+
+
+@pytest.mark.parametrize(
+    ("step", "ledger", "lacking"),
+    [
+        ("smoke-episode", Ledger(fixture_ok=False), "fixture-conforms did not pass: the fixture is no config"),
+        ("smoke-episode", Ledger(), "images-reachable did not pass: without counting-game and counting-player"),
+        ("results-conform", Ledger(), "smoke-episode did not pass: there was no episode"),
+        ("replay-present", Ledger(), "smoke-episode did not pass: there was no episode"),
+        ("replay-loadable", Ledger(), "replay-present did not pass: there is no replay"),
+    ],
+)
+async def test_a_step_says_which_premise_it_misses(tmp_path: Path, step: Any, ledger: Ledger, lacking: str) -> None:
+    answer = await carry_out(candidate(tmp_path), step, ledger)
+    assert (answer.status, answer.skip_reason) == ("skip", "premise_failed")
+    assert lacking in answer.detail
+
+
+async def test_a_step_needs_nothing_but_what_it_is_given(tmp_path: Path) -> None:
+    subject = candidate(tmp_path)
+    subject.episode.workspace.mkdir()
+    subject.episode.results.write_text(json.dumps({"scores": [1, 2], "ticks": 3}))
+    answer = await carry_out(subject, "results-conform", Ledger(episode=episode(slot(0), slot(1))))
+    assert (answer.status, answer.detail) == ("pass", "2 finite scores: 1, 2.")
+
+
+def test_a_skip_is_a_caveat_unless_it_leaves_the_verdict_open() -> None:
+    ledger = Ledger()
+    images, smoke = TRANSCRIPT.steps[2], TRANSCRIPT.steps[4]
+    ledger.note(images, skipped("not_applicable", "They were not looked at."), 0.0)
+    ledger.note(smoke, missing("fixture-conforms", "it is none"), 0.0)
+    assert ledger.caveats == ["images-reachable: They were not looked at."]
+
+
+def test_a_ledger_keeps_no_secret() -> None:
+    ledger = Ledger()
+    ledger.probes.tokens = ("hush",)
+    assert ledger.plain("GET /player?token=hush \x1b[31m\ud800") == "GET /player?token=[token of slot 0] ?"
+
+
+# --- attendance ---------------------------------------------------------------------------------------------------
+
+
+def attendance(*slots: SlotRecord, seats: dict[int, SeatState] | None = None, **more: Any) -> Answer:
+    record = episode(*slots, **more)
     return check_attendance(package_of(MANIFEST).manifest, record, seats or {}, directory="episode")
 
 

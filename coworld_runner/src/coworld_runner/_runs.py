@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -24,12 +26,18 @@ __all__ = ["OpenRun", "open_run", "started"]
 
 @dataclass(frozen=True)
 class OpenRun:
-    """Where a run leaves its evidence."""
+    """Where a run leaves its evidence, and since when it runs."""
 
     layout: EpisodeLayout
     bus: EventBus
     reserve: Reserve
     """For what must be written however the run went."""
+    begun_at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
+    _begun: float = field(default_factory=time.monotonic)
+
+    def seconds(self) -> float:
+        """How long it has run."""
+        return round(time.monotonic() - self._begun, 3)
 
 
 @contextmanager

@@ -81,7 +81,6 @@ async def run_batch(
     if episodes < 1 or parallel < 1:
         raise UsageError("The number of episodes, and how many at a time, must be at least 1.", code="bad_count")
     rows: list[BatchEpisode] = []
-    begun = time.monotonic()
     status: EpisodeStatus = "interrupted"
     gate = anyio.CapacityLimiter(parallel)
     with open_run(workspace, run_id=run_id, listeners=listeners, overwrite=overwrite, latest=latest) as run:
@@ -147,7 +146,7 @@ async def run_batch(
             raise
         finally:
             rows.sort(key=lambda row: row.index)
-            summary = _summary(plan, backend, status, episodes, rows, round(time.monotonic() - begun, 3))
+            summary = _summary(plan, backend, status, episodes, rows, run.seconds())
             bus.publish(RunFinished(status=status, ok=summary.ok, scores=summary.mean_scores, seconds=summary.seconds))
             run.reserve.write(layout.workspace / SUMMARY, (summary.model_dump_json(indent=2) + "\n").encode())
     return summary

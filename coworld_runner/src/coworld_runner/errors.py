@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import cast
 
 from coworld_core.errors import CoworldError
 
-__all__ = ["unwrapped"]
+__all__ = ["leaves", "unwrapped"]
 
 
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    found: list[BaseException] = []
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            found.extend(_leaves(error))  # pyright: ignore[reportUnknownArgumentType]
-        else:
-            found.append(error)
-    return found
+def leaves(error: BaseException) -> list[BaseException]:
+    """The error itself; of a group every error in it, however deep."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for inner in cast("tuple[BaseException, ...]", error.exceptions) for leaf in leaves(inner)]
 
 
 @contextmanager
@@ -30,10 +28,9 @@ def unwrapped() -> Generator[None]:
     try:
         yield
     except BaseExceptionGroup as group:
-        leaves = _leaves(group)
-        first = leaves[0]
-        if len(leaves) > 1 and not all(isinstance(leaf, CoworldError) for leaf in leaves):
+        first, *others = leaves(group)
+        if others and not all(isinstance(error, CoworldError) for error in (first, *others)):
             raise
-        for other in leaves[1:]:
+        for other in others:
             first.add_note(f"also: {other}")
         raise first from first.__cause__

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from .backend import (
     Limits,
     Network,
+    Unit,
 )
 from .links import PlayLinks
 
@@ -78,6 +79,9 @@ class ContractProbe(Protocol):
         """The game is ready; no player is started before this returns."""
         ...
 
-    async def during_play(self, address: str, tokens: Sequence[str]) -> None:
-        """Every player was started; cancelled when the game is over."""
+    async def during_play(self, address: str, tokens: Sequence[str], players: Sequence[Unit]) -> None:
+        """Every player was started, or could not be; cancelled when the game is over.
+
+        ``players`` are their units: whoever wants to know how one ended waits for it.
+        """
         ...

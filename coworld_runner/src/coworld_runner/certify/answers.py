@@ -50,9 +50,13 @@ def failed(reason: str, detail: str, evidence: Iterable[Evidence] = (), *, hint:
 
 
 def failed_on(
-    reason: str, broken: Sequence[Evidence], evidence: Iterable[Evidence], *, hint: str | None = None
+    reason: str, evidence: Sequence[Evidence], *, broken: Sequence[Evidence] = (), hint: str | None = None
 ) -> Answer:
-    """The step fails on some of its evidence: the first of it is the detail, and has the hint unless it has none."""
+    """The step fails on what of its evidence is broken, or on the part of that which is given.
+
+    The first of it is the detail, and has the hint unless it has none.
+    """
+    broken = broken or [item for item in evidence if item.broken]
     more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
     first = broken[0]
     read = f"Read {first.artifact}." if first.artifact else None

@@ -58,7 +58,7 @@ def check_attendance(
     broken = [item for item in evidence if item.broken]
     if broken:
         absent = broken[0].code in ("player_without_slot", "player_never_started")
-        return failed_on("players_missing" if absent else broken[0].code, broken, evidence)
+        return failed_on("players_missing" if absent else broken[0].code, evidence)
     if any(item.code == _STOPPED for item in evidence):
         return missing("smoke-episode", "players were stopped before the game was over", evidence)
     count = len(manifest.player)

@@ -56,17 +56,15 @@ def check_configs(manifest: Manifest, issues: Sequence[Issue]) -> Configs:
     return Configs(answer=_answer(evidence), fixture_ok=not any(item.broken for item in fixture))
 
 
-def configs_of_refused(issues: Sequence[Issue]) -> Configs:
-    """The same for a manifest that could not be read: what its issues say about configs."""
+def configs_of_refused(issues: Sequence[Issue]) -> Answer:
+    """The step's answer for a manifest that could not be read: what its issues say about configs."""
     evidence = [issue_evidence(issue) for issue in issues if issue.severity == "error" and _about_configs(issue)]
-    answer = _answer(evidence) if evidence else missing("matriculate", "the manifest cannot be read")
-    return Configs(answer=answer, fixture_ok=False)
+    return _answer(evidence) if evidence else missing("matriculate", "the manifest cannot be read")
 
 
 def _answer(evidence: list[Evidence]) -> Answer:
-    broken = [item for item in evidence if item.broken]
-    if broken:
-        return failed_on("fixture_invalid", broken, evidence)
+    if any(item.broken for item in evidence):
+        return failed_on("fixture_invalid", evidence)
     right = sum(item.ok and item.level == "required" for item in evidence)
     return passed(f"{right} {'config conforms' if right == 1 else 'configs conform'}.", evidence)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 from urllib.parse import urlencode
 
@@ -18,9 +19,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.protocol import State
 
-from coworld_core.events import BaseEvent, UnitExited
-
 from .. import probes
+from ..backend import Unit
+from .answers import required
 from .record import Evidence, Level
 
 __all__ = ["LEAVE_SECONDS", "ContractProbes", "SeatState"]
@@ -136,9 +137,7 @@ def _connected(url: str) -> connect:
 
 
 def _judge(asked: _Knock, answer: Answer, status: int | None) -> Evidence:
-    def say(*, ok: bool, message: str, level: Level = "required", hint: str | None = None) -> Evidence:
-        return Evidence(code=asked.code, level=level, ok=ok, message=message, slot=asked.slot, hint=hint)
-
+    say = partial(required, asked.code, slot=asked.slot)
     letting_in = "Compare slot and token before the handshake, and refuse with 403 (or close with 1008)."
     match answer:
         case "refused":
@@ -174,10 +173,7 @@ def _judge(asked: _Knock, answer: Answer, status: int | None) -> Evidence:
 
 
 class ContractProbes:
-    """What ``run_episode`` calls during the smoke episode; afterwards its attributes hold what was seen.
-
-    ``listen`` must be among the episode's listeners.
-    """
+    """What ``run_episode`` calls during the smoke episode; afterwards its attributes hold what was seen."""
 
     def __init__(self) -> None:
         self.before: list[Evidence] = []
@@ -187,23 +183,6 @@ class ContractProbes:
         self.seats: dict[int, SeatState] = {}
         """What became of a try to take a seat again, by slot, after its player had left with status 0."""
         self.tokens: tuple[str, ...] = ()
-        self._send, self._left = anyio.create_memory_object_stream[int](1024)
-
-    def listen(self, event: BaseEvent) -> None:
-        """Note players that leave by themselves."""
-        match event:
-            case UnitExited(unit=name, slot=int(slot), exit=ended) if ended.ok and name.startswith("player-"):
-                try:
-                    self._send.send_nowait(slot)
-                except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                    return
-            case _:
-                pass
-
-    def close(self) -> None:
-        """End the streams."""
-        self._send.close()
-        self._left.close()
 
     async def before_players(self, address: str, tokens: Sequence[str]) -> None:
         """Ask for every slot's page, and come as everyone who must be refused."""
@@ -214,9 +193,8 @@ class ContractProbes:
         async def page(index: int, slot: int) -> None:
             async with gate:
                 _, result = await probes.probe_page(address, "player", probes.seat_query(slot, tokens[slot]))
-            found[index] = Evidence(
-                code="slot_page",
-                level="required",
+            found[index] = required(
+                "slot_page",
                 ok=result.ok,
                 slot=slot,
                 message=f"Slot {slot}'s page: {result.detail.partition('?')[0]}{_after_query(result.detail)}.",
@@ -235,14 +213,18 @@ class ContractProbes:
                 group.start_soon(refusal, index, asked)
         self.before = [found[index] for index in sorted(found)]
 
-    async def during_play(self, address: str, tokens: Sequence[str]) -> None:
+    async def during_play(self, address: str, tokens: Sequence[str], players: Sequence[Unit]) -> None:
         """Come late as a viewer, and try the seats of players that leave; cancelled when the game is over."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._viewers, address)
-            async for slot in self._left:
-                group.start_soon(self._try_seat, address, slot, tokens[slot])
+            for player in players:
+                slot = player.spec.slot
+                assert slot is not None
+                group.start_soon(self._try_seat, address, slot, tokens[slot], player)
 
-    async def _try_seat(self, address: str, slot: int, token: str) -> None:
+    async def _try_seat(self, address: str, slot: int, token: str, player: Unit) -> None:
+        if not (await player.wait()).ok:
+            return
         # whoever leaves just before the end has stayed to the end; nobody disturbs the game's last moments for that
         await anyio.sleep(LEAVE_SECONDS)
         answer, _ = await knock(address, _query(slot, token))
@@ -314,9 +296,8 @@ class ContractProbes:
 
     def _viewer_evidence(self, code: str, who: str, *, served: bool, words: str) -> None:
         self.evidence.append(
-            Evidence(
-                code=code,
-                level="required",
+            required(
+                code,
                 ok=served,
                 message=f"{who} is sent a message." if served else f"{who} {words}.",
                 hint=None if served else "Send every viewer of /global what it needs to draw, when it connects.",
@@ -332,10 +313,10 @@ class ContractProbes:
             return
         answered = not waiting.cancelled_caught
         self.evidence.append(
-            Evidence(
-                code="answers_ping",
-                level="advice",
+            required(
+                "answers_ping",
                 ok=answered,
+                level="advice",
                 message="The game answers a websocket ping."
                 if answered
                 else f"The game did not answer a websocket ping within {_PONG_SECONDS:g} s.",

@@ -216,7 +216,7 @@ class Flow:
             await all_started.wait()
             self._phases.begin("play")
             if self._probe is not None:
-                group.start_soon(self._probe.during_play, address, tokens)
+                group.start_soon(self._probe.during_play, address, tokens, players)
             meter = StarvationMeter()
             await watch.over.wait()
             self._ledger.starvation = meter.read()

@@ -7,7 +7,6 @@ started here and nothing is stopped, and who is to blame is said by ``blame``.
 from __future__ import annotations
 
 import datetime as dt
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,8 +55,6 @@ class Ledger:
 
     def __init__(self, setup: Setup) -> None:
         plan, layout = setup.plan, setup.layout
-        self.begun = time.monotonic()
-        self.begun_at = dt.datetime.now(dt.UTC)
         game = plan.manifest.game.runnable
         self.game = UnitState(ImageInfo(image=game.image), game.run, (layout.game_stdout, layout.game_stderr))
         self.seats = {
@@ -83,7 +80,7 @@ class Ledger:
 
     def seconds(self) -> float:
         """Seconds since the episode began."""
-        return round(time.monotonic() - self.begun, 3)
+        return self._setup.run.seconds()
 
     # --- units
 

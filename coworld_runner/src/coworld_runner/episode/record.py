@@ -44,7 +44,7 @@ async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> E
         seed=plan.seed,
         game_config=dict(plan.game_config),
         episode_tags=dict(plan.episode_tags),
-        started_at=ledger.begun_at,
+        started_at=setup.run.begun_at,
         ended_at=ended_at,
         seconds=seconds,
         status=status,

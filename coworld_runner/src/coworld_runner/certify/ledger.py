@@ -1,0 +1,164 @@
+"""What is known of a certification while it goes on, and the record that is made of it.
+
+Nothing is checked here; the checks are in ``steps``, and what goes through them is in ``certifier``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, field
+
+from coworld_core.episode import EpisodeRecord, ImageRecord
+from coworld_core.issues import Issue
+from coworld_core.outcome import EpisodeStatus
+
+from .._files import strip_controls
+from .._hints import listed
+from .._runs import OpenRun
+from ..backend import Backend, ImageInfo
+from ..episode import versions
+from .answers import Answer
+from .contract import ContractProbes
+from .record import UNDECIDED, Certification, Evidence, SourceRecord, StepRecord
+from .transcript import TRANSCRIPT, TranscriptStep
+
+__all__ = ["EPISODE", "Ledger", "Subject"]
+
+EPISODE = "episode"
+"""The smoke episode's own workspace, below the certification's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What a certification is of, as its record and its first event say; only a place when that could not be read."""
+
+    manifest: str
+    """Where the manifest was read from."""
+    manifest_sha256: str = ""
+    coworld: str = ""
+    version: str = ""
+    players: tuple[str, ...] = ()
+    """Who sits where in the fixture, by slot."""
+    backend: Backend | None
+    """Where it runs, or would have run."""
+
+
+@dataclass(kw_only=True)
+class Ledger:
+    """What the steps have found so far, for one another and for the record."""
+
+    steps: list[StepRecord] = field(default_factory=list[StepRecord])
+    """The steps that have their answer, in order."""
+    caveats: list[str] = field(default_factory=list[str])
+    """What a reader of the verdict must know was not checked."""
+    issues: tuple[Issue, ...] = ()
+    """What the strict check said of the manifest."""
+    matriculated_at: dt.datetime | None = None
+    sources: tuple[SourceRecord, ...] = ()
+    images: dict[str, ImageInfo] = field(default_factory=dict[str, ImageInfo])
+    """The images that are at hand, by reference."""
+    fixture_ok: bool = True
+    """Whether an episode can be made of the fixture."""
+    probes: ContractProbes = field(default_factory=ContractProbes)
+    """What was seen of the game in the smoke episode, and that episode's tokens."""
+    episode: EpisodeRecord | None = None
+    """The smoke episode, once it was played, however it ended."""
+    trouble: str | None = None
+    """What kept us from going on, when it was not the Coworld."""
+
+    @property
+    def played(self) -> EpisodeRecord:
+        """The smoke episode, for steps whose premise it is."""
+        assert self.episode is not None
+        return self.episode
+
+    def note(self, step: TranscriptStep, answer: Answer, seconds: float) -> StepRecord:
+        """Keep a step's answer; one that was skipped although it leaves the verdict alone is a caveat to that."""
+        record = StepRecord(
+            id=step.id,
+            kind=step.kind,
+            checks=step.checks,
+            criterion=step.criterion,
+            how=step.how,
+            status=answer.status,
+            failure_reason=answer.failure_reason,
+            skip_reason=answer.skip_reason,
+            detail=self.plain(answer.detail),
+            evidence=tuple(self._plain_evidence(item) for item in answer.evidence),
+            hint=self.plain(answer.hint) if answer.hint else None,
+            seconds=round(seconds, 3),
+        )
+        self.steps.append(record)
+        if record.skip_reason is not None and record.skip_reason not in UNDECIDED:
+            self.caveats.append(f"{record.id}: {record.detail}")
+        return record
+
+    def record(self, subject: Subject, run: OpenRun, status: EpisodeStatus) -> Certification:
+        """The record, as things are now; the degree is conferred when nothing speaks against it."""
+        ended_at = dt.datetime.now(dt.UTC)
+        statement, conferred = self._verdict(subject, status)
+        backend, episode = subject.backend, self.episode
+        with_images = backend is not None and backend.capabilities.images
+        return Certification(
+            transcript=TRANSCRIPT.name,
+            transcript_sha256=TRANSCRIPT.sha256,
+            verdict="Executable" if conferred else None,
+            statement=self.plain(statement),
+            caveats=tuple(self.plain(caveat) for caveat in self.caveats),
+            status=status,
+            coworld=subject.coworld,
+            version=subject.version,
+            manifest=self.plain(subject.manifest),
+            manifest_sha256=subject.manifest_sha256,
+            images=tuple(
+                ImageRecord(image=image, digest=info.digest, platform=info.platform, emulated=info.emulated)
+                for image, info in sorted(self.images.items())
+                if with_images
+            ),
+            sources=self.sources,
+            backend=backend.name if backend else "",
+            run_id=run.bus.run_id,
+            started_at=run.begun_at,
+            matriculated_at=self.matriculated_at,
+            graduated_at=ended_at if conferred else None,
+            ended_at=ended_at,
+            seconds=run.seconds(),
+            steps=tuple(self.steps),
+            episode=f"{EPISODE}/{run.layout.record.name}" if episode else None,
+            scores=episode.scores if episode else (),
+            trouble=self.plain(self.trouble) if self.trouble else None,
+            versions=versions(backend) if backend is not None else {},
+        )
+
+    def _verdict(self, subject: Subject, status: EpisodeStatus) -> tuple[str, bool]:
+        """What follows from the steps in a sentence, and whether that is the degree."""
+        name = f"{subject.coworld} {subject.version}" if subject.coworld else "The Coworld"
+        failed = [step.id for step in self.steps if step.status == "fail"]
+        undecided = [step.id for step in self.steps if step.skip_reason in UNDECIDED]
+        steps = len(TRANSCRIPT.steps)
+        if status == "interrupted":
+            return f"{name} is not certified: the certification was interrupted.", False
+        if failed:
+            return f"{name} is not certified: {len(failed)} of {steps} steps failed ({listed(failed)}).", False
+        if undecided:
+            return f"{name} is not certified: {listed(undecided)} could not be checked.", False
+        return f"{name} is Executable: it went through the {steps} steps of {TRANSCRIPT.name}.", status == "completed"
+
+    # ------------------------------------------------------------------ texts
+
+    def plain(self, text: str) -> str:
+        """A text for a person: no control sequences, no half characters, no secret of this run."""
+        text = strip_controls(text.encode("utf-8", "replace").decode())
+        for slot, token in enumerate(self.probes.tokens):
+            text = text.replace(token, f"[token of slot {slot}]")
+        return text
+
+    def _plain_evidence(self, item: Evidence) -> Evidence:
+        return item.model_copy(
+            update={
+                "message": self.plain(item.message),
+                "hint": self.plain(item.hint) if item.hint else None,
+                "pointer": self.plain(item.pointer) if item.pointer else item.pointer,
+                "log_tail": self.plain(item.log_tail),
+            }
+        )
