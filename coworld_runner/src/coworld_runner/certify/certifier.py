@@ -10,7 +10,7 @@ from typing import cast
 
 import anyio
 
-from coworld_core.episode import EpisodeRecord, ImageRecord
+from coworld_core.episode import EpisodeRecord, ImageRecord, SeatedPlayer
 from coworld_core.errors import CoworldError, EnvironmentFault, ImageError, ManifestError
 from coworld_core.events import Notice, RunFinished, RunStarted, StepFinished, StepStarted
 from coworld_core.loading import manifest_sha256
@@ -269,6 +269,10 @@ class _Certifier(Steps):
             seconds=round(time.monotonic() - self.begun, 3),
             steps=tuple(self.steps),
             episode=f"{EPISODE}/{self.episode_layout.record.name}" if episode else None,
+            seats=tuple(
+                SeatedPlayer(name=self._plain(slot.name), player_id=slot.player_id)
+                for slot in (episode.slots if episode else ())
+            ),
             scores=episode.scores if episode else (),
             trouble=self._plain(self.trouble) if self.trouble else None,
             versions=versions(backend) if backend is not None else {},
