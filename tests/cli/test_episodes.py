@@ -241,6 +241,11 @@ def test_several_episodes(world: World, tmp_path: Path) -> None:
     rows = [line.split() for line in done.stdout.splitlines() if re.match(r" +(\d|mean)", line)]
     assert [row[:4] for row in rows[:3]] == [["1", "10", "10", "11"], ["2", "11", "11", "12"], ["3", "12", "12", "13"]]
     assert rows[3] == ["mean", "11", "12"]
+    assert [line.split() for line in done.stdout.splitlines() if " Well-behaved " in line] == [
+        # two players of one name are two all the same
+        ["Well-behaved", "well-0", "0", "3", "11"],
+        ["Well-behaved", "well-1", "1", "3", "12"],
+    ]
     assert f"Summary:    {out}/summary.json" in done.stdout
     assert {path.name for path in out.glob("episode-*")} == {"episode-0001", "episode-0002", "episode-0003"}
     assert len(re.findall(r"episode \d ok: ", done.stderr)) == 3

@@ -46,7 +46,7 @@ def test_bots_play_and_a_person_watches(world: World, start: Start, tmp_path: Pa
     found = run.until(lambda: links(run.stdout) if "global" in run.stdout else None, "links")
     assert set(found) == {"player?slot=0&", "player?slot=1&", "global"}
     assert fetch(found["global"]) == 200
-    assert run.stdout.count("(a bot") == 2
+    assert run.stdout.count(", a bot; this link takes its seat\n") == 2
     done = run.end()
     assert done.status == 0, done.stderr
     assert "completed" in done.stdout
@@ -63,7 +63,7 @@ def test_a_person_plays_a_seat(world: World, start: Start, tmp_path: Path) -> No
     # standard output belongs to the answer
     found = run.until(lambda: links(run.stderr) if "Admin" in run.stderr else None, "links")
     assert "Seat 0  Left, for you\n" in run.stderr
-    assert "Seat 1  Right (a bot" in run.stderr
+    assert "Seat 1  Right (well-1), a bot; this link takes its seat\n" in run.stderr
     assert found["admin"].endswith("/client/admin")
     take_seat(found["player?slot=0&"])
     done = run.end()

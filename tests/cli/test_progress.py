@@ -46,6 +46,7 @@ STARTED = RunStarted(
     backend="process",
     variant="default",
     players=("Ada", "B\x1b[2Job"),
+    player_ids=("Ada", "bob-7"),
     workspace="/tmp/out",
     run_id="r",
 )
@@ -89,7 +90,7 @@ async def test_an_episode_in_lines() -> None:
         UnitExited(unit="player-1", slot=1, exit=OVER),
         RunFinished(status="completed", ok=True, seconds=3.21),
     ) == [
-        "paint 1.0 · default · process · Ada vs Bob",
+        "paint 1.0 · default · process · Ada vs Bob (bob-7)",
         "w:1: Pulling",
         "game ready after 0.42 s",
         "playing",
@@ -201,7 +202,7 @@ async def test_the_display_of_an_episode() -> None:
     assert lines[1] == "✓ images  ✓ start game  · ready  · start players  ● play  · finish  · collect"
     assert lines[2] == "  w:1: [red]Pulling[/red] 50 %"
     assert lines[3].endswith(" tick 3 of 8")
-    assert lines[4:] == ["  0  Ada    1  exited with status 3", "  1  Bob  2.5  a person"]
+    assert lines[4:] == ["  0  Ada            1  exited with status 3", "  1  Bob (bob-7)  2.5  a person"]
 
 
 async def test_the_display_of_a_build() -> None:
@@ -253,9 +254,10 @@ async def test_the_display_of_a_batch() -> None:
     listener(PhaseStarted(phase="play"))
     listener(GameProgressed(tick=3, max_ticks=8, scores=(1, 2)))
     progress(BatchProgressed(index=1, done=1, total=3, status="completed", ok=False, scores=(2, 4)))
+    progress(BatchProgressed(index=3, done=2, total=3, status="failed", ok=False))
     lines = [line.rstrip() for line in drawn(progress).splitlines()[1:]]
-    assert lines[0].endswith(" 1 of 3 episodes, 1 with faults")
-    assert lines[1:] == ["mean scores  2  4", "  episode 2  tick 3 of 8  Ada 1  Bob 2"]
+    assert lines[0].endswith(" 2 of 3 episodes, 2 with faults")
+    assert lines[1:] == ["mean scores  Ada 2  Bob 4", "  episode 2  tick 3 of 8  Ada 1  Bob 2"]
     listener(RunFinished(status="completed", ok=True, seconds=1))
     assert "episode 2" not in drawn(progress)
 

@@ -18,6 +18,7 @@ from coworld_core.episode import (
     EpisodeRecord,
     ImageRecord,
     LeakRecord,
+    PlayerSummary,
     SlotRecord,
     StarvationRecord,
 )
@@ -306,7 +307,8 @@ def test_batch_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def row(index: int, **changes: object) -> BatchEpisode:
         fields: dict[str, object] = {"index": index, "run_id": "r", "workspace": f"episode-{index:04d}", "seconds": 1.5}
-        fields |= {"status": "completed", "ok": True, "seed": index, "scores": (1, 2.5)}
+        fields |= {"status": "completed", "ok": True, "seed": index, "scores": (1, 2.5, 4)}
+        fields["seats"] = ({"name": "Ada"}, {"name": "B\x1b[2Job", "player_id": "bob"}, {"name": "Ada (2)"})
         return BatchEpisode.model_validate({**fields, **changes})
 
     summary = BatchSummary(
@@ -319,21 +321,31 @@ def test_batch_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         completed=2,
         faulted=1,
         seconds=4.0,
-        mean_scores=(1.0, 2.5),
+        mean_scores=(1.0, 2.5, 4.0),
+        players=(
+            PlayerSummary(name="Ada", image="ada:7", seats=(0, 2), episodes=2, mean_score=2.5),
+            PlayerSummary(name="B\x1b[2Job", player_id="bob", image="x", seats=(1,), episodes=2, mean_score=2.5),
+            PlayerSummary(name="ghost", player_id="ghost", seats=(), episodes=0),
+        ),
         episodes=(
             row(1),
             row(2, starved=True),
             row(3, status="failed", ok=False, scores=(), fault="player", slot=1, message="It left.", seed=None),
         ),
     )
-    assert render.batch_result(summary, tmp_path / "out", names=["Ada", "Bob"]) == (
+    assert render.batch_result(summary, tmp_path / "out") == (
         "paint 1.0.0 default · docker  2 of 3 episodes completed, 1 with faults in 4.0 s\n"
         "\n"
-        "  episode  seed  Ada  Bob   time\n"
-        "        1     1    1  2.5  1.5 s\n"
-        "        2     2    1  2.5  1.5 s  short of processors\n"
-        "        3     -    -    -  1.5 s  player 1: It left.\n"
-        "     mean          1  2.5\n"
+        "  episode  seed  Ada  Bob  Ada (2)   time\n"
+        "        1     1    1  2.5        4  1.5 s\n"
+        "        2     2    1  2.5        4  1.5 s  short of processors\n"
+        "        3     -    -    -        -  1.5 s  player 1: It left.\n"
+        "     mean          1  2.5        4\n"
+        "\n"
+        "  player         seats  episodes  mean\n"
+        "  Ada     ada:7  0, 2          2   2.5\n"
+        "  Bob     bob    1             2   2.5\n"
+        "  ghost                        0     -\n"
         "\n"
         "Artifacts:  out\n"
         "Summary:    out/summary.json"

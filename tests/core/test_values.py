@@ -97,6 +97,23 @@ def test_image_kinds(text: str, kind: str, name: str, tag: str) -> None:
     assert image.runnable == (kind not in ("unpublished", "template", "file"))
 
 
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("ghcr.io/me/player:1.2", "player:1.2"),
+        ("host:5000/player:latest", "player"),
+        ("player", "player"),
+        ("player:coworld-0123456789ab", "player:coworld-0123456789ab"),
+        (f"me/player:1@{DIGEST}", "player:1"),
+        (f"me/player@{DIGEST}", f"player@{DIGEST[7:19]}"),
+        (IMAGE_ID, IMAGE_ID),
+        ("{{GAME_IMAGE}}", "{{GAME_IMAGE}}"),
+    ],
+)
+def test_what_a_person_calls_an_image(text: str, short: str) -> None:
+    assert ImageRef.parse(text).short == short
+
+
 @pytest.mark.parametrize("text", ["", " ", "-v", "a b", "a:b:c", "UPPER", "a//b", "a/", ":x", "a@sha256:12", "x" * 600])
 def test_what_is_no_image(text: str) -> None:
     with pytest.raises(ImageError) as raised:

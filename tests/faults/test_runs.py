@@ -161,6 +161,9 @@ async def test_a_failed_episode_loses_no_other(arena: Arena) -> None:
     assert [row.scores for row in summary.episodes] == [(2.0, 3.0), (), (4.0, 5.0), ()]
     assert [row.error_type for row in summary.episodes] == [None, "game_unhealthy", None, "game_unhealthy"]
     assert summary.mean_scores == (3.0, 4.0)
+    (player,) = summary.players
+    assert (player.name, player.seats, player.episodes, player.mean_score) == ("well", (0, 1), 2, 3.5)
+    assert [[seat.name for seat in row.seats] for row in summary.episodes] == [["well", "well"]] * 4
     written = BatchSummary.model_validate_json((arena.directory / "batch/summary.json").read_bytes())
     assert written == summary
     for row in summary.episodes:

@@ -95,6 +95,7 @@ async def test_a_good_page_shows_the_degree(tmp_path: Path) -> None:
         await good.certify(tmp_path / "out")
     page = assert_self_contained((tmp_path / "out/certification.html").read_text())
     assert "Executable" in page.text
+    assert "First (first) 1, Second (second) 2.5" in page.text
     assert "Not certified" not in page.text
 
 

@@ -48,6 +48,8 @@ async def test_a_good_coworld_is_executable(tmp_path: Path) -> None:
     assert skips(found) == {"images-reachable": "not_applicable"}
     assert any("images" in caveat for caveat in found.caveats)
     assert found.scores == (1.0, 2.5)
+    assert found.standings == (("First (first)", 1.0), ("Second (second)", 2.5))
+    assert found.model_copy(update={"seats": ()}).standings == (("slot 0", 1.0), ("slot 1", 2.5))
     seen = codes(found.step("smoke-episode").evidence)
     assert seen >= {
         "slot_page",

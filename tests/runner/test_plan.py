@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from coworld_core.errors import ManifestError, UsageError
-from coworld_core.request import load_request
+from coworld_core.jsontext import wrap_json
+from coworld_core.loading import load_manifest
+from coworld_core.request import LoadedRequest, build_request, load_request
 from coworld_runner.packages import Package, resolve_package
-from coworld_runner.plan import plan_episode, plan_for_people
+from coworld_runner.plan import EpisodePlan, Seat, plan_episode, plan_for_people
 
 TEMPLATE = Path(__file__).parents[2] / "examples" / "paintarena" / "coworld_manifest_template.json"
 
@@ -133,30 +135,147 @@ async def test_people_are_waited_for(tmp_path: Path) -> None:
     patient.config_with_tokens(patient.new_tokens())
 
 
+# --- names ----------------------------------------------------------------------------------------------------------
+
+DIGEST = f"sha256:{'0123456789abcdef' * 4}"
+
+
+def names(plan: EpisodePlan) -> list[str]:
+    """What seats are called, by the game as by everybody else."""
+    told = [player["name"] for player in plan.game_config["players"]]
+    assert [seat.name for seat in plan.seats] == told
+    plan.config_with_tokens(plan.new_tokens())
+    return told
+
+
+def under(found: Package, rule: dict[str, Any]) -> Package:
+    """The package with another rule for players' names."""
+    schema = copy.deepcopy(dict(found.manifest.game.config_schema))
+    schema["properties"]["players"]["items"]["properties"]["name"] = rule
+    game = found.manifest.game.model_copy(update={"config_schema": schema})
+    return dataclasses.replace(found, manifest=found.manifest.model_copy(update={"game": game}))
+
+
+async def nameless(tmp_path: Path, rule: dict[str, Any] | None = None) -> Package:
+    """The package of a game whose configs have no names: it takes none, or none that breaks a rule."""
+    found = await package(tmp_path)
+    document = json.loads((tmp_path / "coworld_manifest.json").read_text())
+    schema = document["game"]["config_schema"]
+    schema["required"].remove("players")
+    if rule is None:
+        del schema["properties"]["players"]
+    else:
+        schema["properties"]["players"]["items"]["properties"]["name"] = rule
+    for config in (document["certification"]["game_config"], *(each["game_config"] for each in document["variants"])):
+        del config["players"]
+    return dataclasses.replace(found, manifest=load_manifest(document).manifest)
+
+
+@pytest.mark.parametrize(
+    ("players", "expected"),
+    [
+        (["frontier-painter", "sweep-painter"], ["Frontier Painter", "Sweep Painter"]),
+        (["sweep-painter", "frontier-painter"], ["Sweep Painter", "Frontier Painter"]),
+        (["sweep-painter"], ["Sweep Painter", "Sweep Painter (2)"]),
+        (["ghcr.io/me/mine:latest", "frontier-painter"], ["mine", "Frontier Painter"]),
+        (["ghcr.io/me/mine:2", "ghcr.io/me/mine:3"], ["mine:2", "mine:3"]),
+        (["ghcr.io/me/mine:2", "ghcr.io/you/mine:2"], ["ghcr.io/me/mine:2", "ghcr.io/you/mine:2"]),
+        ([f"mine@{DIGEST}"], ["mine@0123456789ab", "mine@0123456789ab (2)"]),
+    ],
+)
+async def test_a_seat_is_called_after_who_sits_in_it(tmp_path: Path, players: list[str], expected: list[str]) -> None:
+    authored = [{"name": "Red"}, {"name": "Blue"}]
+    assert names(plan_episode(await package(tmp_path, players=authored), players=players)) == expected
+
+
+async def test_players_that_nobody_named_keep_the_authors_names(tmp_path: Path) -> None:
+    authored = [{"name": "Red"}, {"name": "Red"}]
+    found = await package(tmp_path, players=authored)
+    assert names(plan_episode(found)) == ["Red", "Red"]
+    assert names(plan_episode(found, players=["sweep-painter"])) == ["Sweep Painter", "Sweep Painter (2)"]
+
+
+async def test_what_a_request_calls_players_stays(tmp_path: Path) -> None:
+    found = await package(tmp_path, players=[{"name": "Red"}, {"name": "Blue"}])
+    body = {
+        "manifest": json.loads((tmp_path / "coworld_manifest.json").read_text()),
+        "game_config": dict(plan_episode(found).game_config),
+        "players": [{"type": "player", "image": "a:1"}, {"type": "player", "image": "b:1"}],
+    }
+    assert names(plan_episode(found, request=load_request(body, manifest=found.manifest))) == ["Red", "Blue"]
+
+
+async def test_an_older_request_names_players_beside_the_config(tmp_path: Path) -> None:
+    found = await nameless(tmp_path)
+    request = build_request(found.manifest, images=["a:1"])
+    plan = plan_episode(found, request=LoadedRequest(request, ("Ada", "Bob"), wrap_json({}, source="x"), ()))
+    assert plan.policy_names == ("Ada", "Bob")
+    assert [seat.name for seat in plan.seats] == ["Ada", "Bob"]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"type": "string", "maxLength": 14},
+        {"type": "string", "pattern": "^[A-Z][a-z]+$"},
+        {"type": "string", "enum": ["Red", "Blue"]},
+        {"enum": ["Red", "Blue"]},
+    ],
+)
+async def test_a_name_that_the_game_would_refuse_is_not_given(tmp_path: Path, rule: dict[str, Any]) -> None:
+    found = under(await package(tmp_path, players=[{"name": "Red"}, {"name": "Blue"}]), rule)
+    plan = plan_episode(found, players=["frontier-painter", "sweep-painter"])
+    assert names(plan) == ["Red", "Blue"]
+    assert [(seat.player_name, seat.player_id) for seat in plan.seats] == [
+        ("Frontier Painter", "frontier-painter"),
+        ("Sweep Painter", "sweep-painter"),
+    ]
+
+
+async def test_a_game_that_knows_no_names_is_told_none(tmp_path: Path) -> None:
+    plan = plan_episode(await nameless(tmp_path), players=["sweep-painter"])
+    assert "players" not in plan.game_config
+    assert [seat.name for seat in plan.seats] == ["Sweep Painter", "Sweep Painter (2)"]
+
+
 async def test_people_do_not_go_by_the_names_of_bots(tmp_path: Path) -> None:
     found = await package(tmp_path)
-    plan = plan_for_people(plan_episode(found, humans=[1]))
-    assert [seat.name for seat in plan.seats] == ["Sweep Painter", "Person"]
-    assert [player["name"] for player in plan.game_config["players"]] == ["Sweep Painter", "Person"]
-    plan.config_with_tokens(plan.new_tokens())
-    both = plan_for_people(plan_episode(found, humans=[0, 1]))
-    assert [seat.name for seat in both.seats] == ["Person", "Person (2)"]
+    plan = plan_episode(found, humans=[1])
+    assert names(plan) == ["Sweep Painter", "Person"]
+    assert names(plan_for_people(plan)) == ["Sweep Painter", "Person"]
+    assert names(plan_episode(found, humans=[0, 1])) == ["Person", "Person (2)"]
+    # nobody sits at the table under the number of somebody who does not
+    assert names(plan_episode(found, humans=[0], players=["frontier-painter", "sweep-painter"])) == [
+        "Person",
+        "Sweep Painter",
+    ]
+
+
+@pytest.mark.parametrize("rule", [None, {"type": "string", "enum": ["Red", "Blue"]}])
+async def test_people_are_people_where_the_game_is_told_no_names(tmp_path: Path, rule: dict[str, Any] | None) -> None:
+    plan = plan_for_people(plan_episode(await nameless(tmp_path, rule), humans=[0]))
+    assert "players" not in plan.game_config
+    assert [seat.name for seat in plan.seats] == ["Person", "Frontier Painter"]
+
+
+async def test_names_come_into_a_config_without_any(tmp_path: Path) -> None:
+    found = await nameless(tmp_path, {"type": "string"})
+    assert names(plan_episode(found, players=["sweep-painter"])) == ["Sweep Painter", "Sweep Painter (2)"]
+    assert "players" not in plan_episode(found).game_config
 
 
 async def test_people_keep_a_name_of_their_own(tmp_path: Path) -> None:
-    names = [{"name": "Ada"}, {"name": "Sweep Painter"}]
-    plan = plan_for_people(plan_episode(await package(tmp_path, players=names), humans=[0, 1]))
-    assert [seat.name for seat in plan.seats] == ["Ada", "Person"]
+    authored = [{"name": "Ada"}, {"name": "Sweep Painter"}]
+    found = await package(tmp_path, players=authored)
+    assert names(plan_episode(found, humans=[0, 1])) == ["Ada", "Person"]
+    seats = tuple(Seat(name=f"player {slot}", runnable=None) for slot in range(2))
+    plan = dataclasses.replace(plan_episode(found), seats=seats)
+    assert names(plan_for_people(plan)) == ["Ada", "Person"]
 
 
-async def test_a_name_that_the_game_would_refuse_is_not_given(tmp_path: Path) -> None:
-    found = await package(tmp_path)
-    schema = copy.deepcopy(dict(found.manifest.game.config_schema))
-    schema["properties"]["players"]["items"]["properties"]["name"]["pattern"] = "Painter$"
-    game = found.manifest.game.model_copy(update={"config_schema": schema})
-    plan = plan_episode(found, humans=[0])
-    plan = dataclasses.replace(plan, manifest=plan.manifest.model_copy(update={"game": game}))
-    assert [seat.name for seat in plan_for_people(plan).seats] == ["Sweep Painter", "Frontier Painter"]
+async def test_people_go_by_the_names_of_bots_where_the_game_knows_no_others(tmp_path: Path) -> None:
+    found = under(await package(tmp_path), {"type": "string", "pattern": "Painter$"})
+    assert names(plan_for_people(plan_episode(found, humans=[0]))) == ["Sweep Painter", "Frontier Painter"]
 
 
 async def test_people_get_the_first_variant_unless_they_say_otherwise(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from coworld_core.episode import ImageRecord
+from coworld_core.episode import ImageRecord, SeatedPlayer
 from coworld_runner.certify import TRANSCRIPT, Certification, Evidence, SourceRecord, StepRecord
 from coworld_runner.certify.record import Level
 
@@ -77,6 +77,8 @@ def hostile_certification(status: Any = "completed") -> Certification:
             )
             for index, step in enumerate(TRANSCRIPT.steps)
         ),
+        seats=(SeatedPlayer(name=_ALL, player_id=_ALL), SeatedPlayer(name=_ALL)),
+        scores=(1, 2),
         trouble=_ALL,
         versions={_ALL: _ALL},
     )

@@ -167,7 +167,7 @@ def verdict_text(certification: Certification, workspace: Path, flags: CertifyFl
     labels = {"report": "Report", "record": "Record", "results": "Results", "replay": "Replay", "logs": "Logs"}
     rows = [(labels[key], shown_path(path)) for key, path in paths.items() if path is not None]
     if certification.scores:
-        scores = ", ".join(f"{slot}={number(score)}" for slot, score in enumerate(certification.scores))
+        scores = ", ".join(f"{clean(who, one_line=True)} {number(score)}" for who, score in certification.standings)
         rows.insert(2, ("Scores", scores))
     parts.append(labelled(rows, indent=""))
     replay = paths["replay"]

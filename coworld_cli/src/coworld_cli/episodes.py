@@ -201,7 +201,7 @@ async def run(flags: EpisodeFlags, running: Running) -> int:
                         prepared.plan, record, workspace=workspace, backend=backend, listeners=(progress,)
                     )
     if summary is not None:
-        return show_batch(summary, prepared, workspace, out)
+        return show_batch(summary, workspace, out)
     assert record is not None
     return show_episode(record, workspace, flags, out)
 
@@ -216,7 +216,7 @@ def show_episode(record: EpisodeRecord, workspace: Path, flags: EpisodeFlags, ou
     return exitcodes.OK if record.ok else exitcodes.ANSWER_IS_NO
 
 
-def show_batch(summary: BatchSummary, prepared: Prepared, workspace: Path, out: Output) -> int:
+def show_batch(summary: BatchSummary, workspace: Path, out: Output) -> int:
     """Write the result of several episodes, and return the exit status."""
     out.answer(
         {
@@ -226,7 +226,7 @@ def show_batch(summary: BatchSummary, prepared: Prepared, workspace: Path, out: 
             **summary.model_dump(mode="json"),
         }
     )
-    out.say(batch_result(summary, workspace, names=[seat.name for seat in prepared.plan.seats]))
+    out.say(batch_result(summary, workspace))
     return exitcodes.OK if summary.ok else exitcodes.ANSWER_IS_NO
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import click
 
+from coworld_core.episode import SeatedPlayer
 from coworld_core.ids import new_run_id
 from coworld_core.outcome import Exit
 from coworld_runner.backend import Unit
@@ -82,7 +83,8 @@ def _links(links: PlayLinks, plan: EpisodePlan) -> str:
         rows.append(
             (
                 f"Seat {slot}",
-                clean(seat.name, one_line=True) + (" (a bot; this link takes its seat)" if bot else ", for you"),
+                clean(str(SeatedPlayer(name=seat.name, player_id=seat.player_id)), one_line=True)
+                + (", a bot; this link takes its seat" if bot else ", for you"),
                 link,
             )
         )

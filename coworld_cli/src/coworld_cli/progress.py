@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import click
 
+from coworld_core.episode import SeatedPlayer
 from coworld_core.events import (
     BaseEvent,
     BatchProgressed,
@@ -80,6 +82,8 @@ def _is_chatter(status: str) -> bool:
 @dataclass
 class _Seat:
     name: str
+    who: str
+    """The name with the player's id, where it is another."""
     state: str = "waiting"
     ok: bool = True
 
@@ -107,6 +111,14 @@ class _Episode:
         return self.seats[slot] if slot is not None and slot < len(self.seats) else None
 
 
+def _seats(event: RunStarted) -> list[_Seat]:
+    seated = (
+        SeatedPlayer(name=name, player_id=known_as)
+        for name, known_as in zip_longest(event.players, event.player_ids[: len(event.players)])
+    )
+    return [_Seat(clean(player.name, one_line=True), clean(str(player), one_line=True)) for player in seated]
+
+
 @dataclass
 class _Step:
     id: str
@@ -132,7 +144,7 @@ class Progress:
         self._episode: _Episode | None = None
         self._steps: list[_Step] = []
         self._episodes: dict[int, _Episode] = {}
-        self._done = self._total = self._good = 0
+        self._done = self._total = self._good = self._scored = 0
         self._sums: list[float] = []
         self._live = False
         self._fetching = _Episode()
@@ -143,14 +155,16 @@ class Progress:
         """Take in an event of the run."""
         nested = bool(self._steps)
         if isinstance(event, RunStarted) and nested:
-            self._episode = _Episode([_Seat(clean(name, one_line=True)) for name in event.players])
+            self._episode = _Episode(_seats(event))
         elif isinstance(event, RunFinished) and nested:
             self._episode = None
         elif isinstance(event, RunStarted):
             self._title = clean(f"{event.coworld} {event.version}", one_line=True)
             self._about = " · ".join(filter(None, (clean(event.variant, one_line=True), event.backend)))
             if event.what in ("episode", "play"):
-                self._episode = _Episode([_Seat(clean(name, one_line=True)) for name in event.players])
+                self._episode = _Episode(_seats(event))
+            else:
+                self._fetching.seats = _seats(event)
             # what a build writes, it writes at its end
             if event.workspace and event.what != "build" and self._running.evidence is None:
                 self._running.evidence = event.workspace
@@ -171,7 +185,7 @@ class Progress:
 
         def listen(event: BaseEvent) -> None:
             if isinstance(event, RunStarted):
-                episode.seats = [_Seat(clean(name, one_line=True)) for name in event.players]
+                episode.seats = _seats(event)
             elif isinstance(event, RunFinished):
                 self._episodes.pop(index, None)
             self._take(event, episode, f"episode {index}: ", brief=True)
@@ -225,6 +239,7 @@ class Progress:
         self._done, self._total = event.done, event.total
         self._good += event.ok
         if event.scores:
+            self._scored += 1
             self._sums = [a + b for a, b in zip(self._sums or [0.0] * len(event.scores), event.scores, strict=False)]
 
     @staticmethod
@@ -246,7 +261,7 @@ class Progress:
             return line
         match event:
             case RunStarted(what=what):
-                seats = " vs ".join(seat.name for seat in episode.seats) if what in ("episode", "play") else ""
+                seats = " vs ".join(seat.who for seat in episode.seats) if what in ("episode", "play", "batch") else ""
                 return f"{self._title} · {self._about}" + (f" · {seats}" if seats else "")
             case ImageProgressed(image=image, status=status):
                 if _is_chatter(status) or (image, status) in self._told_images:
@@ -279,7 +294,7 @@ class Progress:
         if not episode.tick or (reached <= quarter and now - (told_at or self._begun) < _LINE_EVERY):
             return ""
         self._told_progress = (max(reached, quarter), now)
-        return _ticks(episode) + ("  " + _scores(episode) if episode.scores else "")
+        return _ticks(episode) + ("  " + _scores(episode.seats, episode.scores) if episode.scores else "")
 
     def _tell_above(self, event: BaseEvent, prefix: str) -> None:
         """Keep above the display what must not scroll out of it; steps stay in it."""
@@ -344,14 +359,14 @@ class Progress:
         said += f", {self._done - self._good} with faults" if self._done > self._good else ""
         bar.add_row(ProgressBar(total=max(self._total, 1), completed=self._done, width=40), Text(said))
         parts: list[RenderableType] = [bar]
-        if self._done and self._sums:
-            mean = "  ".join(number(round(total / self._done, 2)) for total in self._sums)
-            parts.append(Text(f"mean scores  {mean}", style="dim"))
+        if self._scored:
+            means = [round(total / self._scored, 2) for total in self._sums]
+            parts.append(Text(f"mean scores  {_scores(self._fetching.seats, means)}", style="dim"))
         for index, episode in sorted(self._episodes.items())[:8]:
             if episode.phase:
                 text = Text(f"  episode {index}  ", style="dim")
                 text.append(_ticks(episode) if episode.tick is not None else _PHASES.get(episode.phase, episode.phase))
-                text.append("  " + _scores(episode) if episode.scores else "")
+                text.append("  " + _scores(episode.seats, episode.scores) if episode.scores else "")
                 parts.append(text)
         return parts
 
@@ -392,7 +407,7 @@ def _rendered_episode(episode: _Episode) -> list[RenderableType]:
         score = episode.scores[slot] if slot < len(episode.scores) else None
         seats.add_row(
             Text(f"  {slot}", style="dim"),
-            Text(seat.name),
+            Text(seat.who),
             Text("" if score is None else number(score), style="bold" if score == best else "", justify="right"),
             Text(seat.state, style="red" if not seat.ok else "dim"),
         )
@@ -413,10 +428,9 @@ def _ticks(episode: _Episode) -> str:
     return f"tick {episode.tick}" + (f" of {episode.max_ticks}" if episode.max_ticks else "")
 
 
-def _scores(episode: _Episode) -> str:
-    names: Sequence[str] = [seat.name for seat in episode.seats]
+def _scores(seats: Sequence[_Seat], scores: Sequence[float]) -> str:
     return "  ".join(
-        f"{names[slot] if slot < len(names) else slot} {number(score)}" for slot, score in enumerate(episode.scores)
+        f"{seats[slot].name if slot < len(seats) else slot} {number(score)}" for slot, score in enumerate(scores)
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import BatchSummary, EpisodeRecord, SlotRecord
+from coworld_core.episode import BatchSummary, EpisodeRecord, PlayerSummary, SlotRecord
 from coworld_core.outcome import Fault
 
 from .text import clean, number, plural, seconds, shown_path, table
@@ -106,9 +106,11 @@ def _who(seat: SlotRecord | None, slot: int) -> tuple[str, str]:
     """A seat's name, and who sat there where the name does not say."""
     if seat is None:
         return f"player {slot}", ""
-    name = clean(seat.name, one_line=True) or f"player {slot}"
-    who = "a person" if seat.human else seat.player_id or seat.image.image
-    return name, "" if who == seat.name else click.style(clean(who, one_line=True), dim=True)
+    return _named(seat.name or f"player {slot}", "a person" if seat.human else seat.player_id or seat.image.image)
+
+
+def _named(name: str, who: str) -> tuple[str, str]:
+    return clean(name, one_line=True), "" if who == name else click.style(clean(who, one_line=True), dim=True)
 
 
 def fault_lines(fault: Fault, layout: EpisodeLayout | None = None, *, tail: int = _TAIL_LINES) -> list[str]:
@@ -134,13 +136,12 @@ def fault_lines(fault: Fault, layout: EpisodeLayout | None = None, *, tail: int 
     return lines
 
 
-def batch_result(summary: BatchSummary, workspace: Path, *, names: Sequence[str]) -> str:
-    """How several episodes went: a row each, the means, and where the summary is.
+def batch_result(summary: BatchSummary, workspace: Path) -> str:
+    """How several episodes went: a row each, the means by seat, a row a player, and where the summary is.
 
     Args:
         summary: The episodes.
         workspace: The directory above them.
-        names: Names of the players by slot.
     """
     name = clean(f"{summary.coworld} {summary.version}", one_line=True)
     verdict = click.style(
@@ -150,8 +151,10 @@ def batch_result(summary: BatchSummary, workspace: Path, *, names: Sequence[str]
         bold=True,
     )
     about = click.style(f"{clean(summary.variant, one_line=True)} · {summary.backend}", dim=True)
-    seats = max((len(row.scores) for row in summary.episodes), default=len(names))
-    shown = [clean(seat, one_line=True) for seat in names[:seats]] + [str(slot) for slot in range(len(names), seats)]
+    names = next((row.seats for row in summary.episodes if row.seats), ())
+    seats = max((len(row.scores) or len(row.seats) for row in summary.episodes), default=0)
+    shown = [clean(seat.name, one_line=True) for seat in names[:seats]]
+    shown += [str(slot) for slot in range(len(names), seats)]
     seeded = any(row.seed is not None for row in summary.episodes)
     head = ["episode", *(["seed"] if seeded else []), *shown, "time", ""]
     rows: list[list[str]] = [[click.style(cell, dim=True) for cell in head]]
@@ -177,11 +180,28 @@ def batch_result(summary: BatchSummary, workspace: Path, *, names: Sequence[str]
         [
             f"{click.style(name, bold=True)} {about}  {verdict} in {seconds(summary.seconds)}",
             table(rows, right=numeric, indent="  "),
+            *([_players(summary.players)] if summary.players else []),
             labelled(
                 [("Artifacts", shown_path(workspace)), ("Summary", shown_path(workspace / "summary.json"))], indent=""
             ),
         ]
     )
+
+
+def _players(players: Sequence[PlayerSummary]) -> str:
+    """A row a player, with every seat it sat in."""
+    rows = [[click.style(cell, dim=True) for cell in ("player", "", "seats", "episodes", "mean")]]
+    for player in players:
+        mean = "-" if player.mean_score is None else number(round(player.mean_score, 2))
+        rows.append(
+            [
+                *_named(player.name, player.player_id or player.image),
+                ", ".join(map(str, player.seats)),
+                str(player.episodes),
+                click.style(mean, bold=True),
+            ]
+        )
+    return table(rows, right=(3, 4), indent="  ")
 
 
 def sweep_result(swept: Sweep, *, apply: bool, force: bool) -> str:

@@ -17,6 +17,8 @@ __all__ = [
     "ImageRecord",
     "LeakRecord",
     "PhaseTiming",
+    "PlayerSummary",
+    "SeatedPlayer",
     "SlotRecord",
     "StarvationRecord",
     "UnitRecord",
@@ -58,6 +60,16 @@ class SlotRecord(UnitRecord):
     human: bool = Field(default=False, description="Whether the seat was left to a person in a browser.")
     artifact: str | None = Field(default=None, description="The zip the player left, relative to the workspace.")
     secret_env: tuple[str, ...] = Field(default=(), description="Names, never values, of the secrets it was given.")
+
+
+class SeatedPlayer(_Record):
+    """Who sits in a seat; as text the name, with the id in brackets where it is another: ``Ada (ada-7)``."""
+
+    name: str = Field(default="", description="Display name.")
+    player_id: str | None = Field(default=None, description="The bundled player's id, if it is one.")
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.player_id})" if self.player_id not in (None, self.name) else self.name
 
 
 class PhaseTiming(_Record):
@@ -172,12 +184,26 @@ class BatchSummary(_Record):
     faulted: int = Field(ge=0, description="How many had a fault.")
     seconds: float = Field(ge=0, description="Wall time of the whole batch.")
     mean_scores: tuple[float, ...] = Field(default=(), description="Mean score by slot over completed episodes.")
+    players: tuple[PlayerSummary, ...] = Field(
+        default=(), description="One row a player, in whatever seats it sat, in the order of their first seats."
+    )
     episodes: tuple[BatchEpisode, ...] = Field(default=(), description="One row an episode, by index.")
 
     @property
     def ok(self) -> bool:
         """True when every planned episode completed without a fault."""
         return self.completed == self.planned and self.faulted == 0
+
+
+class PlayerSummary(SeatedPlayer):
+    """How one player did in several episodes, in all its seats."""
+
+    image: str = Field(default="", description="The image it runs from; empty for a person.")
+    seats: tuple[int, ...] = Field(default=(), description="The seats it sat in, by slot.")
+    episodes: int = Field(ge=0, description="How many episodes it played that have valid results.")
+    mean_score: float | None = Field(
+        default=None, description="Mean score over those episodes and its seats in them; null when there are none."
+    )
 
 
 class BatchEpisode(_Record):
@@ -189,6 +215,7 @@ class BatchEpisode(_Record):
     seed: int | None = Field(default=None, description="Its seed, if the config has an integer one.")
     status: EpisodeStatus = Field(description="How it ended.")
     ok: bool = Field(description="Whether it ended without a fault.")
+    seats: tuple[SeatedPlayer, ...] = Field(default=(), description="Who sat where, by slot.")
     scores: tuple[float, ...] = Field(default=(), description="Scores by slot.")
     seconds: float = Field(ge=0, description="How long it took.")
     starved: bool | None = Field(default=None, description="Whether processors were short; null: unknown.")

@@ -73,6 +73,9 @@ class RunStarted(BaseEvent):
     backend: str = Field(default="", description="Name of the backend.")
     variant: str = Field(default="", description="Variant id, or certification, or episode-request.")
     players: tuple[str, ...] = Field(default=(), description="Who sits where, by slot.")
+    player_ids: tuple[str | None, ...] = Field(
+        default=(), description="The bundled players' ids by slot; null for whoever is none of them."
+    )
     workspace: str = Field(default="", description="Where the evidence goes.")
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "CERTIFICATION",
     "MAX_SLOTS",
     "declares_named_players",
+    "distinct_names",
     "find_variant",
     "game_config_for",
     "named_players",
@@ -162,7 +163,7 @@ def named_players(manifest: Manifest, config: JsonObject, names: Sequence[str]) 
             ("players",),
             f"game_config.players must match the resolved player count: {len(players)} players, {len(names)} names.",
         )
-    result["players"] = [{**player, "name": name} for player, name in zip(players, _distinct(names), strict=True)]
+    result["players"] = [{**player, "name": name} for player, name in zip(players, distinct_names(names), strict=True)]
     return result
 
 
@@ -177,7 +178,8 @@ def overwritten_named_players(manifest: Manifest, config: JsonObject, names: Seq
         return result
     players = _player_objects(result, len(names)) or [{}]
     result["players"] = [
-        {**copy.deepcopy(players[index % len(players)]), "name": name} for index, name in enumerate(_distinct(names))
+        {**copy.deepcopy(players[index % len(players)]), "name": name}
+        for index, name in enumerate(distinct_names(names))
     ]
     return result
 
@@ -206,7 +208,8 @@ def _name_error(code: str, path: Path, message: str, hint: str | None = None) ->
     return ManifestError(json_report(wrap_json({}, source="game config"), [finding]), code=code, hint=hint)
 
 
-def _distinct(names: Iterable[str]) -> list[str]:
+def distinct_names(names: Iterable[str]) -> list[str]:
+    """The names in their order, each once: the same name twice becomes ``X`` and ``X (2)``."""
     wanted = list(names)
     taken: set[str] = set()
     result: list[str] = []

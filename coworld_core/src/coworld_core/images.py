@@ -102,6 +102,20 @@ class ImageRef:
         return cls(text, kind, name=name, host=host, tag=tag, digest=digest)
 
     @property
+    def short(self) -> str:
+        """What a person calls it: the last part of its name, with what tells one version from another.
+
+        ``ghcr.io/me/player:1.2`` is ``player:1.2``, and ``player:latest`` is ``player``; without a tag, a digest is
+        shortened to 12 digits: ``player@0123456789ab``. What is no Docker reference stays as it is.
+        """
+        if not self.name:
+            return self.text
+        last = self.name.rpartition("/")[2]
+        if self.tag and self.tag != "latest":
+            return f"{last}:{self.tag}"
+        return f"{last}@{self.digest.partition(':')[2][:12]}" if self.digest else last
+
+    @property
     def runnable(self) -> bool:
         """Whether an engine could be asked for it at all."""
         return self.kind not in ("unpublished", "template", "file")

@@ -83,5 +83,6 @@ def started(what: Literal["episode", "batch"], plan: EpisodePlan, backend: Backe
         backend=backend.name,
         variant=plan.variant,
         players=tuple(seat.name for seat in plan.seats),
+        player_ids=tuple(seat.player_id for seat in plan.seats),
         workspace=str(workspace),
     )

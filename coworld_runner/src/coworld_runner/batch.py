@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 
 from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import BatchEpisode, BatchSummary, EpisodeRecord
+from coworld_core.episode import BatchEpisode, BatchSummary, EpisodeRecord, PlayerSummary, SeatedPlayer
 from coworld_core.errors import (
     BackendUnavailable,
     CapabilityError,
@@ -27,7 +27,7 @@ from .backend import Backend
 from .episode import EpisodeOptions, run_episode
 from .errors import unwrapped
 from .events import Listener
-from .plan import EpisodePlan
+from .plan import EpisodePlan, Seat
 
 __all__ = ["run_batch"]
 
@@ -81,6 +81,7 @@ async def run_batch(
     if episodes < 1 or parallel < 1:
         raise UsageError("The number of episodes, and how many at a time, must be at least 1.", code="bad_count")
     rows: list[BatchEpisode] = []
+    seats = tuple(SeatedPlayer(name=seat.name, player_id=seat.player_id) for seat in plan.seats)
     status: EpisodeStatus = "interrupted"
     gate = anyio.CapacityLimiter(parallel)
     with open_run(workspace, run_id=run_id, listeners=listeners, overwrite=overwrite, latest=latest) as run:
@@ -120,7 +121,7 @@ async def run_batch(
                 written = EpisodeLayout(directory).record
                 if written.exists():
                     # it says whose fault it was
-                    return _row(index, directory, EpisodeRecord.model_validate_json(written.read_bytes()))
+                    return _row(index, directory, EpisodeRecord.model_validate_json(written.read_bytes()), seats)
                 return BatchEpisode(
                     index=index,
                     run_id=run_id,
@@ -128,12 +129,13 @@ async def run_batch(
                     seed=mine.seed,
                     status="failed",
                     ok=False,
+                    seats=seats,
                     seconds=round(time.monotonic() - started, 3),
                     error_type="platform_error",
                     fault="platform",
                     message=error.message,
                 )
-            return _row(index, directory, record)
+            return _row(index, directory, record, seats)
 
         try:
             with unwrapped():
@@ -152,7 +154,7 @@ async def run_batch(
     return summary
 
 
-def _row(index: int, directory: Path, record: EpisodeRecord) -> BatchEpisode:
+def _row(index: int, directory: Path, record: EpisodeRecord, seats: tuple[SeatedPlayer, ...]) -> BatchEpisode:
     fault = record.fault
     return BatchEpisode(
         index=index,
@@ -161,6 +163,7 @@ def _row(index: int, directory: Path, record: EpisodeRecord) -> BatchEpisode:
         seed=record.seed,
         status=record.status,
         ok=record.ok,
+        seats=seats,
         scores=record.scores,
         seconds=record.seconds,
         starved=record.starvation.starved if record.starvation is not None else None,
@@ -187,5 +190,40 @@ def _summary(
         faulted=sum(not row.ok for row in rows),
         seconds=seconds,
         mean_scores=means,
+        players=_players(plan, scored),
         episodes=tuple(rows),
+    )
+
+
+def _players(plan: EpisodePlan, scored: list[tuple[float, ...]]) -> tuple[PlayerSummary, ...]:
+    """Each player with all its seats; the same player is the same program under the same name of its own."""
+    groups: list[tuple[Seat, list[int]]] = []
+    for slot, seat in enumerate(plan.seats):
+        seats = next((slots for first, slots in groups if _same_player(first, seat)), None)
+        if seats is None:
+            groups.append((seat, [slot]))
+        else:
+            seats.append(slot)
+    players: list[PlayerSummary] = []
+    for seat, slots in groups:
+        scores = [row[slot] for row in scored for slot in slots]
+        players.append(
+            PlayerSummary(
+                name=seat.player_name or seat.name,
+                player_id=seat.player_id,
+                image=seat.runnable.image if seat.runnable is not None else "",
+                seats=tuple(slots),
+                episodes=len(scored),
+                mean_score=round(sum(scores) / len(scores), 6) if scores else None,
+            )
+        )
+    return tuple(players)
+
+
+def _same_player(one: Seat, other: Seat) -> bool:
+    return (
+        one.runnable is not None
+        and one.runnable == other.runnable
+        and one.player_id == other.player_id
+        and (one.player_name or one.name) == (other.player_name or other.name)
     )

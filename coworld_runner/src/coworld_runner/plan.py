@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,8 +11,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from coworld_core.errors import ManifestError, UsageError
-from coworld_core.gameconfig import declares_named_players, named_players, validate_game_config, with_tokens
+from coworld_core.gameconfig import distinct_names, named_players, validate_game_config, with_tokens
 from coworld_core.ids import generate_tokens
+from coworld_core.images import ImageRef
 from coworld_core.manifest import Manifest, Runnable
 from coworld_core.ports import EXTRA_PORTS_ENV, ExtraPort, parse_extra_ports
 from coworld_core.request import LoadedRequest, build_request
@@ -32,11 +34,13 @@ class Seat:
     """One seat of an episode."""
 
     name: str
-    """Display name."""
+    """Display name: what the game calls the seat, where it knows names."""
     runnable: Runnable | None
     """Who sits there; None leaves the seat to a person in a browser."""
     player_id: str | None = None
     """The bundled player's id, if it is one."""
+    player_name: str = ""
+    """The player's own name, the same in whatever seat; empty: ``name``."""
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Secrets for this seat's player alone; never in logs, records or argument lists."""
     secret_files: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
@@ -129,11 +133,16 @@ def plan_episode(
 ) -> EpisodePlan:
     """Say what an episode plays.
 
+    Whoever is named in ``players`` sits under a name of its own, by which the game calls it too where its schema gives
+    players names: the display name of a bundled player, the short name of an image (``player:2``). In several seats it
+    is numbered: ``X``, ``X (2)``. Seats that are left to people are called ``Person`` instead of by a bot's name. Where
+    the config cannot take these names, and for players that nobody named, the author's names remain.
+
     Args:
         package: The Coworld.
         variant: Id of a variant; None is the certification fixture or, where people play, the first variant: a
             fixture is made to be over before anyone has found the keys.
-        request: An episode request, which says it all; excludes variant, players and run.
+        request: An episode request, which says it all, names too; excludes variant, players and run.
         players: Who plays, one for all seats or one a seat: the id of a bundled player, or an image.
         run: Command for players given as images.
         humans: Seats left to people.
@@ -163,13 +172,13 @@ def plan_episode(
         asked, policy_names, label = request.request, request.policy_names, "episode-request"
     runnables = list(asked.players)
     ids: list[str | None] = [None] * len(runnables)
-    given = list(players) * len(runnables) if len(players) == 1 else list(players)
+    seated = players or [seat.player_id for seat in manifest.certification.players]
     for slot, runnable in enumerate(runnables):
-        if not given:
+        if request is not None:
             ids[slot] = next((entry.id for entry in manifest.player if entry.as_runnable() == runnable), None)
-        elif given[slot] in bundled:
-            ids[slot] = given[slot]
-            runnables[slot] = bundled[given[slot]].as_runnable()
+        elif (player := bundled.get(seated[slot % len(seated)])) is not None:
+            ids[slot] = player.id
+            runnables[slot] = player.as_runnable()
     config = dict(asked.game_config)
     if seed is not None:
         config["seed"] = seed
@@ -178,16 +187,19 @@ def plan_episode(
             raise UsageError(
                 f"There is no seat {slot}: this episode has seats 0 to {len(runnables) - 1}.", code="unknown_seat"
             )
+    own = [_PERSON if slot in humans else name for slot, name in enumerate(_own_names(manifest, ids, runnables))]
+    others = policy_names or distinct_names(own)
     seats = tuple(
         Seat(
-            name=_display_name(config, slot) or ids[slot] or runnable.image or f"player {slot}",
+            name=_display_name(config, slot) or others[slot],
             runnable=None if slot in humans else runnable,
             player_id=None if slot in humans else ids[slot],
+            player_name="" if slot in humans or request is not None else own[slot],
             secret_env={} if slot in humans else dict(secret_env or {}),
         )
         for slot, runnable in enumerate(runnables)
     )
-    return EpisodePlan(
+    plan = EpisodePlan(
         manifest=asked.manifest,
         game_config=config,
         seats=seats,
@@ -197,6 +209,8 @@ def plan_episode(
         episode_tags=dict(asked.episode_tags),
         policy_names=policy_names,
     )
+    # whoever makes a request has told the game everybody's name already
+    return plan if request is not None else _named(plan, own if players else ())
 
 
 def plan_for_people(plan: EpisodePlan) -> EpisodePlan:
@@ -206,28 +220,49 @@ def plan_for_people(plan: EpisodePlan) -> EpisodePlan:
     ``player_connect_timeout_seconds``, and its maximum allows it. A person whose seat the config has given the name of
     a bundled player is called ``Person`` instead, by the game too if its schema names players.
     """
-    return _patient(_under_own_names(plan))
+    return _patient(_named(plan))
 
 
-def _under_own_names(plan: EpisodePlan) -> EpisodePlan:
+def _named(plan: EpisodePlan, players: Sequence[str] = ()) -> EpisodePlan:
+    """The plan with seats called after who sits there, by the game too; as it was where the game refuses that.
+
+    Args:
+        plan: The plan.
+        players: Names of the programs by slot; without any, they keep theirs.
+    """
     bots = {None, *(name for player in plan.manifest.player for name in (player.id, player.name))}
-    names = [
-        _PERSON if seat.runnable is None and _display_name(plan.game_config, slot) in bots else seat.name
+    told = [_display_name(plan.game_config, slot) for slot in range(len(plan.seats))]
+    wanted = dict(enumerate(players)) | {
+        slot: _PERSON if told[slot] in bots else told[slot]
         for slot, seat in enumerate(plan.seats)
-    ]
-    if names == [seat.name for seat in plan.seats]:
+        if seat.runnable is None
+    }
+    names = distinct_names(wanted.get(slot) or told[slot] or seat.name for slot, seat in enumerate(plan.seats))
+    if names == told or not (players or any(name != told[slot] for slot, name in wanted.items())):
         return plan
-    config = dict(plan.game_config)
-    if declares_named_players(plan.manifest.game.config_schema) and isinstance(config.get("players"), list):
-        try:
-            config = named_players(plan.manifest, config, names)
-        except ManifestError:
-            return plan  # the game will be told of them as they are, and so is everybody else
-        if not validate_game_config(plan.manifest, config, slots=len(plan.seats)).ok:
-            return plan
-        names = [_display_name(config, slot) or name for slot, name in enumerate(names)]
-    seats = tuple(dataclasses.replace(seat, name=name) for seat, name in zip(plan.seats, names, strict=True))
+    try:
+        config = named_players(plan.manifest, plan.game_config, names)
+    except ManifestError:
+        return plan
+    if not validate_game_config(plan.manifest, config, slots=len(plan.seats)).ok:
+        return plan
+    seats = tuple(
+        # a game whose schema is silent about names may be told some all the same
+        dataclasses.replace(seat, name=_display_name(config, slot) or names[slot])
+        for slot, seat in enumerate(plan.seats)
+    )
     return dataclasses.replace(plan, game_config=config, seats=seats)
+
+
+def _own_names(manifest: Manifest, ids: Sequence[str | None], runnables: Sequence[Runnable]) -> list[str]:
+    """What players are called in whatever seat: as the manifest calls them, or briefly by their images."""
+    bundled = {player.id: player.name for player in manifest.player}
+    short = {runnable.image: ImageRef.parse(runnable.image).short for runnable in runnables}
+    alike = Counter(short.values())
+    return [
+        bundled[known] if known is not None else short[image] if alike[short[image]] == 1 else image
+        for known, image in zip(ids, (runnable.image for runnable in runnables), strict=True)
+    ]
 
 
 def _patient(plan: EpisodePlan) -> EpisodePlan:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass, field
 
-from coworld_core.episode import EpisodeRecord, ImageRecord
+from coworld_core.episode import EpisodeRecord, ImageRecord, SeatedPlayer
 from coworld_core.issues import Issue
 from coworld_core.outcome import EpisodeStatus
 
@@ -125,6 +125,10 @@ class Ledger:
             seconds=run.seconds(),
             steps=tuple(self.steps),
             episode=f"{EPISODE}/{run.layout.record.name}" if episode else None,
+            seats=tuple(
+                SeatedPlayer(name=self.plain(slot.name), player_id=slot.player_id)
+                for slot in (episode.slots if episode else ())
+            ),
             scores=episode.scores if episode else (),
             trouble=self.plain(self.trouble) if self.trouble else None,
             versions=versions(backend) if backend is not None else {},

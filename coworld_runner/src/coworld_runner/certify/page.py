@@ -242,16 +242,19 @@ def _facts(certification: Certification) -> str:
         ("Matriculated", _moment(certification.matriculated_at)),
         ("Graduated", _moment(certification.graduated_at)),
         ("Took", _duration(certification.seconds)),
-        ("Scores", ", ".join(f"{score:g}" for score in certification.scores)),
         ("Run", certification.run_id),
     ]
     rows = "".join(
         f'<div><dt class="tag">{_text(name)}</dt><dd>{_text(value)}</dd></div>' for name, value in facts if value
     )
-    long = [("Manifest", certification.manifest), ("SHA-256 of its content", certification.manifest_sha256)]
+    long = [
+        ("Scores", "", ", ".join(f"{who} {score:g}" for who, score in certification.standings)),
+        ("Manifest", "mono", certification.manifest),
+        ("SHA-256 of its content", "mono", certification.manifest_sha256),
+    ]
     rows += "".join(
-        f'<div class="long"><dt class="tag">{_text(name)}</dt><dd class="mono">{_text(value)}</dd></div>'
-        for name, value in long
+        f'<div class="long"><dt class="tag">{_text(name)}</dt><dd class="{kind}">{_text(value)}</dd></div>'
+        for name, kind, value in long
         if value
     )
     return f'<dl class="card facts">{rows}</dl>'

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from coworld_core.episode import ImageRecord
+from coworld_core.episode import ImageRecord, SeatedPlayer
 from coworld_core.errors import CertificationError
 from coworld_core.outcome import EpisodeStatus
 
@@ -167,6 +167,7 @@ class Certification(_Record):
     seconds: float = Field(ge=0, description="Wall time from begin to end.")
     steps: tuple[StepRecord, ...] = Field(description="The steps in the order of the transcript.")
     episode: str | None = Field(default=None, description="The smoke episode's record, relative to the workspace.")
+    seats: tuple[SeatedPlayer, ...] = Field(default=(), description="Who sat in the smoke episode, by slot.")
     scores: tuple[float, ...] = Field(default=(), description="The smoke episode's scores by slot, when valid.")
     trouble: str | None = Field(default=None, description="What kept us from going on, when it was not the Coworld.")
     versions: dict[str, str] = Field(default_factory=dict, description="Versions of coworld, Python and the engine.")
@@ -175,6 +176,14 @@ class Certification(_Record):
     def ok(self) -> bool:
         """Whether the degree was conferred."""
         return self.verdict is not None
+
+    @property
+    def standings(self) -> tuple[tuple[str, float], ...]:
+        """Who sat in the smoke episode, and the score, by slot; the slot stands for whom the record does not name."""
+        names = [str(seat) for seat in self.seats]
+        return tuple(
+            (names[slot] if slot < len(names) else f"slot {slot}", score) for slot, score in enumerate(self.scores)
+        )
 
     @property
     def failed(self) -> tuple[StepRecord, ...]:
