@@ -25,7 +25,7 @@ from support.misfit_kit import (
     with_seats,
 )
 
-from coworld_core.episode import BatchSummary, EpisodeRecord
+from coworld_core.episode import EpisodeRecord, read_summary
 from coworld_core.errors import BackendError, EnvironmentFault, ImageError, UsageError
 from coworld_core.outcome import Exit
 from coworld_runner import probes
@@ -160,7 +160,7 @@ async def test_a_failed_episode_loses_no_other(arena: Arena) -> None:
     assert [row.scores for row in summary.episodes] == [(2.0, 3.0), (), (4.0, 5.0), ()]
     assert [row.error_type for row in summary.episodes] == [None, "game_unhealthy", None, "game_unhealthy"]
     assert summary.mean_scores == (3.0, 4.0)
-    written = BatchSummary.model_validate_json((arena.directory / "batch/summary.json").read_bytes())
+    written = read_summary(arena.directory / "batch")
     assert written == summary
     for row in summary.episodes:
         assert evidence(arena.directory / "batch" / row.workspace).record.run_id == row.run_id
@@ -183,7 +183,7 @@ async def test_what_fails_every_episode_ends_the_batch(arena: Arena) -> None:
         await run_batch(
             arena.plan(), episodes=5, parallel=2, backend=arena.backend, workspace=arena.directory / "batch"
         )
-    written = BatchSummary.model_validate_json((arena.directory / "batch/summary.json").read_bytes())
+    written = read_summary(arena.directory / "batch")
     assert written.status == "failed"
     assert written.completed == 0
 
@@ -205,7 +205,7 @@ async def test_a_batch_that_is_cut_short_says_so(arena: Arena) -> None:
             workspace=arena.directory / "batch",
             listeners=(lambda event: scope.cancel() if getattr(event, "kind", "") == "batch_progressed" else None,),
         )
-    written = BatchSummary.model_validate_json((arena.directory / "batch/summary.json").read_bytes())
+    written = read_summary(arena.directory / "batch")
     assert written.status == "interrupted"
     assert written.planned == 20
     assert 1 <= written.completed < 20

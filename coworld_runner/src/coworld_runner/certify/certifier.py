@@ -10,7 +10,7 @@ from typing import cast
 
 import anyio
 
-from coworld_core.episode import EpisodeRecord, ImageRecord
+from coworld_core.episode import EpisodeRecord, ImageRecord, read_record
 from coworld_core.errors import CoworldError, EnvironmentFault, ImageError, ManifestError
 from coworld_core.events import Notice, RunFinished, RunStarted, StepFinished, StepStarted
 from coworld_core.loading import manifest_sha256
@@ -30,14 +30,11 @@ from .answers import (
     skipped,
 )
 from .page import render_page
-from .record import UNDECIDED, Certification, Evidence, SkipReason, StepRecord
+from .record import RECORD_NAME, UNDECIDED, Certification, Evidence, SkipReason, StepRecord
 from .steps import EPISODE, CertifyOptions, Steps, Subject
 from .transcript import TRANSCRIPT, TranscriptStep
 
-__all__ = ["PAGE_NAME", "RECORD_NAME", "CertifyOptions", "certify", "certify_refused"]
-
-RECORD_NAME = "certification.json"
-"""The record's file in the workspace."""
+__all__ = ["PAGE_NAME", "CertifyOptions", "certify", "certify_refused"]
 
 PAGE_NAME = "certification.html"
 """The page's file in the workspace."""
@@ -277,8 +274,8 @@ class _Certifier(Steps):
     def _episode_left_behind(self) -> EpisodeRecord | None:
         """The record of an episode that did not return: it was written on its way out."""
         try:
-            return EpisodeRecord.model_validate_json(self.episode_layout.record.read_bytes())
-        except (OSError, ValueError):
+            return read_record(self.episode_layout.record)
+        except CoworldError:
             return None
 
     def _write(self, status: EpisodeStatus) -> Certification:
