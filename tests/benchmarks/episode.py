@@ -9,7 +9,6 @@ the ratio of medians. Each is a process of its own, its start included.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections import defaultdict
 from pathlib import Path
@@ -17,6 +16,8 @@ from typing import Any
 
 from _measure import HERE, Timing, finish, interleaved, machine, median, python, run, show, spread
 from _subject import BackendName, FloorNetwork, Subject, subject
+
+from coworld_core.episode import read_record
 
 
 def main() -> None:
@@ -52,10 +53,10 @@ def compare(about: Subject, backend: BackendName, scratch: Path, options: argpar
     def library() -> Timing:
         where = workspace()
         timing = run([python(), str(HERE / "_library.py"), str(about.manifest), backend, str(where), "1", "1"])
-        record = json.loads((where / "episode.json").read_bytes())
-        for phase in record["phases"]:
-            phases[phase["phase"]].append(phase["seconds"])
-        phases["all (episode.json)"].append(record["seconds"])
+        record = read_record(where)
+        for phase in record.phases:
+            phases[phase.phase].append(phase.seconds)
+        phases["all (episode.json)"].append(record.seconds)
         return timing
 
     def command() -> Timing:

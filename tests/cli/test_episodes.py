@@ -13,7 +13,7 @@ import pytest
 from support.cli_kit import coworld
 
 from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import BatchSummary, EpisodeRecord
+from coworld_core.episode import read_record, read_summary
 from coworld_core.loading import load_manifest
 from coworld_core.request import build_request
 
@@ -25,7 +25,7 @@ def test_an_episode_of_the_sample_world(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = coworld("run-episode", PAINT, "--variant", "quick", "--backend", "process", "-o", out)
     assert done.status == 0, done.stderr
-    record = EpisodeRecord.model_validate_json(EpisodeLayout(out).record.read_bytes())
+    record = read_record(out)
     scores = ", ".join(f"{slot}={score:g}" for slot, score in enumerate(record.scores))
     assert f"Scores:     {scores}\n" in done.stdout
     assert f"Artifacts:  {out}\n" in done.stdout
@@ -261,7 +261,7 @@ def test_one_failed_episode_loses_no_other(world: World, tmp_path: Path) -> None
     assert summary["ok"] is False
     written = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert {name: summary[name] for name in written} == written
-    BatchSummary.model_validate(written)
+    read_summary(written)
 
 
 # --- the replay -----------------------------------------------------------------------------------------------------

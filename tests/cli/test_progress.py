@@ -36,6 +36,7 @@ from coworld_core.events import (
     UnitExited,
     UnitReady,
     UnitStarted,
+    parse_event,
 )
 from coworld_core.outcome import Exit, Fault
 
@@ -112,6 +113,7 @@ ALWAYS = [
     (LeakFound(what="container c", reason="busy"), "left behind: container c (busy)"),
     (ProbeFinished(probe="p", ok=False, detail="no page"), "contract: no page"),
     (StepFinished(step="matriculate", status="fail", detail="No."), "[fail] matriculate: No."),
+    (parse_event('{"kind": "step_finished", "step": "new", "status": "later", "detail": "?"}'), "[later] new: ?"),
 ]
 
 
@@ -125,6 +127,7 @@ async def test_what_is_told_in_any_case(event: BaseEvent, line: str) -> None:
 async def test_what_is_not_worth_a_line() -> None:
     missed = ProbeFinished(probe="p", ok=False, counts=False, detail="the game was over")
     assert told(PhaseStarted(phase="ready"), ProbeFinished(probe="p", ok=True), missed, UnitStarted(unit="game")) == []
+    assert told(parse_event('{"kind": "game_paused", "seq": 1}')) == []
     interrupted = FAULT.model_copy(update={"fault": "operator", "error_type": "interrupted", "slot": None})
     assert told(FaultSeen(fault=interrupted)) == []
 
@@ -238,6 +241,8 @@ async def test_the_display_of_a_certification() -> None:
         "✓ matriculate  No errors.",
         "● smoke-episode  it plays",
     ]
+    progress(parse_event('{"kind": "step_finished", "step": "matriculate", "status": "later", "detail": "Said so."}'))
+    assert "? matriculate  Said so." in drawn(progress)
     progress(STARTED)
     assert "● smoke-episode" in drawn(progress)
     assert "  0  Ada" in drawn(progress)

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.formats import LATER, files, with_added_fields, with_later_values
 
 from coworld_cli import render, text
+from coworld_cli.certifying import CertifyFlags, verdict_text
 from coworld_cli.output import Output, to_json
 from coworld_core.artifacts import EpisodeLayout
 from coworld_core.episode import (
@@ -21,11 +23,15 @@ from coworld_core.episode import (
     PlayerSummary,
     SlotRecord,
     StarvationRecord,
+    read_record,
+    read_summary,
 )
 from coworld_core.outcome import Exit, Fault
 from coworld_runner.backend import Found, Reaped
+from coworld_runner.certify import read_certification
 from coworld_runner.reaper import Sweep
 
+LEFT = ("player-fault/episode.json", "batch/summary.json", "certified/certification.json")
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 
 
@@ -350,6 +356,22 @@ def test_batch_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "Artifacts:  out\n"
         "Summary:    out/summary.json"
     )
+
+
+def test_what_a_later_version_left_is_shown_as_it_is(layout: EpisodeLayout) -> None:
+    written = {name: json.loads(files(f"0.2.0/{name}")[0].read_bytes()) for name in LEFT}
+    later = {name: with_later_values(with_added_fields(value)) for name, value in written.items()}
+    faulty, batch, certified = later.values()
+    shown = render.episode_result(read_record(faulty), layout, follow_up=None)
+    assert f"{LATER} in 1.2 s" in shown
+    assert f"fault: {LATER} · {LATER}\n" in shown
+    batch["episodes"][0] |= {"ok": False, "fault": "\x1b[2Jsomebody"}
+    shown = render.batch_result(read_summary(batch), layout.workspace)
+    assert f"somebody: {LATER}\n" in shown
+    flags = CertifyFlags(manifest="paint")
+    shown = verdict_text(read_certification(certified), layout.workspace, flags)
+    assert f"certified: {LATER}" in shown
+    assert f"  [{LATER}] {LATER}  The manifest" in shown
 
 
 def test_sweep_results() -> None:

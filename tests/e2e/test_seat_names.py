@@ -11,7 +11,7 @@ from support.browser import Pages
 from support.cli_kit import Started, coworld
 
 from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import BatchSummary, EpisodeRecord
+from coworld_core.episode import read_record, read_summary
 from coworld_core.events import RunStarted, parse_event
 
 PAINT = Path(__file__).parents[2] / "examples" / "paintarena"
@@ -44,7 +44,7 @@ def test_an_episode_names_who_played_it(players: list[str], tmp_path: Path) -> N
     done = coworld("run-episode", PAINT, *players, *QUICK, "-o", "out", cwd=tmp_path)
     assert done.status == 0, done.stderr
     layout = EpisodeLayout(tmp_path / "out")
-    record = EpisodeRecord.model_validate_json(layout.record.read_bytes())
+    record = read_record(layout.record)
     assert [(slot.name, slot.player_id) for slot in record.slots] == list(zip(names, players, strict=True))
     assert [player["name"] for player in record.game_config["players"]] == names
     assert json.loads(layout.replay.read_bytes())["player_names"] == names
@@ -65,7 +65,7 @@ def test_an_episode_names_who_played_it(players: list[str], tmp_path: Path) -> N
 def test_several_episodes_are_summed_up_by_player(tmp_path: Path) -> None:
     done = coworld("run-episode", PAINT, *BOTH, *QUICK, "-n", "2", "-o", "out", cwd=tmp_path)
     assert done.status == 0, done.stderr
-    summary = BatchSummary.model_validate_json((tmp_path / "out/summary.json").read_bytes())
+    summary = read_summary(tmp_path / "out")
     assert [(player.player_id, player.name, player.seats, player.episodes) for player in summary.players] == [
         ("frontier-painter", "Frontier Painter", (0,), 2),
         ("sweep-painter", "Sweep Painter", (1,), 2),

@@ -25,7 +25,7 @@ from support.misfit_kit import (
     with_seats,
 )
 
-from coworld_core.episode import BatchSummary, EpisodeRecord
+from coworld_core.episode import EpisodeRecord, read_summary
 from coworld_core.errors import BackendError, EnvironmentFault, ImageError, UsageError
 from coworld_core.events import UnitExited, UnitStarted
 from coworld_core.outcome import Exit
@@ -164,7 +164,7 @@ async def test_a_failed_episode_loses_no_other(arena: Arena) -> None:
     (player,) = summary.players
     assert (player.name, player.seats, player.episodes, player.mean_score) == ("well", (0, 1), 2, 3.5)
     assert [[seat.name for seat in row.seats] for row in summary.episodes] == [["well", "well"]] * 4
-    written = BatchSummary.model_validate_json((arena.directory / "batch/summary.json").read_bytes())
+    written = read_summary(arena.directory / "batch")
     assert written == summary
     for row in summary.episodes:
         assert evidence(arena.directory / "batch" / row.workspace).record.run_id == row.run_id
@@ -187,7 +187,7 @@ async def test_what_fails_every_episode_ends_the_batch(arena: Arena) -> None:
         await run_batch(
             arena.plan(), episodes=5, parallel=2, backend=arena.backend, workspace=arena.directory / "batch"
         )
-    written = BatchSummary.model_validate_json((arena.directory / "batch/summary.json").read_bytes())
+    written = read_summary(arena.directory / "batch")
     assert written.status == "failed"
     assert written.completed == 0
 
@@ -209,7 +209,7 @@ async def test_a_batch_that_is_cut_short_says_so(arena: Arena) -> None:
             workspace=arena.directory / "batch",
             listeners=(lambda event: scope.cancel() if getattr(event, "kind", "") == "batch_progressed" else None,),
         )
-    written = BatchSummary.model_validate_json((arena.directory / "batch/summary.json").read_bytes())
+    written = read_summary(arena.directory / "batch")
     assert written.status == "interrupted"
     assert written.planned == 20
     assert 1 <= written.completed < 20

@@ -15,9 +15,9 @@ import pytest
 from support.arena import Arena
 
 from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import BatchSummary, EpisodeRecord
+from coworld_core.episode import read_record, read_summary
 from coworld_core.errors import EnvironmentFault, WorkspaceError
-from coworld_core.events import parse_event
+from coworld_core.events import read_events
 from coworld_runner.backend import Limits
 from coworld_runner.batch import run_batch
 from coworld_runner.episode import EpisodeOptions, run_episode
@@ -158,14 +158,14 @@ async def test_a_flood_on_a_full_disk(arena: Arena, small_disk: Path, who: str) 
         plan, backend=arena.backend, workspace=workspace, options=options, run_id=arena.new_run()
     )
     layout = EpisodeLayout(workspace)
-    assert EpisodeRecord.model_validate_json(layout.record.read_bytes()) == record
+    assert read_record(layout.record) == record
     assert not record.ok
     assert {(fault.fault, fault.error_type) for fault in record.faults} == {("platform", "artifact_transport_error")}
     assert any("is not complete: No space left on device" in warning for warning in record.warnings)
     assert record.status == "failed"
     assert not layout.results.exists()
     # as many events as there was room for, all of them whole
-    events = [parse_event(line) for line in layout.events.read_bytes().splitlines()]
+    events = read_events(layout.events)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert list(workspace.rglob(".*")) == []
     assert fingerprint(earlier.layout.workspace) == before
@@ -201,9 +201,9 @@ async def test_a_batch_on_a_disk_that_fills_up_keeps_what_it_had(arena: Arena, s
     assert full.value.code == "disk_full"
     first = fingerprint(small_disk / "batch/episode-0001")
     assert {"results.json", "replay", "episode.json"} <= set(first)
-    summary = BatchSummary.model_validate_json((small_disk / "batch/summary.json").read_bytes())
+    summary = read_summary(small_disk / "batch")
     assert summary.status == "failed"
     assert summary.episodes[0].ok
     for row in summary.episodes:
-        record = EpisodeRecord.model_validate_json((small_disk / "batch" / row.workspace / "episode.json").read_bytes())
+        record = read_record(small_disk / "batch" / row.workspace)
         assert record.ok is row.ok

@@ -18,7 +18,7 @@ from support.misfit_kit import ensure_image
 from support.registry import Registry, serve_registry
 from support.worker_kit import Desk, accounts_have_tokens, misfit_request, published_job
 
-from coworld_core.episode import EpisodeRecord
+from coworld_core.episode import read_record
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -99,7 +99,7 @@ async def test_a_platform_that_drives_the_published_worker_drives_ours(desk: Des
         assert archive.read("game.stdout.log").startswith(b"misfits: well\n")
         for slot in range(2):
             assert archive.read(f"policy_agent_{slot}.log") == kept[f"policy_agent_{slot}.log"]
-        record = EpisodeRecord.model_validate_json(archive.read("episode.json"))
+        record = read_record(archive.read("episode.json"))
     assert record.ok, record.faults
     assert record.leaks == ()
     assert record.backend == "kubernetes-job"
@@ -235,7 +235,7 @@ async def test_the_rights_of_the_published_worker_are_enough(desk: Desk) -> None
         misfit_request("well"), desk.options(2, service_account="published"), COWORLD_PLAIN_PLAYER_ENV="1"
     )
     assert await desk.status(allowed) == 0, await desk.log(allowed)
-    record = EpisodeRecord.model_validate_json(desk.kept(allowed)["episode.json"])
+    record = read_record(desk.kept(allowed)["episode.json"])
     assert record.ok, record.faults
     assert [warning for warning in record.warnings if "may not watch pods" in warning]
     assert await desk.left(refused) == await desk.left(allowed) == []

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 import sqlalchemy as sa
+from support.formats import LATER, files, with_added_fields
 from support.misfit_kit import leftovers
 from support.observatory_kit import (
     MISFITS,
@@ -28,6 +29,7 @@ from coworld_runner.backends.process import ProcessBackend
 from observatory import worker_queue
 from observatory.app import open_services
 from observatory.columns import now
+from observatory.episodes_access import player_faults
 from observatory.models import Artifact, EpisodeRequest, EpisodeScore, User
 from observatory.services import Services
 from observatory.settings import Settings
@@ -315,3 +317,13 @@ async def test_a_worker_goes_on_after_an_error_of_the_stores(tmp_path: Path, mon
         async with services.database.reading() as session:
             assert await session.scalar(sa.select(sa.func.count()).select_from(EpisodeScore)) == 2
             assert len((await session.scalars(sa.select(Artifact).where(Artifact.kind == "results"))).all()) == 1
+
+
+def test_what_players_did_wrong_is_read_from_a_record_of_any_version() -> None:
+    (path,) = files("0.2.0/player-fault/episode.json")
+    written = json.loads(path.read_bytes())
+    later = with_added_fields(written)
+    later["faults"][0]["error_type"], later["faults"][1]["fault"] = LATER, LATER
+    types = [[fault["error_type"] for fault in player_faults(EpisodeRequest(record=each))] for each in (written, later)]
+    assert types == [["player_error", "player_error"], [LATER]]
+    assert player_faults(EpisodeRequest(record=None)) == []

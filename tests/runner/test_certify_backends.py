@@ -10,7 +10,7 @@ import pytest
 from support.images import need_docker
 from support.misfit_kit import PACKAGE, PLACEHOLDER, ensure_image
 
-from coworld_core.episode import EpisodeRecord
+from coworld_core.episode import read_record
 from coworld_core.manifest import Manifest
 from coworld_runner.certify import Certification, CertifyOptions, SourceOptions, certify
 from coworld_runner.episode import EpisodeOptions
@@ -61,7 +61,7 @@ async def certified(
         found = await certify(package, backend=backend, workspace=workspace, options=options(**episode))
         yield found
         if found.episode is not None:
-            record = EpisodeRecord.model_validate_json((workspace / found.episode).read_bytes())
+            record = read_record(workspace / found.episode)
             assert await backend.find(record.run_id) == ()
 
 

@@ -1,5 +1,6 @@
 """The page of a certification: one file that loads nothing, runs nothing, and shows hostile text as text."""
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -8,8 +9,9 @@ from typing import Any
 import pytest
 from support.certification_kit import HOSTILE, hostile_certification
 from support.certify_kit import LONG, world
+from support.formats import LATER, files, with_added_fields, with_later_values
 
-from coworld_runner.certify import render_page
+from coworld_runner.certify import read_certification, render_page
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 ALLOWED = {
@@ -105,6 +107,15 @@ def test_hostile_text_is_only_text(status: Any) -> None:
     page = assert_self_contained(html)
     for piece in HOSTILE:
         assert piece in page.text
+
+
+@pytest.mark.parametrize("word", [LATER, "<b onclick='x'>&\"later"])
+def test_a_record_of_a_later_version_has_a_page(word: str) -> None:
+    (path,) = files("0.2.0/certified/certification.json")
+    later = with_later_values(with_added_fields(json.loads(path.read_bytes())))
+    later |= {"verdict": None, "steps": [{**step, "status": word, "id": word} for step in later["steps"]]}
+    page = assert_self_contained(render_page(read_certification(later)))
+    assert f"{len(later['steps'])} {word}" in page.text
 
 
 def test_characters_that_hide_or_reorder_are_shown_by_number() -> None:

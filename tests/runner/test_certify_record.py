@@ -10,13 +10,15 @@ from typing import Any
 import anyio
 import jsonschema
 import pytest
+from pydantic import ValidationError
 from support.certify_kit import MANIFEST, fast, game, package_of, player, world
+from support.formats import LATER, files, only_what_was_there, unknown, with_added_fields, with_later_values
 
-from coworld_core.errors import BackendUnavailable, CertificationError, ManifestError, WorkspaceError
-from coworld_core.events import BaseEvent, Notice, RunFinished, RunStarted, StepFinished, StepStarted, parse_event
+from coworld_core.errors import BackendUnavailable, CertificationError, ManifestError, RecordError, WorkspaceError
+from coworld_core.events import BaseEvent, Notice, RunFinished, RunStarted, StepFinished, StepStarted, read_events
 from coworld_core.loading import load_manifest
 from coworld_runner.backend import Publish, Unit, UnitSpec
-from coworld_runner.certify import TRANSCRIPT, Certification, certify, certify_refused
+from coworld_runner.certify import TRANSCRIPT, Certification, certify, certify_refused, read_certification
 from coworld_runner.documents import document_schema
 from coworld_runner.testing.fake import FakeBackend
 
@@ -41,7 +43,7 @@ def read(directory: Path) -> Certification:
     assert not list(directory.rglob("coworld.degree.md"))
     text = (directory / "certification.json").read_text()
     jsonschema.validate(json.loads(text), document_schema("certification"))
-    return Certification.model_validate_json(text)
+    return read_certification(directory)
 
 
 def names(directory: Path) -> list[str]:
@@ -108,11 +110,11 @@ async def test_events_tell_each_step_and_the_episode_has_its_own(tmp_path: Path)
     assert [event.step for event in events if isinstance(event, StepStarted)] == STEPS
     ends = [event for event in events if isinstance(event, StepFinished)]
     assert [(event.step, event.status) for event in ends] == [(step.id, step.status) for step in found.steps]
-    logged = [parse_event(line) for line in (tmp_path / "out/events.ndjson").read_text().splitlines()]
+    logged = list(read_events(tmp_path / "out"))
     assert logged == events
     assert {event.run_id for event in events} == {found.run_id}
     assert any(isinstance(event, Notice) for event in events)
-    episode = [parse_event(line) for line in (tmp_path / "out/episode/events.ndjson").read_text().splitlines()]
+    episode = read_events(tmp_path / "out/episode")
     assert isinstance(episode[0], RunStarted)
     assert (episode[0].what, episode[0].run_id == found.run_id) == ("episode", False)
 
@@ -282,3 +284,30 @@ async def test_a_template_is_certified_with_a_caveat_where_there_are_no_images(t
     assert found.ok
     assert any(caveat.startswith("This is a template") for caveat in found.caveats)
     assert "template" in {item.code for item in found.step("matriculate").advice}
+
+
+# --- files of any version -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", files("certification.json"), ids=lambda path: "/".join(path.parts[-3:]))
+def test_a_record_of_any_version_reads_and_is_written_as_it_was(path: Path) -> None:
+    written = path.read_text()
+    assert unknown(read_certification(path)) == []
+    again = only_what_was_there(json.loads(read_certification(path.parent).to_json()), json.loads(written))
+    assert json.dumps(again, indent=2, ensure_ascii=False) + "\n" == written
+
+
+def test_what_later_versions_add_is_kept_and_can_be_asked() -> None:
+    (path,) = files("0.2.0/certified/certification.json")
+    later = with_later_values(with_added_fields(json.loads(path.read_bytes())))
+    found = read_certification(later)
+    assert only_what_was_there(json.loads(found.to_json()), later) == later
+    assert (found.ok, found.verdict, found.failed, found.advice) == (True, LATER, (), ())
+    assert all(step.status == LATER for step in found.steps)
+    with pytest.raises(ValidationError):
+        Certification.model_validate(later)
+
+
+def test_what_is_no_record_is_an_error_of_ours() -> None:
+    with pytest.raises(RecordError, match='The certification record lacks "transcript"'):
+        read_certification({"schema_version": 1})

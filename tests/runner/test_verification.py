@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from support.misfit_kit import PACKAGE, PLACEHOLDER, misfit_plan
 
-from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import BatchSummary, EpisodeRecord
+from coworld_core.episode import EpisodeRecord, read_record, read_summary
 from coworld_core.events import BaseEvent
 from coworld_runner.backends import ProcessBackend
 from coworld_runner.batch import run_batch
@@ -32,7 +31,7 @@ def unshowing(plan: EpisodePlan) -> EpisodePlan:
 
 
 def written(workspace: Path) -> EpisodeRecord:
-    return EpisodeRecord.model_validate_json(EpisodeLayout(workspace).record.read_bytes())
+    return read_record(workspace)
 
 
 async def test_a_good_replay(tmp_path: Path) -> None:
@@ -93,5 +92,5 @@ async def test_a_batch(tmp_path: Path) -> None:
         )
     assert [row.error_type for row in bad.episodes] == ["replay_unloadable"] * 2
     assert (bad.completed, bad.faulted, bad.ok) == (2, 2, False)
-    assert BatchSummary.model_validate_json((tmp_path / "b" / "summary.json").read_bytes()) == bad
+    assert read_summary(tmp_path / "b") == bad
     assert written(tmp_path / "b" / "episode-0002").faults[0].error_type == "replay_unloadable"

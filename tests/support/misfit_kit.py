@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import EpisodeRecord
-from coworld_core.events import BaseEvent, parse_event
+from coworld_core.episode import EpisodeRecord, read_record
+from coworld_core.events import BaseEvent, read_events
 from coworld_core.loading import load_manifest
 from coworld_core.manifest import Manifest, Runnable
 from coworld_runner.plan import EpisodePlan, Seat
@@ -151,8 +151,8 @@ class Evidence:
 def evidence(workspace: Path) -> Evidence:
     """Read a workspace back, and check what holds for every one of them, however the run ended."""
     layout = EpisodeLayout(workspace)
-    record = EpisodeRecord.model_validate_json(layout.record.read_bytes())
-    events = tuple(parse_event(line) for line in layout.events.read_bytes().splitlines())
+    record = read_record(workspace)
+    events = read_events(workspace)
     assert [event.seq for event in events] == list(range(1, len(events) + 1)), "event numbers have gaps"
     assert all(event.run_id == record.run_id for event in events)
     assert events[0].kind == "run_started"  # type: ignore[attr-defined]

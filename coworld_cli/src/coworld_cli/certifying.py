@@ -21,13 +21,11 @@ from .browser import open_page, wants_browser
 from .episodes import find_package, opened_backend
 from .options import BackendFlags
 from .progress import show_progress
-from .render import labelled, next_commands
+from .render import labelled, next_commands, step_tag
 from .running import Running
 from .text import clean, command_line, number, plural, seconds, shown_path
 
 __all__ = ["CertifyFlags", "certify_here", "run", "verdict_text"]
-
-_COLOURS = {"pass": "green", "fail": "red", "skip": "yellow"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,8 +177,7 @@ def verdict_text(certification: Certification, workspace: Path, flags: CertifyFl
 
 def _step_lines(step: StepRecord, width: int) -> list[str]:
     """A step and its answer; where it failed, also on what, and what to do."""
-    mark = click.style(f"[{step.status}]", fg=_COLOURS[step.status], bold=step.status == "fail")
-    lines = [f"  {mark} {step.id.ljust(width)}  {clean(step.detail, one_line=True)}"]
+    lines = [f"  {step_tag(step.status)} {step.id.ljust(width)}  {clean(step.detail, one_line=True)}"]
     if step.status != "fail":
         return lines
     inset = " " * 9

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import click
 
-from coworld_core.errors import CoworldError, ManifestError
+from coworld_core.errors import CoworldError, DocumentError
 
 from . import exitcodes
 from .output import to_json, to_line
@@ -114,7 +114,7 @@ def _sentence(text: str) -> str:
 
 
 def _tell(error: BaseException, data: dict[str, Any]) -> None:
-    if isinstance(error, ManifestError):
+    if isinstance(error, DocumentError):
         from .issues import render_report
 
         echo(render_report(error.report), err=True)

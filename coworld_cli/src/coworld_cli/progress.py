@@ -37,6 +37,7 @@ from coworld_core.events import (
     UnitStarted,
 )
 
+from .render import step_tag
 from .running import Running
 from .text import clean, number, plural, seconds
 
@@ -319,8 +320,7 @@ class Progress:
             case ProbeFinished(ok=False, counts=True, detail=detail):
                 return f"contract: {clean(detail, one_line=True)}"
             case StepFinished(step=step, status=status, detail=detail):
-                colour = {"pass": "green", "fail": "red", "skip": "yellow"}[status]
-                return f"{click.style(f'[{status}]', fg=colour)} {step}: {clean(detail, one_line=True)}"
+                return f"{step_tag(status)} {step}: {clean(detail, one_line=True)}"
             case _:
                 return ""
 
@@ -375,7 +375,7 @@ class Progress:
 
         text = Text(no_wrap=True, overflow="ellipsis")
         for step in self._steps:
-            mark, style = _STEP_MARKS[step.status]
+            mark, style = _STEP_MARKS.get(step.status, ("?", "yellow"))
             text.append(f"{mark} {step.id}", style=style)
             text.append(f"  {step.detail or step.checks}\n", style="dim")
         text.rstrip()

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from coworld_runner.build import BuildResult
     from coworld_runner.reaper import Sweep
 
-__all__ = ["batch_result", "build_result", "episode_result", "fault_lines", "labelled", "next_commands", "sweep_result"]
+__all__ = [
+    "batch_result",
+    "build_result",
+    "episode_result",
+    "fault_lines",
+    "labelled",
+    "next_commands",
+    "step_tag",
+    "sweep_result",
+]
 
 _TAIL_LINES = 12
 
@@ -75,7 +84,7 @@ def _headline(record: EpisodeRecord) -> str:
     elif record.status == "completed":
         verdict = click.style(f"completed with {plural(len(record.faults), 'fault')}", fg="red", bold=True)
     else:
-        verdict = click.style(record.status, fg="red", bold=True)
+        verdict = click.style(clean(record.status, one_line=True), fg="red", bold=True)
     seed = f" · seed {record.seed}" if record.seed is not None else ""
     about = click.style(f"{clean(record.variant, one_line=True)}{seed} · {record.backend}", dim=True)
     return f"{click.style(name, bold=True)} {about}  {verdict} in {seconds(record.seconds)}"
@@ -123,7 +132,7 @@ def fault_lines(fault: Fault, layout: EpisodeLayout | None = None, *, tail: int 
     """
     who = f"player {fault.slot}" if fault.fault == "player" and fault.slot is not None else fault.fault
     lines = [
-        f"{click.style('fault:', fg='red', bold=True)} {who} · {fault.error_type}",
+        f"{click.style('fault:', fg='red', bold=True)} {clean(f'{who} · {fault.error_type}', one_line=True)}",
         f"  {clean(fault.message, one_line=True)}",
     ]
     if fault.hint:
@@ -134,6 +143,12 @@ def fault_lines(fault: Fault, layout: EpisodeLayout | None = None, *, tail: int 
         lines.append(f"  {click.style(f'the end of {name}:', dim=True)}")
         lines += [f"    {click.style('│', dim=True)} {line}" for line in text[-tail:]]
     return lines
+
+
+def step_tag(status: str) -> str:
+    """The answer of a certification step, also one that another version gave, as it stands before the step."""
+    colour = {"pass": "green", "fail": "red", "skip": "yellow"}.get(status)
+    return click.style(f"[{clean(status, one_line=True)}]", fg=colour, bold=status == "fail")
 
 
 def batch_result(summary: BatchSummary, workspace: Path) -> str:
@@ -167,7 +182,7 @@ def batch_result(summary: BatchSummary, workspace: Path) -> str:
         remark = ""
         if not row.ok:
             who = f"player {row.slot}" if row.fault == "player" and row.slot is not None else row.fault or row.status
-            remark = click.style(f"{who}: {clean(row.message or row.status, one_line=True)}", fg="red")
+            remark = click.style(clean(f"{who}: {row.message or row.status}", one_line=True), fg="red")
         elif row.starved:
             remark = click.style("short of processors", fg="yellow")
         seed = [str(row.seed) if row.seed is not None else "-"] if seeded else []

@@ -19,7 +19,12 @@ _MAX_WORDED = 500
 
 
 def parse_shape(
-    model: type[_Model], document: Mapping[str, Any], *, strict: bool, top: str = "the manifest"
+    model: type[_Model],
+    document: Mapping[str, Any],
+    *,
+    strict: bool,
+    top: str = "the manifest",
+    context: dict[str, bool] | None = None,
 ) -> tuple[_Model | None, list[Finding]]:
     """Read a document as a model.
 
@@ -29,12 +34,13 @@ def parse_shape(
         strict: Whether unknown keys are errors. Otherwise they are warnings and left out, unless one is a required key
             misspelt.
         top: What the document is called in messages.
+        context: Validation context of the model.
 
     Returns:
         The value, None when there are errors, and all findings.
     """
     try:
-        return model.model_validate(document, by_alias=True, by_name=False), []
+        return model.model_validate(document, context=context, by_alias=True, by_name=False), []
     except ValidationError as error:
         # A list of which an element is wrong counts as too short as well; the element is what has to be said.
         raw_errors: list[Any] = error.errors(include_url=False)
@@ -48,7 +54,7 @@ def parse_shape(
     reduced = copy.deepcopy(dict(document))
     for raw in errors:
         _remove(reduced, _place(model, raw["loc"])[0])
-    return model.model_validate(reduced, by_alias=True, by_name=False), findings
+    return model.model_validate(reduced, context=context, by_alias=True, by_name=False), findings
 
 
 def field_names(model: type[BaseModel]) -> tuple[str, ...]:

@@ -1,16 +1,24 @@
-"""The record of one episode: what ran, how it went, whose fault it was (``episode.json``)."""
+"""The record of one episode: what ran, how it went, whose fault it was (``episode.json``); and that of several.
+
+Both are written strictly and read leniently (``records``), with ``read_record`` and ``read_summary``.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from .errors import EpisodeError
 from .outcome import EpisodeStatus, Exit, Fault, decisive
+from .records import Record, SchemaVersion, open_record, read_as
+
+if TYPE_CHECKING:
+    from .loading import Source
 
 __all__ = [
+    "SUMMARY_NAME",
     "ArtifactRecord",
     "BatchSummary",
     "EpisodeRecord",
@@ -22,15 +30,16 @@ __all__ = [
     "SlotRecord",
     "StarvationRecord",
     "UnitRecord",
+    "read_record",
+    "read_summary",
 ]
 
 
-class _Record(BaseModel):
-    # built when first used: a run imports these long before it needs them, while a game waits to be started
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+SUMMARY_NAME = "summary.json"
+"""What the file of a ``BatchSummary`` is called."""
 
 
-class ImageRecord(_Record):
+class ImageRecord(Record):
     """The image a unit ran from."""
 
     image: str = Field(description="The reference as the manifest has it.")
@@ -39,7 +48,7 @@ class ImageRecord(_Record):
     emulated: bool = Field(default=False, description="Whether the platform differs from the machine's own.")
 
 
-class UnitRecord(_Record):
+class UnitRecord(Record):
     """One program that ran."""
 
     image: ImageRecord = Field(description="What it ran from.")
@@ -62,7 +71,7 @@ class SlotRecord(UnitRecord):
     secret_env: tuple[str, ...] = Field(default=(), description="Names, never values, of the secrets it was given.")
 
 
-class SeatedPlayer(_Record):
+class SeatedPlayer(Record):
     """Who sits in a seat; as text the name, with the id in brackets where it is another: ``Ada (ada-7)``."""
 
     name: str = Field(default="", description="Display name.")
@@ -72,14 +81,14 @@ class SeatedPlayer(_Record):
         return f"{self.name} ({self.player_id})" if self.player_id not in (None, self.name) else self.name
 
 
-class PhaseTiming(_Record):
+class PhaseTiming(Record):
     """How long a phase took."""
 
     phase: str = Field(description="Name of the phase.")
     seconds: float = Field(ge=0, description="Wall time in seconds.")
 
 
-class ArtifactRecord(_Record):
+class ArtifactRecord(Record):
     """One file of the workspace."""
 
     path: str = Field(description="Relative to the workspace.")
@@ -87,14 +96,14 @@ class ArtifactRecord(_Record):
     sha256: str = Field(description="Hex digest of the content.")
 
 
-class LeakRecord(_Record):
+class LeakRecord(Record):
     """Something that could not be removed when the episode ended."""
 
     what: str = Field(description="By kind and name.")
     reason: str = Field(description="Why it is still there.")
 
 
-class StarvationRecord(_Record):
+class StarvationRecord(Record):
     """Whether the machine gave the episode the processor time it asked for."""
 
     starved: bool = Field(description="True when units waited for a processor for longer than the threshold.")
@@ -103,10 +112,10 @@ class StarvationRecord(_Record):
     source: str = Field(description="Where the figure comes from, e.g. the kernel's pressure or scheduler statistics.")
 
 
-class EpisodeRecord(_Record):
+class EpisodeRecord(Record):
     """What ran, how it went and whose fault it was; written beside the artifacts on every path."""
 
-    schema_version: Literal[1] = Field(default=1, description="Version of this record's shape.")
+    schema_version: SchemaVersion = Field(default=1, description="Version of this record's shape.")
     run_id: str = Field(description="The run's label: everything it created carries it.")
     coworld: str = Field(description="Name of the Coworld.")
     version: str = Field(description="Version of the Coworld.")
@@ -170,10 +179,10 @@ class EpisodeRecord(_Record):
         return f"<EpisodeRecord {self.coworld} {self.variant!r}: {self.status} [{scores}]{blame}>"
 
 
-class BatchSummary(_Record):
+class BatchSummary(Record):
     """Several episodes of one Coworld (``summary.json``)."""
 
-    schema_version: Literal[1] = Field(default=1, description="Version of this summary's shape.")
+    schema_version: SchemaVersion = Field(default=1, description="Version of this summary's shape.")
     coworld: str = Field(description="Name of the Coworld.")
     version: str = Field(description="Version of the Coworld.")
     backend: str = Field(description="Name of the backend.")
@@ -206,7 +215,7 @@ class PlayerSummary(SeatedPlayer):
     )
 
 
-class BatchEpisode(_Record):
+class BatchEpisode(Record):
     """One row of a batch."""
 
     index: int = Field(ge=1, description="Which episode, from 1.")
@@ -223,3 +232,36 @@ class BatchEpisode(_Record):
     fault: str | None = Field(default=None, description="Whose the first fault was, if any.")
     slot: int | None = Field(default=None, description="Slot of the first fault, if a player's.")
     message: str | None = Field(default=None, description="The first fault in a sentence.")
+
+
+def read_record(source: Source) -> EpisodeRecord:
+    """Read the record of an episode, whichever version wrote it.
+
+    Args:
+        source: The path of an ``episode.json`` or of the directory that holds it, its content as bytes, or the JSON as
+            a Python value.
+
+    Returns:
+        The record. What only another version knows is in it as it was written, and is written again.
+
+    Raises:
+        RecordError: It is something else, or lacks what a reader cannot do without.
+        UsageError: There is no such file, or it cannot be read.
+    """
+    what = "episode record"
+    return read_as(EpisodeRecord, open_record(source, what=what, name="episode.json"), what=what)
+
+
+def read_summary(source: Source) -> BatchSummary:
+    """Read the summary of several episodes, as ``read_record`` reads the record of one.
+
+    Args:
+        source: The path of a ``summary.json`` or of the directory that holds it, its content as bytes, or the JSON as a
+            Python value.
+
+    Raises:
+        RecordError: It is something else, or lacks what a reader cannot do without.
+        UsageError: There is no such file, or it cannot be read.
+    """
+    what = "batch summary"
+    return read_as(BatchSummary, open_record(source, what=what, name=SUMMARY_NAME), what=what)

@@ -4,7 +4,9 @@
 
     CoworldError
     ├── UsageError            the caller asked for something that cannot be meant
-    ├── ManifestError         a manifest, request or config has issues (carries the report)
+    ├── DocumentError         a document has issues (carries the report)
+    │   ├── ManifestError        a manifest, request or config
+    │   └── RecordError          a record, summary or event that a run left
     ├── WorkspaceError        the place to write to is not fresh, not writable, or full
     ├── EnvironmentFault      something this machine lacks
     │   └── BackendError
@@ -35,12 +37,14 @@ __all__ = [
     "CapabilityError",
     "CertificationError",
     "CoworldError",
+    "DocumentError",
     "EnvironmentFault",
     "EpisodeError",
     "ErrorKind",
     "ImageError",
     "ManifestError",
     "NotReadyError",
+    "RecordError",
     "RemoteError",
     "StartError",
     "TransferError",
@@ -97,11 +101,11 @@ class UsageError(CoworldError):
     default_code = "usage"
 
 
-class ManifestError(CoworldError):
-    """A manifest, episode request or game config has errors; ``report`` lists all of them."""
+class DocumentError(CoworldError):
+    """A document has errors; ``report`` lists all of them."""
 
     kind = "answer"
-    default_code = "manifest_invalid"
+    default_code = "document_invalid"
 
     def __init__(self, report: Report, *, code: str | None = None, hint: str | None = None) -> None:
         super().__init__(report.summary(), code=code, hint=hint)
@@ -110,6 +114,18 @@ class ManifestError(CoworldError):
     def to_dict(self) -> dict[str, object]:
         """The error as data, with the whole report under ``report``."""
         return {**super().to_dict(), "report": self.report.model_dump(mode="json")}
+
+
+class ManifestError(DocumentError):
+    """A manifest, episode request or game config has errors."""
+
+    default_code = "manifest_invalid"
+
+
+class RecordError(DocumentError):
+    """What was to be read is no record of a run, or lacks what every version writes."""
+
+    default_code = "record_invalid"
 
 
 class EnvironmentFault(CoworldError):

@@ -2,17 +2,21 @@
 
 Events are facts, not display: a progress bar, a table, an NDJSON log and a notebook are readers of the same stream.
 ``seq`` counts from 1 within a run without gaps, so a reader that was away resumes from the last number it saw.
-The union is closed and discriminated by ``kind``; ``parse_event`` reads one line of a log.
+Each has its ``kind``. ``read_events`` reads a log and ``parse_event`` a line of it, whichever version wrote them: kinds
+that are not known here are ``UnknownEvent``, and everything in them is kept.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from typing import Annotated, Literal
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field
 
 from .outcome import EpisodeStatus, Exit, Fault
+from .records import Grows, Record, parse_record, read_as, read_file
 
 __all__ = [
     "ArtifactCollected",
@@ -38,17 +42,16 @@ __all__ = [
     "UnitExited",
     "UnitReady",
     "UnitStarted",
+    "UnknownEvent",
     "parse_event",
+    "read_events",
 ]
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-class BaseEvent(BaseModel):
+class BaseEvent(Record):
     """What all events carry; the bus fills it in when an event is published."""
-
-    # built when first used: most runs see few of the kinds
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     seq: int = Field(default=0, ge=0, description="Number of the event within its run, from 1, without gaps.")
     time: dt.datetime = Field(default=_EPOCH, description="When it was published (UTC).")
@@ -67,7 +70,9 @@ class RunStarted(BaseEvent):
     """A run began."""
 
     kind: Literal["run_started"] = "run_started"
-    what: Literal["episode", "play", "replay", "certification", "batch", "build"] = Field(description="What is run.")
+    what: Annotated[Literal["episode", "play", "replay", "certification", "batch", "build"], Grows] = Field(
+        description="What is run."
+    )
     coworld: str = Field(default="", description="Name of the Coworld.")
     version: str = Field(default="", description="Version of the Coworld.")
     backend: str = Field(default="", description="Name of the backend.")
@@ -187,7 +192,7 @@ class Notice(BaseEvent):
     """Something a person wants to know that is no fault."""
 
     kind: Literal["notice"] = "notice"
-    level: Literal["info", "warning"] = Field(default="info", description="How loud.")
+    level: Annotated[Literal["info", "warning"], Grows] = Field(default="info", description="How loud.")
     message: str = Field(description="What.")
 
 
@@ -204,7 +209,7 @@ class StepFinished(BaseEvent):
 
     kind: Literal["step_finished"] = "step_finished"
     step: str = Field(description="Id of the step.")
-    status: Literal["pass", "fail", "skip"] = Field(description="Its answer.")
+    status: Annotated[Literal["pass", "fail", "skip"], Grows] = Field(description="Its answer.")
     detail: str = Field(default="", description="The evidence, in a sentence.")
     seconds: float = Field(default=0.0, ge=0, description="How long it took.")
 
@@ -270,24 +275,60 @@ Event = Annotated[
     | RunFinished,
     Field(discriminator="kind"),
 ]
-"""Any event; the closed union."""
-
-_adapter: TypeAdapter[Event] | None = None
+"""Any event that this version publishes."""
 
 
-def parse_event(line: str | bytes) -> Event:
-    """Read one line of an NDJSON run log.
+class UnknownEvent(BaseEvent):
+    """An event of a kind that only another version knows; its fields are as they were written."""
+
+    kind: str = Field(description="The kind.")
+
+
+@cache
+def _kinds() -> dict[str, type[BaseEvent]]:
+    models: tuple[type[BaseEvent], ...] = get_args(get_args(Event)[0])
+    return {model.model_fields["kind"].default: model for model in models}
+
+
+def parse_event(line: str | bytes, *, source: str = "event") -> Event | UnknownEvent:
+    """Read one line of an NDJSON run log, whichever version wrote it.
 
     Args:
         line: One JSON object.
+        source: Where it is from, for messages.
 
     Returns:
         The event.
 
     Raises:
-        pydantic.ValidationError: The line is not an event of the closed union.
+        RecordError: The line is no event, or lacks what a reader of its kind cannot do without.
     """
-    global _adapter
-    if _adapter is None:
-        _adapter = TypeAdapter(Event)
-    return _adapter.validate_json(line)
+    document = parse_record(line, source=source)
+    given: object = document.value
+    kind = cast("dict[str, Any]", given).get("kind") if isinstance(given, dict) else None
+    model = _kinds().get(kind, UnknownEvent) if isinstance(kind, str) else UnknownEvent
+    return cast("Event | UnknownEvent", read_as(model, document, what="event"))
+
+
+def read_events(source: Path | str | bytes) -> tuple[Event | UnknownEvent, ...]:
+    """Read an NDJSON run log, whichever version wrote it.
+
+    A last line that was not written to its end, because the run was killed or still goes on, is left out.
+
+    Args:
+        source: The path of an ``events.ndjson`` or of the directory that holds it, or its content as bytes.
+
+    Returns:
+        The events, in order.
+
+    Raises:
+        RecordError: A line is no event, or lacks what a reader of its kind cannot do without; with its number.
+        UsageError: There is no such file, or it cannot be read.
+    """
+    name, data = ("events", source) if isinstance(source, bytes) else read_file(source, name="events.ndjson")
+    # not splitlines: a text may hold what ends a line elsewhere
+    *lines, rest = data.split(b"\n")
+    events = [parse_event(line, source=f"{name}:{number}") for number, line in enumerate(lines, 1)]
+    if rest and (not rest.startswith(b"{") or parse_record(rest, source=str(name)).usable):
+        events.append(parse_event(rest, source=f"{name}:{len(events) + 1}"))
+    return tuple(events)

@@ -1,16 +1,24 @@
-"""How units end and whose fault it was, as values."""
+"""How units end and whose fault it was, as values.
+
+Later versions may know more reasons, parties, statuses and types than these. Where a value was read from a file, it may
+be any text.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from .records import Grows, Record
 
 __all__ = ["EpisodeStatus", "ErrorType", "Exit", "ExitReason", "Fault", "FaultParty", "decisive"]
 
-ExitReason = Literal["exited", "signal", "oom", "disk", "pids", "stopped", "deadline", "evicted", "lost"]
+ExitReason = Annotated[
+    Literal["exited", "signal", "oom", "disk", "pids", "stopped", "deadline", "evicted", "lost"], Grows
+]
 """Why a unit is no longer running.
 
 ``exited`` on its own with a code; ``signal`` on its own by a signal; ``oom``, ``disk`` and ``pids`` over that limit;
@@ -18,38 +26,39 @@ ExitReason = Literal["exited", "signal", "oom", "disk", "pids", "stopped", "dead
 ``lost`` when the platform no longer knows it.
 """
 
-FaultParty = Literal["game", "player", "platform", "operator"]
+FaultParty = Annotated[Literal["game", "player", "platform", "operator"], Grows]
 """Whose fault it was: the game, one player (with slot), what runs them, or the person running it."""
 
-EpisodeStatus = Literal["completed", "failed", "interrupted"]
+EpisodeStatus = Annotated[Literal["completed", "failed", "interrupted"], Grows]
 """``completed``: valid results of this run exist (there may still be faults); ``failed``; ``interrupted`` by us."""
 
-ErrorType = Literal[
-    "player_error",
-    "player_left_early",
-    "player_timeout",
-    "player_never_started",
-    "game_unhealthy",
-    "game_contract_violation",
-    "results_missing",
-    "results_malformed",
-    "replay_missing",
-    "replay_unloadable",
-    "episode_timeout",
-    "image_unreachable",
-    "config_error",
-    "artifact_transport_error",
-    "platform_error",
-    "interrupted",
-    "crash",
+ErrorType = Annotated[
+    Literal[
+        "player_error",
+        "player_left_early",
+        "player_timeout",
+        "player_never_started",
+        "game_unhealthy",
+        "game_contract_violation",
+        "results_missing",
+        "results_malformed",
+        "replay_missing",
+        "replay_unloadable",
+        "episode_timeout",
+        "image_unreachable",
+        "config_error",
+        "artifact_transport_error",
+        "platform_error",
+        "interrupted",
+        "crash",
+    ],
+    Grows,
 ]
 """Stable names of what went wrong; those the published platform knows keep their names."""
 
 
-class Exit(BaseModel):
+class Exit(Record):
     """How a unit ended: never only a number."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     reason: ExitReason = Field(description="Why it is no longer running.")
     code: int | None = Field(default=None, description="Exit status, where the unit ended with one.")
@@ -76,14 +85,12 @@ class Exit(BaseModel):
         elif self.reason == "signal":
             text = f"was ended by signal {self.signal}"
         else:
-            text = words[self.reason]
+            text = words.get(self.reason, f"ended: {self.reason}")
         return f"{text} ({self.detail})" if self.detail else text
 
 
-class Fault(BaseModel):
+class Fault(Record):
     """One thing that went wrong, recorded where and when it was seen."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     fault: FaultParty = Field(description="Whose fault it was.")
     slot: int | None = Field(default=None, ge=0, description="The player's slot, when the fault is a player's.")

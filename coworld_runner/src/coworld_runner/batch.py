@@ -9,7 +9,15 @@ from pathlib import Path
 import anyio
 
 from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import BatchEpisode, BatchSummary, EpisodeRecord, PlayerSummary, SeatedPlayer
+from coworld_core.episode import (
+    SUMMARY_NAME,
+    BatchEpisode,
+    BatchSummary,
+    EpisodeRecord,
+    PlayerSummary,
+    SeatedPlayer,
+    read_record,
+)
 from coworld_core.errors import (
     BackendUnavailable,
     CapabilityError,
@@ -30,8 +38,6 @@ from .events import Listener
 from .plan import EpisodePlan, Seat
 
 __all__ = ["run_batch"]
-
-SUMMARY = "summary.json"
 
 EpisodeListeners = Callable[[int], tuple[Listener, ...]]
 """The readers of one episode's events, by its index from 1."""
@@ -121,7 +127,7 @@ async def run_batch(
                 written = EpisodeLayout(directory).record
                 if written.exists():
                     # it says whose fault it was
-                    return _row(index, directory, EpisodeRecord.model_validate_json(written.read_bytes()), seats)
+                    return _row(index, directory, read_record(written), seats)
                 return BatchEpisode(
                     index=index,
                     run_id=run_id,
@@ -150,7 +156,7 @@ async def run_batch(
             rows.sort(key=lambda row: row.index)
             summary = _summary(plan, backend, status, episodes, rows, run.seconds())
             bus.publish(RunFinished(status=status, ok=summary.ok, scores=summary.mean_scores, seconds=summary.seconds))
-            run.reserve.write(layout.workspace / SUMMARY, (summary.model_dump_json(indent=2) + "\n").encode())
+            run.reserve.write(layout.workspace / SUMMARY_NAME, (summary.model_dump_json(indent=2) + "\n").encode())
     return summary
 
 

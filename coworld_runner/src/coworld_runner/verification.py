@@ -6,13 +6,12 @@ import datetime as dt
 from pathlib import Path
 
 from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import BatchSummary, EpisodeRecord
+from coworld_core.episode import SUMMARY_NAME, BatchSummary, EpisodeRecord, read_record
 from coworld_core.errors import EpisodeError
 from coworld_core.events import FaultSeen, PhaseFinished, PhaseStarted
 from coworld_core.outcome import ErrorType, Fault
 
 from .backend import Backend
-from .batch import SUMMARY
 from .events import EventBus, Listener
 from .plan import EpisodePlan
 from .replay import ReplayOptions, verify_replay
@@ -109,7 +108,7 @@ async def verify_batch_replays(
         if row.status != "completed":
             continue
         directory = workspace / row.workspace
-        record = EpisodeRecord.model_validate_json(EpisodeLayout(directory).record.read_bytes())
+        record = read_record(directory)
         record = await verify_episode_replay(
             plan, record, workspace=directory, backend=backend, options=options, listeners=listeners
         )
@@ -127,7 +126,7 @@ async def verify_batch_replays(
     changed = summary.model_copy(
         update={"episodes": tuple(rows), "faulted": sum(not row.ok for row in rows)},
     )
-    atomic_write(workspace / SUMMARY, (changed.model_dump_json(indent=2) + "\n").encode())
+    atomic_write(workspace / SUMMARY_NAME, (changed.model_dump_json(indent=2) + "\n").encode())
     return changed
 
 

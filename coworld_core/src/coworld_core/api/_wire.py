@@ -30,13 +30,11 @@ from pydantic_core import PydanticCustomError
 from .._findings import pointer, quoted, type_word
 from ..errors import RemoteError
 from ..issues import Issue
+from ..records import READING
 
 __all__ = ["Body", "Time", "Wire", "newer", "part", "read_rows", "required"]
 
 _Row = TypeVar("_Row", bound="Wire")
-
-_READING: dict[str, bool] = {"reading": True}
-"""Validation context of a value that somebody else made."""
 
 _PLAIN: dict[str, bool] = {"plain": True}
 """Serialisation context of what goes over the wire: without what a client computes."""
@@ -133,7 +131,7 @@ class Wire(BaseModel):
             raise RemoteError(
                 f"Where {_article(cls.__name__)} was expected, the server sent {type_word(raw)}.", code="not_an_object"
             )
-        return cls.model_validate(raw, context=_READING)
+        return cls.model_validate(raw, context=READING)
 
     @classmethod
     def blank(cls) -> Self:
@@ -154,7 +152,7 @@ class Wire(BaseModel):
     def _read_leniently(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
         if isinstance(data, cls):
             return data
-        reading = info.context is _READING
+        reading = info.context is READING
         if cls._computed and reading and isinstance(data, dict):
             # what we compute is not what a server may say
             given = cast("dict[str, Any]", data)

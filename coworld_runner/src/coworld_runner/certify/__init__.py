@@ -1,8 +1,8 @@
 """Certification: ten steps that show a Coworld is *Executable*, with the evidence in a record and on a page."""
 
-from .certifier import PAGE_NAME, RECORD_NAME, CertifyOptions, certify, certify_refused
+from .certifier import PAGE_NAME, CertifyOptions, certify, certify_refused
 from .page import render_page
-from .record import Certification, Evidence, SourceRecord, StepRecord
+from .record import RECORD_NAME, Certification, Evidence, SourceRecord, StepRecord, read_certification
 from .sources import SourceOptions
 from .transcript import TRANSCRIPT, Transcript, TranscriptStep
 
@@ -20,5 +20,6 @@ __all__ = [
     "TranscriptStep",
     "certify",
     "certify_refused",
+    "read_certification",
     "render_page",
 ]

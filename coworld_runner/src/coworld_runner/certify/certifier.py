@@ -21,14 +21,11 @@ from ..packages import Package
 from .answers import Answer, failed, skipped
 from .ledger import Ledger, Subject
 from .page import render_page
-from .record import Certification, StepId, StepRecord
+from .record import RECORD_NAME, Certification, StepId, StepRecord
 from .steps import Candidate, CertifyOptions, carry_out, say_of_refused
 from .transcript import TRANSCRIPT
 
-__all__ = ["PAGE_NAME", "RECORD_NAME", "CertifyOptions", "certify", "certify_refused"]
-
-RECORD_NAME = "certification.json"
-"""The record's file in the workspace."""
+__all__ = ["PAGE_NAME", "CertifyOptions", "certify", "certify_refused"]
 
 PAGE_NAME = "certification.html"
 """The page's file in the workspace."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections import Counter
 from collections.abc import Iterable
 from html import escape
 
@@ -193,6 +194,15 @@ def _text(text: str) -> str:
     return escape(_HIDDEN.sub(lambda match: f"\N{REPLACEMENT CHARACTER}{ord(match[0]):04X}", text))
 
 
+def _word(step: StepRecord) -> str:
+    """A step's answer; one that another version gave is in its own words."""
+    return _WORDS.get(step.status, step.status)
+
+
+def _look(step: StepRecord) -> str:
+    return step.status if step.status in _WORDS else "skip"
+
+
 def _seal(certification: Certification) -> str:
     if certification.verdict is not None:
         kind, glyph, word = "good", "✓", certification.verdict
@@ -207,8 +217,8 @@ def _seal(certification: Certification) -> str:
 
 def _track(certification: Certification) -> str:
     boxes = (
-        f'<a class="{step.status}" href="#{step.id}" title="{_text(step.id)}: {_WORDS[step.status]}">'
-        f"<b>{_GLYPHS[step.status]}</b><span>{_text(step.id)}</span></a>"
+        f'<a class="{_look(step)}" href="#{_text(step.id)}" title="{_text(step.id)}: {_text(_word(step))}">'
+        f"<b>{_GLYPHS.get(step.status, '?')}</b><span>{_text(step.id)}</span></a>"
         for step in certification.steps
     )
     return f'<nav class="track" aria-label="Steps">{"".join(boxes)}</nav>'
@@ -224,19 +234,17 @@ def _caveats(certification: Certification) -> str:
 
 
 def _advice(certification: Certification) -> str:
-    found = [(step.id, item) for step in certification.steps for item in step.advice]
+    found = [(_text(step.id), item) for step in certification.steps for item in step.advice]
     if not found:
         return ""
-    items = "".join(
-        f'<li>{_text(item.message)} <a href="#{step}"><code>{_text(step)}</code></a></li>' for step, item in found
-    )
+    items = "".join(f'<li>{_text(item.message)} <a href="#{step}"><code>{step}</code></a></li>' for step, item in found)
     return f'<aside class="card said"><h2>Worth mending, although it fails nothing</h2><ul>{items}</ul></aside>'
 
 
 def _facts(certification: Certification) -> str:
-    tally = {status: sum(step.status == status for step in certification.steps) for status in _WORDS}
+    tally = dict.fromkeys(_WORDS.values(), 0) | Counter(map(_word, certification.steps))
     facts = [
-        ("Steps", ", ".join(f"{count} {_WORDS[status]}" for status, count in tally.items() if count)),
+        ("Steps", ", ".join(f"{count} {word}" for word, count in tally.items() if count)),
         ("Backend", certification.backend),
         ("Began", _moment(certification.started_at)),
         ("Matriculated", _moment(certification.matriculated_at)),
@@ -284,8 +292,8 @@ def _step(number: int, step: StepRecord) -> str:
         _evidence(step.evidence),
     ]
     return (
-        f'<li class="step card" id="{step.id}"><details{opened}><summary>'
-        f'<span class="pill {step.status}">{_WORDS[step.status]}</span>'
+        f'<li class="step card" id="{_text(step.id)}"><details{opened}><summary>'
+        f'<span class="pill {_look(step)}">{_text(_word(step))}</span>'
         f'<span><span class="number">{number}</span> <h3>{_text(step.id)}</h3>{code}{mend}</span>'
         f'<span class="seconds">{_duration(step.seconds)}</span>'
         f'<span class="detail">{_text(step.detail)}</span>'

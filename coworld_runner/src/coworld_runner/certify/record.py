@@ -1,17 +1,25 @@
-"""The record of one certification: what was checked, what was seen, and what follows (``certification.json``)."""
+"""The record of one certification: what was checked, what was seen, and what follows (``certification.json``).
+
+It is written strictly and read leniently (``coworld_core.records``), with ``read_certification``.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, Field
 
 from coworld_core.episode import ImageRecord, SeatedPlayer
 from coworld_core.errors import CertificationError
 from coworld_core.outcome import EpisodeStatus
+from coworld_core.records import Grows, Record, SchemaVersion, open_record, read_as
+
+if TYPE_CHECKING:
+    from coworld_core.loading import Source
 
 __all__ = [
+    "RECORD_NAME",
     "Certification",
     "Evidence",
     "Level",
@@ -22,33 +30,43 @@ __all__ = [
     "StepRecord",
     "StepStatus",
     "Verdict",
+    "read_certification",
 ]
 
-StepId = Literal[
-    "matriculate",
-    "source-resolves",
-    "images-reachable",
-    "fixture-conforms",
-    "smoke-episode",
-    "results-conform",
-    "replay-present",
-    "replay-loadable",
-    "players-run",
-    "supporting-roles",
+RECORD_NAME = "certification.json"
+"""What the file is called."""
+
+StepId = Annotated[
+    Literal[
+        "matriculate",
+        "source-resolves",
+        "images-reachable",
+        "fixture-conforms",
+        "smoke-episode",
+        "results-conform",
+        "replay-present",
+        "replay-loadable",
+        "players-run",
+        "supporting-roles",
+    ],
+    Grows,
 ]
 """The ten steps. Names and order are the published ones (certification contract)."""
 
-StepStatus = Literal["pass", "fail", "skip"]
+StepStatus = Annotated[Literal["pass", "fail", "skip"], Grows]
 """``skip``: the step gave no answer, and ``skip_reason`` says why."""
 
-SkipReason = Literal[
-    "premise_failed",
-    "not_applicable",
-    "source_unreachable",
-    "source_unsupported",
-    "not_run",
-    "platform_error",
-    "interrupted",
+SkipReason = Annotated[
+    Literal[
+        "premise_failed",
+        "not_applicable",
+        "source_unreachable",
+        "source_unsupported",
+        "not_run",
+        "platform_error",
+        "interrupted",
+    ],
+    Grows,
 ]
 """Why a step has no answer.
 
@@ -61,19 +79,17 @@ machine or the engine failed, which says nothing about the Coworld; ``interrupte
 UNDECIDED: frozenset[SkipReason] = frozenset({"premise_failed", "platform_error", "interrupted"})
 """Skips that leave the verdict open: what they would have checked might be broken."""
 
-Level = Literal["required", "advice", "note"]
+Level = Annotated[Literal["required", "advice", "note"], Grows]
 """``required``: when not ok, the step fails; ``advice``: worth mending, fails nothing; ``note``: a fact."""
 
-SourceStatus = Literal["resolved", "unresolved", "unsupported", "not_declared", "unreached"]
+SourceStatus = Annotated[Literal["resolved", "unresolved", "unsupported", "not_declared", "unreached"], Grows]
 """What became of one source reference; ``unreached`` when its host gave no usable answer."""
 
-Verdict = Literal["Executable"]
+Verdict = Annotated[Literal["Executable"], Grows]
 """The degree that is conferred; there is one."""
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Record(Record):
     def __str__(self) -> str:
         return repr(self)
 
@@ -103,7 +119,7 @@ class StepRecord(_Record):
     """One step of the transcript and its answer."""
 
     id: StepId = Field(description="Id of the step.")
-    kind: Literal["auto", "human"] = Field(description="Who carries it out.")
+    kind: Annotated[Literal["auto", "human"], Grows] = Field(description="Who carries it out.")
     checks: str = Field(description="What the step checks.")
     criterion: str = Field(
         validation_alias=AliasChoices("pass", "criterion"), serialization_alias="pass", description="When it passes."
@@ -145,7 +161,7 @@ class SourceRecord(_Record):
 class Certification(_Record):
     """What was checked of one Coworld, and the degree that follows; written beside the evidence on every path."""
 
-    schema_version: Literal[1] = Field(default=1, description="Version of this record's shape.")
+    schema_version: SchemaVersion = Field(default=1, description="Version of this record's shape.")
     transcript: str = Field(description="Name of the transcript: which steps there are and what they check.")
     transcript_sha256: str = Field(description="Digest of the transcript's canonical Markdown.")
     verdict: Verdict | None = Field(description="The degree conferred; null: none.")
@@ -226,3 +242,18 @@ class Certification(_Record):
         return (
             f"<Certification {self.coworld} {self.version}: {self.verdict or 'none'}{f' ({tally})' if tally else ''}>"
         )
+
+
+def read_certification(source: Source) -> Certification:
+    """Read the record of a certification, as ``coworld_core.episode.read_record`` reads that of an episode.
+
+    Args:
+        source: The path of a ``certification.json`` or of the directory that holds it, its content as bytes, or the
+            JSON as a Python value.
+
+    Raises:
+        RecordError: It is something else, or lacks what a reader cannot do without.
+        UsageError: There is no such file, or it cannot be read.
+    """
+    what = "certification record"
+    return read_as(Certification, open_record(source, what=what, name=RECORD_NAME), what=what)

@@ -17,8 +17,8 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import EpisodeRecord
-from coworld_core.errors import EpisodeError, ImageError, ManifestError, StartError
+from coworld_core.episode import EpisodeRecord, read_record
+from coworld_core.errors import CoworldError, EpisodeError, ImageError, ManifestError, StartError
 from coworld_core.events import BaseEvent, ProbeFinished
 from coworld_core.issues import Report
 from coworld_core.loading import check_manifest, dump_manifest
@@ -292,8 +292,8 @@ async def _play(candidate: Candidate, ledger: Ledger, checks: list[ProbeFinished
         )
     except BaseException:
         # its record was written on its way out
-        with contextlib.suppress(OSError, ValueError):
-            ledger.episode = EpisodeRecord.model_validate_json(candidate.episode.record.read_bytes())
+        with contextlib.suppress(CoworldError):
+            ledger.episode = read_record(candidate.episode.record)
         raise
 
 

@@ -19,8 +19,8 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import EpisodeRecord
-from coworld_core.errors import ManifestError, UsageError
+from coworld_core.episode import EpisodeRecord, read_record
+from coworld_core.errors import CoworldError, ManifestError, UsageError
 from coworld_core.events import BaseEvent, FaultSeen, LeakFound, Notice, PhaseStarted, ProbeFinished, UnitExited
 from coworld_core.verdict import Verdict, VerdictPolicy, judge, judge_error
 
@@ -254,8 +254,8 @@ def _job_of(pod: Mapping[str, Any]) -> str | None:
 
 
 def _read_record(layout: EpisodeLayout) -> EpisodeRecord | None:
-    with contextlib.suppress(OSError, ValueError):
-        return EpisodeRecord.model_validate_json(layout.record.read_bytes())
+    with contextlib.suppress(CoworldError):
+        return read_record(layout.record)
     return None
 
 

@@ -13,6 +13,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
+from coworld_core.episode import read_record
+
 from .artifacts_links import LinkSigner
 from .auth import Caller
 from .columns import JsonObject
@@ -86,11 +88,13 @@ def own_slots(caller: Caller, row: EpisodeRequest) -> frozenset[int] | None:
 
 def player_faults(row: EpisodeRequest) -> list[JsonObject]:
     """What players did wrong, also in an episode that counts; without their logs, which are their owners'."""
-    faults: list[JsonObject] = (row.record or {}).get("faults", [])
+    if row.record is None or not row.record.get("faults"):
+        # as most are, and a list has many
+        return []
     return [
-        {"position": fault["slot"], "error_type": fault["error_type"], "message": fault["message"]}
-        for fault in faults
-        if fault["fault"] == "player"
+        {"position": fault.slot, "error_type": fault.error_type, "message": fault.message}
+        for fault in read_record(row.record).faults
+        if fault.fault == "player"
     ]
 
 
