@@ -10,6 +10,7 @@ import anyio
 
 from coworld_core.api import CertificationState, Coworld, EpisodeRequest, check_id
 
+from ._retry import worth_retrying
 from ._transport import path
 from .errors import ApiConnectionError, ApiStatusError, Forbidden, NotAuthenticated, NotFound
 from .resources._base import read_list
@@ -104,7 +105,9 @@ async def wait_for_smoke(
             await anyio.sleep(pause)
             try:
                 now = await coworld_status(client, coworld_id, timeout=timeout)
-            except ApiConnectionError:
+            except (ApiConnectionError, ApiStatusError) as error:
+                if not worth_retrying(error, "GET", keyed=False):
+                    raise
                 # a platform that is away for a moment is not the Coworld's failure
                 pause = _LONGEST_PAUSE
                 continue
