@@ -19,6 +19,7 @@ from coworld_core.episode import EpisodeRecord
 from coworld_core.errors import UsageError
 from coworld_core.events import BaseEvent, PhaseFinished, ProbeFinished, UnitStarted
 from coworld_core.outcome import Fault
+from coworld_core.retrying import Backoff
 from coworld_runner.worker import transfer
 from coworld_runner.worker.delivery import Delivery
 from coworld_runner.worker.evidence import (
@@ -208,8 +209,7 @@ def test_packing(layout: EpisodeLayout, tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "_BASE_PAUSE", 0.01)
-    monkeypatch.setattr(transfer, "_LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(transfer, "_BACKOFF", Backoff(base=0.01, cap=0.05))
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import pytest
 from support.put_server import PutServer, put_server
 
 from coworld_core.errors import RemoteError, TransferError, UsageError
+from coworld_core.retrying import Backoff
 from coworld_runner.worker import transfer
 from coworld_runner.worker.transfer import Transfers, read_document
 
@@ -21,8 +22,7 @@ from coworld_runner.worker.transfer import Transfers, read_document
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same pauses, shorter."""
-    monkeypatch.setattr(transfer, "_BASE_PAUSE", 0.01)
-    monkeypatch.setattr(transfer, "_LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(transfer, "_BACKOFF", Backoff(base=0.01, cap=0.05))
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ import anyio.to_thread
 from anyio.streams.memory import MemoryObjectSendStream
 
 from coworld_core.errors import BackendError, TransferError
+from coworld_core.retrying import Backoff, Tries
 
 from .._http import BROKEN, Answer, NotHttpError, exchange
 from ._kube_api import Cluster, ClusterGone, ClusterRefused
@@ -28,9 +29,14 @@ __all__ = ["Collector", "CollectorGone", "Names"]
 _CALL_SECONDS = 20.0
 _SILENCE = 20.0
 """A stream of the collector says something every five seconds."""
-_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_PATIENCE = 30.0
+"""How long a collector may be out of reach."""
+_BACKOFF = Backoff(base=0.1, cap=1.5)
+_PUT_BACKOFF = Backoff(base=2.0, cap=2.0)
 _TRIES = 4
-"""How often a file that changes while it is fetched is fetched again."""
+"""How often a file is brought, or is fetched that changes meanwhile."""
+_BREAKS = 5
+"""How often a connection may break without a byte in between."""
 _CHUNK = 1 << 18
 
 
@@ -82,14 +88,13 @@ class Collector:
                 context={"pod": self._pod},
             ) from error
 
-    async def call(self, method: str, target: str, *, patience: float = 30.0, **more: Any) -> Any:
+    async def call(self, method: str, target: str, *, patience: float = _PATIENCE, **more: Any) -> Any:
         """Ask for something small, again while it cannot be reached; returns its JSON.
 
         Raises:
             CollectorGone: It could not be reached within ``patience`` seconds, or refused.
         """
-        until = anyio.current_time() + patience
-        pause = _PAUSE
+        tries = Tries(_BACKOFF, patience=patience)
         while True:
             try:
                 with anyio.fail_after(_CALL_SECONDS):
@@ -102,14 +107,15 @@ class Collector:
                             )
                         return content
             except (CollectorGone, TimeoutError, ValueError) as error:
-                if anyio.current_time() >= until or (isinstance(error, CollectorGone) and "status" in error.context):
+                refused = isinstance(error, CollectorGone) and "status" in error.context
+                pause = tries.again() if not refused else None
+                if pause is None:
                     if isinstance(error, CollectorGone):
                         raise
                     raise CollectorGone(
                         f"The collector of pod {self._pod} does not answer.", context={"pod": self._pod}
                     ) from error
             await anyio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def signal(self, name: str) -> int:
         """Send TERM to the unit's first process, or KILL to all; returns to how many."""
@@ -146,28 +152,30 @@ class Collector:
             CollectorGone: It could not be reached for half a minute.
         """
         since = 0
-        last = anyio.current_time()
-        pause = _PAUSE
+        tries = Tries(_BACKOFF, patience=_PATIENCE)
         while True:
             try:
                 async with contextlib.aclosing(self.lines(f"/written?since={since}")) as lines:
                     async for line in lines:
-                        last, pause = anyio.current_time(), _PAUSE
+                        tries.got_further()
                         if line.get("end"):
                             return
                         if line["number"] > since:
                             since = line["number"]
                             note(line["name"])
+                raise CollectorGone(
+                    f"The collector of pod {self._pod} stopped telling what is written.", context={"pod": self._pod}
+                )
             except CollectorGone:
-                if anyio.current_time() - last > 30:
+                pause = tries.again()
+                if pause is None:
                     raise
             await anyio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def until_ready(self, port: int, path: str, interval: float, note: Callable[[str, bool], object]) -> None:
         """Wait until the unit answers 200; tell until then what is seen, and whether it was reached to be seen."""
         query = urlencode({"port": port, "path": path, "interval": interval})
-        pause = _PAUSE
+        pauses = _BACKOFF.pauses()
         while True:
             try:
                 async with contextlib.aclosing(self.lines(f"/ready?{query}")) as lines:
@@ -177,8 +185,7 @@ class Collector:
                         note(str(line["last"]), True)
             except CollectorGone as error:
                 note(error.message, False)
-            await anyio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            await anyio.sleep(next(pauses))
 
     # --- files
 
@@ -207,7 +214,8 @@ class Collector:
                     digest.update(data)
                     yield data
 
-        for left in reversed(range(_TRIES)):
+        tries = Tries(_PUT_BACKOFF, most=_TRIES)
+        while True:
             digest = hashlib.sha256()
             try:
                 async with (
@@ -222,11 +230,13 @@ class Collector:
                     said = json.loads(await answer.read(1 << 16))
                     if said.get("sha256") == digest.hexdigest():
                         return
+                # what arrived is not what was sent
+                raise CollectorGone(f"{name} could not be brought to pod {self._pod}.", context={"pod": self._pod})
             except (CollectorGone, ValueError):
-                if not left:
+                pause = tries.again()
+                if pause is None:
                     raise
-            await anyio.sleep(_LONGEST_PAUSE)
-        raise CollectorGone(f"{name} could not be brought to pod {self._pod}.", context={"pod": self._pod})
+            await anyio.sleep(pause)
 
     async def fetch(self, name: str, target: Path, *, limit: int | None) -> int:
         """Copy a file out, whole and as the collector's own digest says, or not at all.
@@ -263,8 +273,7 @@ class Collector:
         copied = 0
         state: str | None = None
         size = 0
-        pause = _PAUSE
-        broken = 0
+        tries = Tries(_BACKOFF, most=_BREAKS)
         refused: tuple[int, str] | None = None
         try:
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
@@ -299,10 +308,11 @@ class Collector:
                             failure = await anyio.to_thread.run_sync(_write, descriptor, data)
                             if failure is not None:
                                 raise _unwritten(name, part, failure)
-                            broken, pause = 0, _PAUSE
+                            tries.got_further()
+                    break
                 except (CollectorGone, TimeoutError) as error:
-                    broken += 1
-                    if broken > _TRIES:
+                    pause = tries.again()
+                    if pause is None:
                         raise CollectorGone(
                             f"{name} could not be fetched from pod {self._pod}: {error}.",
                             context={"pod": self._pod, "name": name},
@@ -310,7 +320,6 @@ class Collector:
                 if copied == size and state is not None:
                     break
                 await anyio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
         finally:
             os.close(descriptor)
         if refused is not None:
