@@ -209,7 +209,7 @@ async def test_limits_and_missing_files(tmp_path: Path) -> None:
             await it.client.fetch("none", tmp_path / "other", limit=None)
         with pytest.raises(TransferError) as refused:
             await it.client.fetch("big", tmp_path / "no such directory" / "got", limit=None)
-        assert refused.value.code == "transfer_failed"
+        assert refused.value.code == "not_writable"
         assert await it.client.size("big") == 100_000
         assert await it.client.size("none") is None
 

@@ -84,9 +84,6 @@ _LEFT_EARLY = 1.0
 _SEEN_LATE = 4.0
 """How many seconds apart ends of the same moment may show on a backend that is asked over a network."""
 
-_PLATFORM_TRANSFERS = ("disk_full", "transfer_lost")
-"""Codes of a ``TransferError`` that is nobody's doing who wrote the file."""
-
 MEBIBYTE = 1024 * 1024
 REPLAY_LIMIT = 4 * 1024 * MEBIBYTE
 ARTIFACT_LIMIT = 200 * MEBIBYTE
@@ -414,7 +411,7 @@ class _Run(Watcher):
         except FileNotFoundError:
             return
         except TransferError as error:
-            party: FaultParty = "platform" if error.code in _PLATFORM_TRANSFERS else _party(unit)
+            party: FaultParty = "platform" if error.party == "platform" else _party(unit)
             if party == "player":
                 # what a player wants to keep is its own affair: the episode is none the worse for it
                 self._warn(f"{self._who(unit)} left no artifact that can be kept: {error.message}")

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from coworld_core.errors import BackendError, TransferError
 from coworld_core.retrying import Backoff, Tries
 
+from .._files import check_name, check_size, not_written
 from .._http import BROKEN, Answer, NotHttpError, exchange
 from ._kube_api import Cluster, ClusterGone, ClusterRefused
 
@@ -249,25 +250,25 @@ class Collector:
             TransferError: It is no regular file, is larger than ``limit`` bytes, or could not be copied.
             CollectorGone: The collector cannot be reached any more.
         """
-        if name in {"", ".", ".."} or "/" in name or "\\" in name or "\0" in name:
-            raise TransferError(f"{name!r} is not a plain file name.", code="file_name", context={"name": name})
+        check_name(name)
+        context: dict[str, object] = {"name": name, "target": str(target)}
         part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
         try:
             for _ in range(_TRIES):
-                size = await self._fetch_once(name, part, limit)
+                size = await self._fetch_once(name, part, limit, context)
                 if size is not None:
                     await anyio.to_thread.run_sync(part.replace, target)
                     return size
             raise TransferError(
                 f"{name} was changed each time it was fetched.",
                 hint="Write it once, or under another name that is renamed into place.",
-                context={"name": name},
+                context=context,
             )
         finally:
             with contextlib.suppress(OSError):
                 part.unlink()
 
-    async def _fetch_once(self, name: str, part: Path, limit: int | None) -> int | None:
+    async def _fetch_once(self, name: str, part: Path, limit: int | None, context: Mapping[str, object]) -> int | None:
         """Copy it, going on where a connection broke; None when it has changed meanwhile."""
         digest = hashlib.sha256()
         copied = 0
@@ -278,7 +279,7 @@ class Collector:
         try:
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            raise _unwritten(name, part, error) from error
+            raise not_written(error, context) from error
         try:
             while True:
                 headers = {"Range": f"bytes={copied}-"} if copied else {}
@@ -291,13 +292,7 @@ class Collector:
                             return None
                         state = answer.headers.get("etag")
                         size = copied + int(answer.headers["content-length"])
-                        if limit is not None and size > limit:
-                            raise TransferError(
-                                f"{name} has more than the {limit} bytes it may have.",
-                                code="file_too_large",
-                                hint="Write less, or raise the limit.",
-                                context={"name": name, "limit": limit},
-                            )
+                        check_size(size, limit, context)
                         while True:
                             with anyio.fail_after(_SILENCE):
                                 data = await anext(answer, b"")
@@ -307,7 +302,7 @@ class Collector:
                             copied += len(data)
                             failure = await anyio.to_thread.run_sync(_write, descriptor, data)
                             if failure is not None:
-                                raise _unwritten(name, part, failure)
+                                raise not_written(failure, context)
                             tries.got_further()
                     break
                 except (CollectorGone, TimeoutError) as error:
@@ -323,7 +318,7 @@ class Collector:
         finally:
             os.close(descriptor)
         if refused is not None:
-            raise _not_fetched(name, *refused)
+            raise _not_fetched(*refused, context)
         said = await self.call("GET", f"/digest/{quote(name, safe='')}")
         same = (said["sha256"], said["size"]) == (digest.hexdigest(), copied)
         return copied if same else None
@@ -381,22 +376,15 @@ def _write(descriptor: int, data: bytes) -> OSError | None:
     return None
 
 
-def _unwritten(name: str, target: Path, error: OSError) -> TransferError:
-    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-    return TransferError(
-        f"{name} could not be written to {target.parent}: {error.strerror}.",
-        code="disk_full" if full else None,
-        hint="Free some room on that disk." if full else "Write to a directory of your own.",
-        context={"name": name, "target": str(target)},
-    )
-
-
-def _not_fetched(name: str, status: int, words: str) -> Exception:
+def _not_fetched(status: int, words: str, context: Mapping[str, object]) -> Exception:
+    name = str(context["name"])
     if status == 404:
         return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    if status != 409:
+        return TransferError(f"{name} is not fetched: {words}.", code="transfer_lost", context=context)
     return TransferError(
         f"{name} is {words}, so it is not fetched." if words.startswith("not ") else f"{name} is not fetched: {words}.",
         code="not_regular",
         hint="Write the file itself, readable for everyone; links, pipes and directories are not followed.",
-        context={"name": name},
+        context=context,
     )

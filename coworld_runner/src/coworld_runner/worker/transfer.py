@@ -21,7 +21,7 @@ from urllib.parse import unquote_to_bytes
 import anyio
 import anyio.to_thread
 
-from coworld_core.errors import RemoteError, TransferError, UsageError
+from coworld_core.errors import RemoteError, TransferCode, TransferError, UsageError
 from coworld_core.retrying import Backoff, Tries, retry_after, says_later
 
 from .._sources import fetch, read_source, shown_url
@@ -251,7 +251,7 @@ def _write_file(path: Path, content: Path | bytes, what: str) -> None:
         ) from error
 
 
-def _failed(what: str, uri: str, said: str, code: str, **context: Any) -> TransferError:
+def _failed(what: str, uri: str, said: str, code: TransferCode, **context: Any) -> TransferError:
     hint = (
         "See whether the address is signed for PUT, for this content type, and still valid."
         if code == "upload_refused"
