@@ -24,7 +24,7 @@ from ._retry import Backoff, worth_retrying
 from .credentials import Token, normalise_server
 from .errors import ApiConnectionError, ApiError, ApiShapeError, ApiStatusError
 
-__all__ = ["MAX_BODY", "PREFIX", "Connection", "Content", "Params", "path"]
+__all__ = ["MAX_BODY", "PREFIX", "TIMEOUT", "Connection", "Content", "Params", "path"]
 
 _T = TypeVar("_T")
 
@@ -37,6 +37,8 @@ MAX_BODY = 64 * 1024 * 1024
 _MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+TIMEOUT = 30.0
+"""Seconds for one attempt of an ordinary call, unless the caller says."""
 _CLOSE_SECONDS = 5.0
 
 Params = Mapping[str, str | int | float | bool | Iterable[str] | None]
@@ -82,7 +84,7 @@ class Connection:
         server: str,
         *,
         token: Token | None = None,
-        timeout: float = 30,
+        timeout: float = TIMEOUT,
         max_retries: int = 2,
         transport: httpx2.AsyncBaseTransport | None = None,
         user_agent: str | None = None,

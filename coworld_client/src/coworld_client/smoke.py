@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 
+from coworld_core import durations
 from coworld_core.api import CertificationState, Coworld, EpisodeRequest, check_id
 
 from ._retry import worth_retrying
@@ -76,7 +77,7 @@ async def wait_for_smoke(
     client: CoworldClient,
     coworld_id: str,
     *,
-    deadline: float = 1800.0,
+    deadline: float = durations.HOSTED_SMOKE,
     on_change: Callable[[CoworldStatus], object] | None = None,
     timeout: float | None = None,
 ) -> CoworldStatus:

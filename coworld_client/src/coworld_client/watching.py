@@ -133,11 +133,11 @@ async def watch(
     client: CoworldClient,
     ids: Sequence[str],
     *,
-    view: EpisodeView = "progress",
-    cursor: str | None = None,
-    until_done: bool = True,
-    wait_seconds: float = 20,
-    patience: float = 300,
+    view: EpisodeView,
+    cursor: str | None,
+    until_done: bool,
+    wait_seconds: float,
+    patience: float,
 ) -> AsyncGenerator[Changes]:
     """Follow episodes; see ``CoworldClient.watch``."""
     unique = many_ids(ids)

@@ -23,11 +23,24 @@ from ._hints import did_you_mean, listed
 if TYPE_CHECKING:
     from httpx2 import URL, AsyncClient, Response
 
-__all__ = ["Fetched", "Source", "expand", "fetch", "missing", "read_source", "s3_address", "shown_size", "shown_url"]
+__all__ = [
+    "FETCH_SECONDS",
+    "Fetched",
+    "Source",
+    "expand",
+    "fetch",
+    "missing",
+    "read_source",
+    "s3_address",
+    "shown_size",
+    "shown_url",
+]
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://")
 """At least two letters, so that a drive (``C:/game``) is not taken for one."""
 
+FETCH_SECONDS = 60.0
+"""For a connection, or for the next bytes, unless the caller says."""
 _MAX_REDIRECTS = 10
 _TRIES = 3
 _BACKOFF = Backoff()
@@ -150,7 +163,7 @@ async def fetch(
     *,
     what: str,
     limit: int,
-    timeout: float = 60.0,
+    timeout: float = FETCH_SECONDS,
     deadline: float | None = None,
     token: str | None = None,
     patience: float | None = None,
