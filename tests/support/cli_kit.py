@@ -42,10 +42,22 @@ def environment(extra: Mapping[str, str | None] | None = None) -> dict[str, str]
     return kept
 
 
-_HEAVY = frozenset(
-    "anyio asyncio docker httpx2 jsonschema pydantic rich websockets yaml kubernetes_asyncio coworld_client coworld_runner".split()
-)
-_CONSTANTS = frozenset({"coworld_core", "coworld_core.lazy", "coworld_core.durations"})
+_HEAVY = {
+    *(
+        "anyio",
+        "asyncio",
+        "docker",
+        "httpx2",
+        "jsonschema",
+        "kubernetes_asyncio",
+        "pydantic",
+        "rich",
+        "websockets",
+        "yaml",
+    ),
+    *("coworld_client", "coworld_runner"),
+}
+_CONSTANTS = {"coworld_core", "coworld_core.lazy", "coworld_core.durations"}
 
 
 def heavy(loaded: set[str]) -> set[str]:
