@@ -125,8 +125,12 @@ class Collector:
 
     # --- what it sees
 
-    async def lines(self, target: str) -> AsyncGenerator[dict[str, Any]]:
+    async def lines(self, target: str, *, heard: Callable[[], object] | None = None) -> AsyncGenerator[dict[str, Any]]:
         """The objects of a stream of lines, until it ends or breaks. To be closed by who iterates.
+
+        Args:
+            target: What is asked for.
+            heard: Told whenever something comes, also when that says only that the stream is there.
 
         Raises:
             CollectorGone: It broke.
@@ -141,6 +145,8 @@ class Collector:
                     raise NotHttpError("it fell silent") from error
                 if not data:
                     return
+                if heard is not None:
+                    heard()
                 *whole, rest = (rest + data).split(b"\n")
                 for line in whole:
                     if line.strip():
@@ -156,9 +162,9 @@ class Collector:
         tries = Tries(_BACKOFF, patience=_PATIENCE)
         while True:
             try:
-                async with contextlib.aclosing(self.lines(f"/written?since={since}")) as lines:
+                stream = self.lines(f"/written?since={since}", heard=tries.got_further)
+                async with contextlib.aclosing(stream) as lines:
                     async for line in lines:
-                        tries.got_further()
                         if line.get("end"):
                             return
                         if line["number"] > since:
