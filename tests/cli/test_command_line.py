@@ -12,7 +12,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
-from support.cli_kit import command, coworld, environment
+from support.cli_kit import command, coworld, environment, heavy
 
 from coworld_cli import exitcodes, failures
 from coworld_cli.main import cli
@@ -32,6 +32,8 @@ from coworld_core.errors import (
     WorkspaceError,
 )
 from coworld_core.issues import Issue, Report
+from coworld_runner.certify import CertifyOptions
+from coworld_runner.options import EpisodeOptions
 
 COMMANDS = [
     *("run-episode", "scrimmage", "play", "replay"),
@@ -44,12 +46,12 @@ LOADED = "import sys, json, atexit; atexit.register(lambda: sys.stderr.write('\\
 
 
 def loaded_by(*args: str) -> set[str]:
-    """Top-level modules that a command has loaded by its end."""
+    """Modules that a command has loaded by its end."""
     code = f"{LOADED}\nfrom coworld_cli.main import main\nraise SystemExit(main({list(args)!r}))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True, timeout=60
     )
-    return {name.split(".")[0] for name in json.loads(done.stderr.splitlines()[-1])}
+    return set(json.loads(done.stderr.splitlines()[-1]))
 
 
 # --- help -----------------------------------------------------------------------------------------------------------
@@ -80,8 +82,7 @@ def test_short_help_of_the_table_is_the_command_s_own() -> None:
 @pytest.mark.parametrize("name", ["", *COMMANDS])
 def test_help_loads_next_to_nothing(name: str) -> None:
     loaded = loaded_by(*filter(None, [name, "--help"]))
-    heavy = "anyio asyncio docker httpx2 jsonschema pydantic rich websockets yaml kubernetes_asyncio coworld_core"
-    assert not loaded & set(heavy.split())
+    assert heavy(loaded) == set()
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -240,12 +241,17 @@ def flags(*args: str, env: dict[str, str] | None = None) -> EpisodeFlags:
 
 def test_nothing_given_asks_for_nothing() -> None:
     plain = flags()
-    options = plain.options(watch=False)
-    assert options.required_capabilities == ()
-    assert options.player_network == "game-only"
-    assert options.timeout == 3600
-    assert not options.watch
+    assert plain.options(watch=False) == EpisodeOptions()
     assert plain.episodes == plain.parallel == 1
+
+
+@pytest.mark.parametrize("name", ["certify", "upload-coworld"])
+def test_a_package_is_certified_with_the_same_deadline_wherever_that_is_done(name: str) -> None:
+    with click.Context(cli) as context:
+        found = cli.get_command(context, name)
+    assert found is not None
+    (deadline,) = (param.default for param in found.params if param.name == "timeout_seconds")
+    assert deadline == CertifyOptions().episode.timeout
 
 
 def test_options_become_episode_options() -> None:

@@ -14,7 +14,16 @@ from support.canned_platform import EPISODE, LEAGUE, MEMBERSHIP, SEAT, canned_pl
 from support.flaky_transport import FlakyTransport
 from support.hostile_server import Ask, Say, serve
 
-from coworld_client import ApiShapeError, Backoff, CoworldClient, Forbidden, NotFound, Unprocessable
+from coworld_client import (
+    ApiShapeError,
+    Backoff,
+    CoworldClient,
+    Forbidden,
+    NotFound,
+    ServerError,
+    Unprocessable,
+    smoke,
+)
 from coworld_core.api import ExperienceBody
 from coworld_core.errors import CoworldError, UsageError
 
@@ -489,3 +498,24 @@ async def test_notes_of_a_policy_are_read_line_by_line() -> None:
         platform.replace[place] = lambda ask: Say(200, b'{"step": 1}\n{"st')
         with pytest.raises(ApiShapeError):
             await api.episodes.annotations(EREQ, uid(4))
+
+
+async def test_a_platform_that_is_busy_for_a_moment_is_not_the_coworlds_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(smoke, "_FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(smoke, "_LONGEST_PAUSE", 0.0)
+    cow = str(EPISODE["coworld_id"])
+    answers = [(200, "running"), (503, ""), (429, ""), (200, "completed"), (200, "running"), (501, "")]
+
+    def listed(_: Ask) -> Say:
+        status, word = answers.pop(0)
+        body = {"entries": [episode(1, status=word)], "next_cursor": None} if word else {"detail": "not now"}
+        return json_say(body, status)
+
+    async with canned_platform() as platform, CoworldClient(platform.server, max_retries=0) as api:
+        platform.replace[f"GET /v2/coworlds/{cow}/episode-requests"] = listed
+        assert (await api.coworlds.wait_for_smoke(cow)).verdict == "passed"
+        with pytest.raises(ServerError):
+            await api.coworlds.wait_for_smoke(cow)
+    assert answers == []

@@ -16,8 +16,8 @@ import anyio
 import pytest
 from support.hostile_server import Ask, HostileServer, Reset, Say, serve, serve_file
 
+from coworld_client import Backoff
 from coworld_client._parts import inside
-from coworld_client._retry import Backoff
 from coworld_client._transport import Connection
 from coworld_client.credentials import Token
 from coworld_client.errors import ApiConnectionError, ApiError, ApiStatusError, ApiTimeoutError, NotFound

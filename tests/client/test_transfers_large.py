@@ -17,7 +17,7 @@ import httpx2
 import pytest
 from support.hostile_server import Ask, Say, serve, serve_file
 
-from coworld_client._retry import Backoff
+from coworld_client import Backoff
 from coworld_client._transport import Connection
 from coworld_client.errors import ApiConnectionError, ApiTimeoutError
 from coworld_client.transfers import download, each

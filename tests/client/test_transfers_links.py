@@ -13,8 +13,7 @@ from support.canned_platform import EPISODE, json_say
 from support.hostile_server import Ask, HostileServer, Say, serve, serve_file
 from support.observatory_kit import open_platform, seed
 
-from coworld_client import CoworldClient, LinkExpired
-from coworld_client._retry import Backoff
+from coworld_client import Backoff, CoworldClient, LinkExpired
 from coworld_client.errors import ApiStatusError, Forbidden, NotFound
 from coworld_client.transfers import download
 from observatory.columns import new_id, now

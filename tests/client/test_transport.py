@@ -7,8 +7,6 @@ import json
 import logging
 import ssl
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from typing import Any
 
 import anyio
@@ -39,7 +37,7 @@ from coworld_client import (
 )
 from coworld_client._auth import check_elsewhere
 from coworld_client._redact import redact, shown_url
-from coworld_client._retry import retry_after, worth_retrying
+from coworld_client._retry import worth_retrying
 from coworld_client._transport import Connection, path
 from coworld_core.errors import CoworldError, UsageError
 
@@ -228,33 +226,6 @@ def test_what_is_worth_another_try(
     error: ApiConnectionError | ApiStatusError, method: str, keyed: bool, again: bool
 ) -> None:
     assert worth_retrying(error, method, keyed=keyed) is again
-
-
-def test_pauses_are_random_bounded_and_obey_the_server() -> None:
-    backoff = Backoff(base=1.0, cap=4.0, longest_wait=10.0)
-    for attempt, bound in ((0, 1.0), (1, 2.0), (2, 4.0), (9, 4.0), (5000, 4.0)):
-        pauses = [backoff.pause(attempt) or 0.0 for _ in range(50)]
-        assert 0 <= min(pauses) <= max(pauses) <= bound
-        assert len(set(pauses)) > 1
-    asked = backoff.pause(0, 5.0)
-    assert asked is not None
-    assert 5.0 <= asked <= 5.25
-    assert backoff.pause(0, 11.0) is None
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [("", None), ("3", 3.0), ("0.5", 0.5), ("-2", 0.0), ("soon", None), ("nan", None), ("Mon, 99 Foo", None)],
-)
-def test_retry_after_as_a_number(value: str, seconds: float | None) -> None:
-    assert retry_after({"retry-after": value}) == seconds
-
-
-def test_retry_after_as_a_date_counts_by_the_servers_clock() -> None:
-    now = datetime(2001, 1, 1, tzinfo=UTC)
-    headers = {"date": format_datetime(now, usegmt=True), "retry-after": format_datetime(now + timedelta(seconds=7))}
-    assert retry_after(headers) == 7.0
-    assert retry_after({"retry-after": format_datetime(now)}) == 0.0
 
 
 async def test_the_server_decides_how_long_to_wait() -> None:

@@ -11,6 +11,7 @@ from support.github_kit import SHA, GitHub, serving
 from support.nobody import nobody_there
 
 from coworld_core.manifest import Manifest
+from coworld_core.retrying import Backoff
 from coworld_runner.certify.record import SourceRecord
 from coworld_runner.certify.sources import SourceOptions, check_sources
 
@@ -42,7 +43,9 @@ def tree(path: str, *, repo: str = "me/game", sha: str = SHA, kind: str = "tree"
 
 
 async def look(github: GitHub, game: str | None, *players: str | None, **options: Any) -> tuple[SourceRecord, ...]:
-    return await check_sources(manifest(game, *players), options=SourceOptions(api=github.url, backoff=0.0, **options))
+    backoff = Backoff(base=0.0, longest_wait=10.0)
+    made = SourceOptions(api=github.url, backoff=backoff, **options)
+    return await check_sources(manifest(game, *players), options=made)
 
 
 async def test_a_pinned_directory_with_a_dockerfile_resolves(github: GitHub) -> None:
@@ -163,12 +166,17 @@ async def test_a_failing_host_is_asked_again(github: GitHub) -> None:
     assert len(github.asked) == 3
 
 
-async def test_a_host_that_goes_on_failing_decides_nothing(github: GitHub) -> None:
-    github.fail = lambda _, __: (503, {}, b"")
+@pytest.mark.parametrize(
+    ("status", "headers", "tries"), [(503, {}, 3), (425, {}, 3), (503, {"Retry-After": "11"}, 1), (501, {}, 1)]
+)
+async def test_a_host_that_goes_on_failing_decides_nothing(
+    github: GitHub, status: int, headers: dict[str, str], tries: int
+) -> None:
+    github.fail = lambda _, __: (status, headers, b"")
     (record, *_) = await look(github, tree("src"))
     assert (record.status, record.code) == ("unreached", "source_host_failed")
-    assert "HTTP 503" in record.message
-    assert len(github.asked) == 3
+    assert f"HTTP {status}" in record.message
+    assert len(github.asked) == tries
 
 
 @pytest.mark.parametrize(

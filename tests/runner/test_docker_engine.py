@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
+import resource
 import socket
+import tarfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,10 +18,11 @@ import anyio.abc
 import pytest
 from support.docker import as_user, require_docker
 
-from coworld_core.errors import BackendUnavailable, UsageError
+from coworld_core.errors import BackendUnavailable, TransferError, UsageError
 from coworld_runner._http import NotHttpError, exchange
 from coworld_runner.backends import DockerBackend, _docker_engine
 from coworld_runner.backends._docker_engine import Address, Engine, EngineGone, EngineRefused, resolve_address
+from coworld_runner.backends._docker_files import fetch_archived
 
 _NOBODY = 65534
 
@@ -309,6 +313,42 @@ async def test_the_engines_words_are_kept(place: Path) -> None:
         with pytest.raises(EngineRefused) as caught:
             await engine.call("POST", "/x", body={"a": 1})
     assert (caught.value.status, caught.value.words) == (507, "no room")
+
+
+def archived(size: int) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        entry = tarfile.TarInfo("results.json")
+        entry.size = size
+        archive.addfile(entry, io.BytesIO(bytes(size)))
+    body = file.getvalue()
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+@pytest.mark.parametrize(
+    ("kept", "target", "room", "code"),
+    [
+        (2000, "got", None, "transfer_lost"),
+        (None, "no such directory/got", None, "not_writable"),
+        (None, "got", 4096, "not_writable"),
+    ],
+)
+async def test_a_copy_that_fails_by_the_machine_is_not_the_writers_doing(
+    place: Path, tmp_path: Path, kept: int | None, target: str, room: int | None, code: str
+) -> None:
+    engine = Engine(resolve_address(f"unix://{place}"))
+    engine.api = "1.41"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    async with answering(place, archived(50_000)[:kept]):
+        try:
+            if room is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+            with pytest.raises(TransferError) as caught:
+                await fetch_archived(engine, "c", "/mnt", "results.json", tmp_path / target, limit=None)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (caught.value.code, caught.value.party) == (code, "platform")
+    assert os.listdir(tmp_path) == [place.name]  # noqa: PTH208
 
 
 async def test_a_call_that_hangs_can_be_cancelled(place: Path) -> None:

@@ -179,6 +179,13 @@ async def test_fetch_onto_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytes
     assert caught.value.hint
 
 
+async def test_a_copy_that_cannot_be_written_is_not_the_writers_doing(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"x")
+    with pytest.raises(TransferError) as caught:
+        await fetch_file(tmp_path, "f", tmp_path / "no such directory" / "target")
+    assert (caught.value.code, caught.value.party) == ("not_writable", "platform")
+
+
 async def test_a_cancelled_fetch_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "f").write_bytes(b"x" * 1000)
     monkeypatch.setattr(_files, "_CHUNK", 1)

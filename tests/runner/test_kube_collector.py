@@ -17,6 +17,7 @@ import anyio.abc
 import pytest
 
 from coworld_core.errors import TransferError
+from coworld_runner.backends import _kube_collector
 from coworld_runner.backends import _kube_pod as kube
 from coworld_runner.backends._kube_api import ClusterGone
 from coworld_runner.backends._kube_collector import Collector, CollectorGone
@@ -209,7 +210,7 @@ async def test_limits_and_missing_files(tmp_path: Path) -> None:
             await it.client.fetch("none", tmp_path / "other", limit=None)
         with pytest.raises(TransferError) as refused:
             await it.client.fetch("big", tmp_path / "no such directory" / "got", limit=None)
-        assert refused.value.code == "transfer_failed"
+        assert refused.value.code == "not_writable"
         assert await it.client.size("big") == 100_000
         assert await it.client.size("none") is None
 
@@ -249,6 +250,36 @@ async def test_files_are_told_once_their_writer_has_closed_them(tmp_path: Path) 
         assert [name for name in told if name.startswith("file-")] == [f"file-{number}" for number in range(12)]
         assert told[-1] == "replay"
         assert "linked" not in told
+
+
+async def test_a_unit_that_wrote_nothing_for_long_is_followed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    patience = 0.5
+    monkeypatch.setattr(_kube_collector, "_PATIENCE", patience)
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    served = 0
+
+    async def serve(stream: anyio.abc.SocketStream) -> None:
+        nonlocal served
+        served += 1
+        async with stream:
+            await stream.receive()
+            await stream.send(head)
+            if served == 1:
+                # longer than anybody may be out of reach; then it tells that it is there, and the way breaks
+                await anyio.sleep(2 * patience)
+                await stream.send(b"1\r\n\n\r\n")
+                return
+            line = b'{"end": true}\n'
+            await stream.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(line), line))
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, serve)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        client = Collector(Near(), "pod", port, TOKEN)  # type: ignore[arg-type]
+        with anyio.fail_after(30):
+            await client.follow_written(print)
+        group.cancel_scope.cancel()
+    assert served == 2
 
 
 async def test_readiness_is_told_as_it_is_seen(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from support.nobody import nobody_there
 
 from coworld_core.errors import CoworldError, ManifestError, RemoteError, UsageError
 from coworld_core.loading import manifest_sha256
+from coworld_core.retrying import Backoff
 from coworld_runner.packages import MANIFEST_LIMIT, Package, find_in_directory, resolve_package
 
 Document = dict[str, Any]
@@ -546,6 +547,22 @@ async def test_what_passes_is_tried_again(site: Site) -> None:
     site.pages["/m"] = first
     await resolve_package(f"{site.url}/m")
     assert len(site.asked) == 2
+
+
+async def test_a_server_that_asks_for_too_much_time_is_not_asked_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coworld_runner._sources._BACKOFF", Backoff(longest_wait=0.5))
+
+    def busy(handler: http.server.BaseHTTPRequestHandler) -> None:
+        handler.send_response(429)
+        handler.send_header("Retry-After", "1")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    site.pages["/m"] = busy
+    assert (await failing(f"{site.url}/m")).context["status"] == 429
+    assert len(site.asked) == 1
 
 
 async def test_nobody_there_names_the_host() -> None:

@@ -15,6 +15,7 @@ from support.put_server import PutServer, put_server
 
 from coworld_core.artifacts import EpisodeLayout
 from coworld_core.events import BaseEvent, PhaseFinished, ProbeFinished, UnitStarted
+from coworld_core.retrying import Backoff
 from coworld_core.verdict import Verdict
 from coworld_runner.worker import transfer
 from coworld_runner.worker.delivery import Delivery
@@ -116,8 +117,7 @@ def test_packing(layout: EpisodeLayout, tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "_BASE_PAUSE", 0.01)
-    monkeypatch.setattr(transfer, "_LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(transfer, "_BACKOFF", Backoff(base=0.01, cap=0.05))
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ import pytest
 from support.put_server import PutServer, put_server
 
 from coworld_core.errors import RemoteError, TransferError, UsageError
+from coworld_core.retrying import Backoff
+from coworld_runner import _sources
 from coworld_runner.worker import transfer
 from coworld_runner.worker.transfer import Transfers, read_document
 
@@ -21,8 +23,8 @@ from coworld_runner.worker.transfer import Transfers, read_document
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same pauses, shorter."""
-    monkeypatch.setattr(transfer, "_BASE_PAUSE", 0.01)
-    monkeypatch.setattr(transfer, "_LONGEST_PAUSE", 0.05)
+    for module in (transfer, _sources):
+        monkeypatch.setattr(module, "_BACKOFF", Backoff(base=0.01, cap=0.05))
 
 
 @pytest.fixture
@@ -197,10 +199,11 @@ async def test_addresses_that_nothing_can_be_put_to(uri: str) -> None:
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-async def test_documents(server: PutServer, tmp_path: Path) -> None:
+async def test_documents(server: PutServer, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     server.documents["/spec"] = b"by http"
-    server.faults["/spec"] = [503, "reset", 429]
+    server.faults["/spec"] = [503, "reset", 429, "503/0"]
     assert await read_document(f"{server.url}/spec?x", what="spec", limit=100) == b"by http"
+    assert caplog.text.count("trying again") == 4
     path = tmp_path / "a spec"
     path.write_bytes(b"by path")
     assert await read_document(str(path), what="spec", limit=100) == b"by path"

@@ -42,6 +42,29 @@ def environment(extra: Mapping[str, str | None] | None = None) -> dict[str, str]
     return kept
 
 
+_HEAVY = {
+    *(
+        "anyio",
+        "asyncio",
+        "docker",
+        "httpx2",
+        "jsonschema",
+        "kubernetes_asyncio",
+        "pydantic",
+        "rich",
+        "websockets",
+        "yaml",
+    ),
+    *("coworld_client", "coworld_runner"),
+}
+_CONSTANTS = {"coworld_core", "coworld_core.lazy", "coworld_core.durations"}
+
+
+def heavy(loaded: set[str]) -> set[str]:
+    """Which of these modules a help has no use for; of ``coworld_core`` all but constants."""
+    return {name for name in loaded if (top := name.partition(".")[0]) in _HEAVY or top == "coworld_core"} - _CONSTANTS
+
+
 def command(*args: str | Path) -> list[str]:
     """The argument list of a ``coworld`` command."""
     return [sys.executable, "-m", "coworld_cli", *(str(arg) for arg in args)]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from coworld_core import durations
 from coworld_core.artifacts import EpisodeLayout
 from coworld_core.errors import ManifestError
 from coworld_core.ids import new_run_id
@@ -34,7 +35,7 @@ class CertifyFlags(BackendFlags):
 
     output_dir: Path | None = None
     overwrite: bool = False
-    timeout_seconds: float = 300.0
+    timeout_seconds: float = durations.SMOKE_EPISODE
     offline: bool = False
     open_browser: bool | None = None
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they mean when they are parsed. Imports click alone."""
+"""Options that several commands share, and what they mean when they are parsed. Imports click and constants alone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
+
+from coworld_core import durations
 
 if TYPE_CHECKING:
     from coworld_runner.episode import EpisodeOptions
@@ -346,29 +348,30 @@ def episode_options(*, many: bool = False, people: bool = False, verify: bool = 
             "Times",
             "--timeout-seconds",
             type=Seconds(least=1),
-            default=3600.0,
-            help="Deadline of the whole episode.  [default: 3600]",
+            default=durations.EPISODE,
+            help=f"Deadline of the whole episode.  [default: {durations.EPISODE:g}]",
         ),
         _option(
             "Times",
             "--ready-timeout-seconds",
             type=Seconds(),
-            default=180.0,
-            help="For the game to become healthy.  [default: 180]",
+            default=durations.READY,
+            help=f"For the game to become healthy.  [default: {durations.READY:g}]",
         ),
         _option(
             "Times",
             "--player-exit-timeout-seconds",
             type=Seconds(zero=True),
-            default=30.0,
-            help="For players to end once the game is over.  [default: 30]",
+            default=durations.PLAYER_EXIT,
+            help=f"For players to end once the game is over.  [default: {durations.PLAYER_EXIT:g}]",
         ),
         _option(
             "Times",
             "--linger-seconds",
             type=Seconds(zero=True),
-            default=5.0,
-            help="How long a game may go on for viewers after results and replay are complete.  [default: 5]",
+            default=durations.LINGER,
+            help="How long a game may go on for viewers after results and replay are complete.  "
+            f"[default: {durations.LINGER:g}]",
         ),
         _option(
             "What to play",
@@ -452,10 +455,10 @@ class EpisodeFlags(BackendFlags):
     verify_replay: bool = False
     human: tuple[int, ...] = ()
     admin: bool = False
-    timeout_seconds: float = 3600.0
-    ready_timeout_seconds: float = 180.0
-    player_exit_timeout_seconds: float = 30.0
-    linger_seconds: float = 5.0
+    timeout_seconds: float = durations.EPISODE
+    ready_timeout_seconds: float = durations.READY
+    player_exit_timeout_seconds: float = durations.PLAYER_EXIT
+    linger_seconds: float = durations.LINGER
     on_player_failure: str = "stop"
     player_network: str = "game-only"
     require: tuple[str, ...] = ()

@@ -60,7 +60,7 @@ async def watch_requests(
     ids: Sequence[str],
     running: Running,
     *,
-    timeout: float = 3600.0,
+    timeout: float,
     checkpoint: Path | None = None,
     reset: bool = False,
     jsonl: bool = False,

@@ -14,10 +14,10 @@ from pydantic_core import from_json
 
 from coworld_core.api import Problem
 from coworld_core.errors import RemoteError
+from coworld_core.retrying import retry_after
 
 from ._auth import Origin
 from ._redact import redact, redact_json, shown_url
-from ._retry import retry_after
 from .errors import (
     ApiConnectionError,
     ApiShapeError,

@@ -15,6 +15,7 @@ import anyio
 import httpx2
 
 from coworld_core.errors import UsageError
+from coworld_core.retrying import Tries
 
 from ._auth import Identity, check_elsewhere, mint_key, origin_of
 from ._redact import shown_url, watch_loggers
@@ -23,7 +24,7 @@ from ._retry import Backoff, worth_retrying
 from .credentials import Token, normalise_server
 from .errors import ApiConnectionError, ApiError, ApiShapeError, ApiStatusError
 
-__all__ = ["MAX_BODY", "PREFIX", "Connection", "Content", "Params", "path"]
+__all__ = ["MAX_BODY", "PREFIX", "TIMEOUT", "Connection", "Content", "Params", "path"]
 
 _T = TypeVar("_T")
 
@@ -36,6 +37,8 @@ MAX_BODY = 64 * 1024 * 1024
 _MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+TIMEOUT = 30.0
+"""Seconds for one attempt of an ordinary call, unless the caller says."""
 _CLOSE_SECONDS = 5.0
 
 Params = Mapping[str, str | int | float | bool | Iterable[str] | None]
@@ -81,7 +84,7 @@ class Connection:
         server: str,
         *,
         token: Token | None = None,
-        timeout: float = 30,
+        timeout: float = TIMEOUT,
         max_retries: int = 2,
         transport: httpx2.AsyncBaseTransport | None = None,
         user_agent: str | None = None,
@@ -347,21 +350,20 @@ class Connection:
         max_retries: int | None,
     ) -> _T:
         allowed = self.max_retries if max_retries is None else max_retries
-        attempt = 0
+        tries = Tries(self.backoff, most=allowed + 1)
         while True:
             try:
                 return await once()
             except (ApiStatusError, ApiConnectionError) as error:
                 asked = error.retry_after if isinstance(error, ApiStatusError) else None
-                again = attempt < allowed and worth_retrying(error, method, keyed=keyed)
-                pause = self.backoff.pause(attempt, asked) if again else None
+                before = tries.failures
+                pause = tries.again(asked) if worth_retrying(error, method, keyed=keyed) else None
                 if pause is None:
-                    if attempt:
-                        error.add_note(f"Tried {attempt + 1} times.")
+                    if before:
+                        error.add_note(f"Tried {before + 1} times.")
                     raise
                 logger.info("%s: %s; trying again in %.1f s", what, error.code, pause)
             await anyio.sleep(pause)
-            attempt += 1
 
 
 def _query(params: Params) -> list[tuple[str, str | int | float | bool | None]]:

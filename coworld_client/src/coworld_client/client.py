@@ -13,7 +13,7 @@ import httpx2
 from coworld_core.api import EpisodeView, Whoami
 
 from ._retry import Backoff
-from ._transport import Connection
+from ._transport import TIMEOUT, Connection
 from .credentials import DEFAULT_SERVER, Token, resolve_login, resolve_server
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class CoworldClient:
         server: str = DEFAULT_SERVER,
         *,
         token: str | Token | None = None,
-        timeout: float = 30,
+        timeout: float = TIMEOUT,
         max_retries: int = 2,
         transport: httpx2.AsyncBaseTransport | None = None,
         user_agent: str | None = None,

@@ -7,7 +7,6 @@ that the platform's registry answers with 403.
 from __future__ import annotations
 
 import json
-import random
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from urllib.parse import quote, urlsplit
 import anyio
 
 from coworld_core.errors import EnvironmentFault
+from coworld_core.retrying import Backoff, Tries, retry_after, says_later
 
 from ._concurrency import single
 from .docker_images import Blob
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["Pushed", "Registry", "RegistryError", "RegistryTarget", "push_image"]
 
 _TRIES = 6
-_LONGEST_WAIT = 20.0
+_BACKOFF = Backoff(base=0.3, cap=20.0, longest_wait=300.0)
+"""Of gigabytes that are on their way, some minutes more are no loss."""
 _PIECE = 1 << 20
-_RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 _MAX_ANSWER = 64 << 10
 
 
@@ -214,19 +214,20 @@ class Registry:
         """
         if await self.has_blob(blob):
             return False
-        for attempt in range(1, _TRIES + 1):
+        tries = Tries(_BACKOFF, most=_TRIES)
+        while True:
             try:
                 await self._upload(blob, chunk, on_progress)
             except _Passing as failure:
-                if attempt == _TRIES:
+                pause = tries.again(failure.after)
+                if pause is None:
                     raise failure.error from failure.__cause__
-                await _pause(attempt, failure.after)
-                # the answer to the last request may be all that was lost
-                if await self.has_blob(blob):
-                    return True
             else:
                 return True
-        raise AssertionError
+            await anyio.sleep(pause)
+            # the answer to the last request may be all that was lost
+            if await self.has_blob(blob):
+                return True
 
     async def put_manifest(self, image: PackedImage) -> None:
         """Name what was pushed.
@@ -247,33 +248,36 @@ class Registry:
     async def _upload(self, blob: Blob, chunk: int | None, on_progress: Callable[[int], object]) -> None:
         response = await self._call("POST", f"{self._prefix}/blobs/uploads/", allowed=(202,), content=b"")
         location = self._location(response)
-        at, failures = 0, 0
+        at, tries = 0, Tries(_BACKOFF, most=_TRIES)
         smallest = _number(response.headers.get("oci-chunk-min-length"))
         step = blob.size if chunk is None else max(chunk, smallest or 1)
         while at < blob.size:
             end = min(at + step, blob.size)
             try:
                 location = await self._patch(location, blob, at, end, on_progress)
-                at, failures = end, 0
+                at = end
+                tries.got_further()
             except _Passing as failure:
-                failures += 1
-                if failures == _TRIES:
+                pause = tries.again(failure.after)
+                if pause is None:
                     raise
-                await _pause(failures, failure.after)
+                await anyio.sleep(pause)
                 location, at = await self._where(location, at, end, failure)
                 on_progress(at)
         separator = "&" if "?" in location else "?"
         await self._close(f"{location}{separator}digest={quote(blob.digest, safe='')}", blob)
 
     async def _close(self, location: str, blob: Blob) -> None:
-        for attempt in range(1, _TRIES + 1):
+        tries = Tries(_BACKOFF, most=_TRIES)
+        while True:
             try:
                 response = await self._once("PUT", location, allowed=(200, 201, 204), content=b"")
             except _Passing as failure:
                 # of an upload that is over, a second request only hears that there is none
-                if attempt == _TRIES or failure.status in (404, 416):
+                pause = tries.again(failure.after) if failure.status not in (404, 416) else None
+                if pause is None:
                     raise
-                await _pause(attempt, failure.after)
+                await anyio.sleep(pause)
                 if await self.has_blob(blob):
                     return
             else:
@@ -340,14 +344,15 @@ class Registry:
 
     async def _call(self, method: str, url: str, **more: Any) -> Response:
         """A request that may be repeated."""
-        for attempt in range(1, _TRIES + 1):
+        tries = Tries(_BACKOFF, most=_TRIES)
+        while True:
             try:
                 return await self._once(method, url, **more)
             except _Passing as failure:
-                if attempt == _TRIES:
+                pause = tries.again(failure.after)
+                if pause is None:
                     raise failure.error from failure.__cause__
-                await _pause(attempt, failure.after)
-        raise AssertionError
+            await anyio.sleep(pause)
 
     async def _once(
         self,
@@ -379,9 +384,9 @@ class Registry:
         if response.status_code in allowed:
             return response
         failure = self._refused(response, words)
-        if response.status_code in _RETRIED or (method in ("PATCH", "PUT") and response.status_code in (404, 416)):
-            after = _number(response.headers.get("retry-after"))
-            raise _Passing(failure, after, status=response.status_code)
+        status = response.status_code
+        if says_later(status) or (method in ("PATCH", "PUT") and status in (404, 416)):
+            raise _Passing(failure, retry_after(response.headers), status=status)
         raise failure
 
     def _refused(self, response: Response, words: str) -> RegistryError:
@@ -413,11 +418,6 @@ async def _pieces(
         yield piece
         at += len(piece)
         on_progress(at)
-
-
-async def _pause(attempt: int, after: float | None) -> None:
-    wait = after if after is not None else random.uniform(0.05, 0.15) * 2**attempt
-    await anyio.sleep(min(wait, _LONGEST_WAIT))
 
 
 async def _text(response: Response) -> str:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 
+from coworld_core import durations
 from coworld_core.api import CertificationState, Coworld, EpisodeRequest, check_id
 
+from ._retry import worth_retrying
 from ._transport import path
 from .errors import ApiConnectionError, ApiStatusError, Forbidden, NotAuthenticated, NotFound
 from .resources._base import read_list
@@ -75,7 +77,7 @@ async def wait_for_smoke(
     client: CoworldClient,
     coworld_id: str,
     *,
-    deadline: float = 1800.0,
+    deadline: float = durations.HOSTED_SMOKE,
     on_change: Callable[[CoworldStatus], object] | None = None,
     timeout: float | None = None,
 ) -> CoworldStatus:
@@ -104,7 +106,9 @@ async def wait_for_smoke(
             await anyio.sleep(pause)
             try:
                 now = await coworld_status(client, coworld_id, timeout=timeout)
-            except ApiConnectionError:
+            except (ApiConnectionError, ApiStatusError) as error:
+                if not worth_retrying(error, "GET", keyed=False):
+                    raise
                 # a platform that is away for a moment is not the Coworld's failure
                 pause = _LONGEST_PAUSE
                 continue

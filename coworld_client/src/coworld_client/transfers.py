@@ -23,6 +23,7 @@ import anyio.to_thread
 from coworld_core.compression import Unpacker, detect_compression
 from coworld_core.errors import CoworldError
 from coworld_core.quantities import shown_size
+from coworld_core.retrying import Tries
 
 from ._bodies import body_pieces
 from ._concurrency import single
@@ -196,7 +197,8 @@ class _Fetch:
             await anyio.to_thread.run_sync(part.catch_up)
         elif not part.size:
             part.restart(hashed=self._sha256 is not None)
-        failures, timeouts, far = 0, 0, part.size
+        tries = Tries(self._connection.backoff, most=_TRIES + 1)
+        timeouts, far = 0, part.size
         for _ in range(_MOST_TRIES):
             at = part.size
             self._begun = False
@@ -204,17 +206,19 @@ class _Fetch:
                 if await self._attempt(part):
                     return
             except ApiConnectionError as error:
-                failures = 0 if part.size > at and part.validator else failures + 1
+                if part.size > at and part.validator:
+                    tries.got_further()
+                pause = tries.again()
                 if part.size - far > _FAR:
                     timeouts, far = 0, part.size
                 timeouts += isinstance(error, ApiTimeoutError)
                 # opening alone was tried again and again already
-                if failures >= _TRIES or timeouts >= _TIMEOUTS or not (self._begun or self.received):
+                if pause is None or timeouts >= _TIMEOUTS or not (self._begun or self.received):
                     raise self._broken(error, part) from error
                 if not part.validator:
                     # nothing would tell that the rest belongs to what is here
                     self._restart(part)
-                await anyio.sleep(self._connection.backoff.pause(failures) or 0)
+                await anyio.sleep(pause)
         raise self._refused("breaks off again and again", "broken")
 
     async def _attempt(self, part: Part) -> bool:

@@ -23,7 +23,9 @@ from coworld_core.api import (
     EpisodeView,
 )
 from coworld_core.errors import UsageError
+from coworld_core.retrying import Backoff, Tries
 
+from ._retry import worth_retrying
 from .errors import ApiConnectionError, ApiShapeError, ApiStatusError
 from .resources._base import read
 from .resources._episode_lists import many_ids
@@ -43,8 +45,6 @@ _NO_CURSOR = frozenset({400, 404, 409, 410, 422})
 """How a server says that a cursor is too old, or none of its own."""
 _MAX_RESTARTS = 5
 """Times in a row that a feed may begin anew without telling anything."""
-_PASSING = frozenset({408, 425, 429})
-"""Statuses besides 5xx that pass."""
 _OWN_CURSOR = "asked."
 """Cursors of ours begin so; they hold what was last seen of each episode."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 15.0
@@ -133,11 +133,11 @@ async def watch(
     client: CoworldClient,
     ids: Sequence[str],
     *,
-    view: EpisodeView = "progress",
-    cursor: str | None = None,
-    until_done: bool = True,
-    wait_seconds: float = 20,
-    patience: float = 300,
+    view: EpisodeView,
+    cursor: str | None,
+    until_done: bool,
+    wait_seconds: float,
+    patience: float,
 ) -> AsyncGenerator[Changes]:
     """Follow episodes; see ``CoworldClient.watch``."""
     unique = many_ids(ids)
@@ -157,19 +157,15 @@ class _Outage:
 
     async def survive(self, call: Callable[[], Awaitable[_T]]) -> _T:
         """The call's answer, once there is one; its error when that does not pass, or not in time."""
-        began = anyio.current_time()
-        pause = _FIRST_PAUSE
+        backoff = Backoff(base=2 * _FIRST_PAUSE, cap=_LONGEST_PAUSE, longest_wait=self._patience)
+        tries = Tries(backoff, patience=self._patience)
         while True:
             try:
                 return await call()
             except (ApiConnectionError, ApiStatusError) as error:
-                asked = 0.0
-                if isinstance(error, ApiStatusError):
-                    if error.status not in _PASSING and error.status < 500:
-                        raise
-                    asked = error.retry_after or 0.0
-                pause = max(asked, min(pause * 2, _LONGEST_PAUSE))
-                if anyio.current_time() + pause - began > self._patience:
+                asked = error.retry_after if isinstance(error, ApiStatusError) else None
+                pause = tries.again(asked) if worth_retrying(error, "GET", keyed=False) else None
+                if pause is None:
                     raise
             await anyio.sleep(pause)
 

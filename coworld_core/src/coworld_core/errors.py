@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .issues import Report
 
 __all__ = [
+    "TRANSFER_CODES",
     "BackendError",
     "BackendUnavailable",
     "CapabilityError",
@@ -47,7 +48,9 @@ __all__ = [
     "RecordError",
     "RemoteError",
     "StartError",
+    "TransferCode",
     "TransferError",
+    "TransferParty",
     "UsageError",
     "WorkspaceError",
 ]
@@ -173,10 +176,69 @@ class StartError(BackendError):
     default_code = "start_failed"
 
 
-class TransferError(BackendError):
-    """A file could not be brought into or out of a unit."""
+TransferCode = Literal[
+    "disk_full",
+    "file_name",
+    "file_too_large",
+    "not_regular",
+    "not_writable",
+    "too_slow",
+    "transfer_failed",
+    "transfer_lost",
+    "upload_failed",
+    "upload_refused",
+]
+"""Why a file could not be transferred; see ``TRANSFER_CODES``."""
 
-    default_code = "transfer_failed"
+TransferParty = Literal["writer", "caller", "platform"]
+"""Whose doing it is: the program's that wrote the file, the one's who asked for it, or that of what carries it."""
+
+TRANSFER_CODES: Mapping[TransferCode, TransferParty] = {
+    # it cannot be read, or was changed each time
+    "transfer_failed": "writer",
+    # a link, a pipe or a directory
+    "not_regular": "writer",
+    # it has more bytes than may be fetched
+    "file_too_large": "writer",
+    # what was asked for is no plain file name
+    "file_name": "caller",
+    # no room where it is to go
+    "disk_full": "platform",
+    # no right to write there, or no such directory
+    "not_writable": "platform",
+    # whoever hands it out went away: the engine, the cluster, the pod's collector
+    "transfer_lost": "platform",
+    # it was not there within the time for it
+    "too_slow": "platform",
+    # no server took it in time, or no disk
+    "upload_failed": "platform",
+    # the server does not want it
+    "upload_refused": "platform",
+}
+"""Every code of a ``TransferError``, and whose doing each is."""
+
+
+class TransferError(BackendError):
+    """A file could not be brought into or out of a unit, or to where it is to go."""
+
+    default_code: ClassVar[TransferCode] = "transfer_failed"
+    code: TransferCode
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: TransferCode | None = None,
+        hint: str | None = None,
+        context: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(message, code=code, hint=hint, context=context)
+
+    @property
+    def party(self) -> TransferParty:
+        """Whose doing it is."""
+        # a backend of somebody else's may have codes of its own
+        return TRANSFER_CODES.get(self.code, "writer")
 
 
 class NotReadyError(CoworldError, TimeoutError):

@@ -10,7 +10,7 @@ import secrets
 import stat
 import struct
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -223,18 +223,68 @@ async def fetch_file(directory: Path, name: str, target: Path, *, limit: int | N
     Raises:
         FileNotFoundError: There is no such file.
         TransferError: The name is no plain file name, the file is not regular or larger than ``limit``, or it could
-            not be read or written (``code='disk_full'`` when there is no room).
+            not be read or written.
+    """
+    check_name(name)
+    return await anyio.to_thread.run_sync(_fetch, directory, name, target, limit)
+
+
+def check_name(name: str) -> None:
+    """Refuse what is no plain name of a file.
+
+    Raises:
+        TransferError: ``file_name``.
     """
     if name in {"", ".", ".."} or "/" in name or "\\" in name or "\0" in name:
         raise TransferError(f"{name!r} is not a plain file name.", code="file_name", context={"name": name})
-    return await anyio.to_thread.run_sync(_fetch, directory, name, target, limit)
+
+
+def check_size(size: int, limit: int | None, context: Mapping[str, object]) -> None:
+    """Refuse what is too large.
+
+    Args:
+        size: Bytes of the file.
+        limit: How many it may have; None: any number.
+        context: Of the error; its ``name`` is the file's.
+
+    Raises:
+        TransferError: ``file_too_large``.
+    """
+    if limit is not None and size > limit:
+        raise TransferError(
+            f"{context['name']} has more than the {limit} bytes it may have.",
+            code="file_too_large",
+            hint="Write less, or raise the limit.",
+            context={**context, "limit": limit},
+        )
+
+
+def not_regular(context: Mapping[str, object]) -> TransferError:
+    """What a file is that is none; the context's ``name`` is its name."""
+    return TransferError(
+        f"{context['name']} is not a regular file, so it is not fetched.",
+        code="not_regular",
+        hint="Write the file itself; links, pipes and directories are not followed.",
+        context=context,
+    )
+
+
+def not_written(error: OSError, context: Mapping[str, object]) -> TransferError:
+    """What came of a copy that could not be written; the context's ``name`` goes to its ``target``."""
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    return TransferError(
+        f"{context['name']} could not be written to {context['target']}: {error.strerror}.",
+        code="disk_full" if full else "not_writable",
+        hint="Free some room on that disk." if full else "Write to a directory of your own.",
+        context=context,
+    )
 
 
 def _fetch(directory: Path, name: str, target: Path, limit: int | None) -> int:
     context: dict[str, object] = {"name": name, "target": str(target)}
     with _open_regular(directory, name, context) as source:
         size = os.fstat(source).st_size
-        _refuse_large(name, size, limit, context)
+        check_size(size, limit, context)
         # made with the caller's umask, like any file of theirs; mkstemp's would be readable by nobody else
         part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
         try:
@@ -244,7 +294,7 @@ def _fetch(directory: Path, name: str, target: Path, limit: int | None) -> int:
                 while chunk := _read(source, name, context):
                     anyio.from_thread.check_cancelled()
                     copied += len(chunk)
-                    _refuse_large(name, copied, limit, context)
+                    check_size(copied, limit, context)
                     view = memoryview(chunk)
                     while view:
                         view = view[os.write(sink, view) :]
@@ -252,13 +302,7 @@ def _fetch(directory: Path, name: str, target: Path, limit: int | None) -> int:
                 os.close(sink)
             part.replace(target)
         except OSError as error:
-            full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-            raise TransferError(
-                f"{name} could not be written to {target}: {error.strerror}.",
-                code="disk_full" if full else None,
-                hint="Free some room on that disk." if full else "Write to a directory of your own.",
-                context=context,
-            ) from error
+            raise not_written(error, context) from error
         finally:
             with contextlib.suppress(OSError):
                 part.unlink()
@@ -271,12 +315,7 @@ def _open_regular(directory: Path, name: str, context: dict[str, object]) -> Gen
     for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY"):
         flags |= getattr(os, flag, 0)
     path = directory / name
-    wrong = TransferError(
-        f"{name} is not a regular file, so it is not fetched.",
-        code="not_regular",
-        hint="Write the file itself; links, pipes and directories are not followed.",
-        context=context,
-    )
+    wrong = not_regular(context)
     try:
         # looked at before it is opened, since opening a device may do something
         if not stat.S_ISREG(path.lstat().st_mode):
@@ -305,16 +344,6 @@ def _read(source: int, name: str, context: dict[str, object]) -> bytes:
         return os.read(source, _CHUNK)
     except OSError as error:
         raise TransferError(f"{name} cannot be read: {error.strerror}.", context=context) from error
-
-
-def _refuse_large(name: str, size: int, limit: int | None, context: dict[str, object]) -> None:
-    if limit is not None and size > limit:
-        raise TransferError(
-            f"{name} has more than the {limit} bytes it may have.",
-            code="file_too_large",
-            hint="Write less, or raise the limit.",
-            context={**context, "limit": limit},
-        )
 
 
 # --- logs -------------------------------------------------------------------------------------------------------

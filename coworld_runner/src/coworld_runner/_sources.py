@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
@@ -16,21 +16,34 @@ import anyio.to_thread
 
 from coworld_core.errors import EnvironmentFault, RemoteError, UsageError
 from coworld_core.quantities import shown_size
+from coworld_core.retrying import Backoff, Tries, retry_after, says_later
 
 from ._hints import did_you_mean, listed
 
 if TYPE_CHECKING:
     from httpx2 import URL, AsyncClient, Response
 
-__all__ = ["Fetched", "Source", "expand", "fetch", "missing", "read_source", "s3_address", "shown_size", "shown_url"]
+__all__ = [
+    "FETCH_SECONDS",
+    "Fetched",
+    "Source",
+    "expand",
+    "fetch",
+    "missing",
+    "read_source",
+    "s3_address",
+    "shown_size",
+    "shown_url",
+]
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://")
 """At least two letters, so that a drive (``C:/game``) is not taken for one."""
 
+FETCH_SECONDS = 60.0
+"""For a connection, or for the next bytes, unless the caller says."""
 _MAX_REDIRECTS = 10
 _TRIES = 3
-_RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
-_LONGEST_WAIT = 5.0
+_BACKOFF = Backoff()
 _CHUNK = 1 << 18
 
 
@@ -150,14 +163,16 @@ async def fetch(
     *,
     what: str,
     limit: int,
-    timeout: float = 60.0,
+    timeout: float = FETCH_SECONDS,
     deadline: float | None = None,
     token: str | None = None,
+    patience: float | None = None,
+    on_retry: Callable[[RemoteError], object] | None = None,
 ) -> Fetched:
     """GET an address into an open file.
 
     Redirects are followed, to http and https only. What fails for a reason that may pass (no connection, a broken
-    one, 429, 5xx) is tried three times in all.
+    one, 429, 5xx) is tried again, as late as the server asks for when that is within a minute.
 
     Args:
         url: An http(s) address.
@@ -167,6 +182,8 @@ async def fetch(
         timeout: Seconds to wait for a connection, or for the next bytes.
         deadline: Seconds for everything, tries included; None: any time.
         token: Bearer token; sent to this address's own origin only, never along a redirect to another.
+        patience: Seconds in which it is tried again; None: it is tried three times in all.
+        on_retry: Told what failed before it is tried again.
 
     Raises:
         UsageError: The address is none, or a token would go to another machine over plain http.
@@ -188,15 +205,19 @@ async def fetch(
     headers = {"User-Agent": f"coworld-runner/{_version()}", "Accept-Encoding": "identity"}
     with _past(deadline, what, start.host):
         async with AsyncClient(headers=headers, timeout=Timeout(timeout), follow_redirects=False) as client:
-            for attempt in range(1, _TRIES + 1):
+            most = _TRIES if patience is None else None
+            # asked to come back after the deadline, nobody need wait for it
+            tries = Tries(_BACKOFF, most=most, patience=deadline if patience is None else patience)
+            while True:
                 try:
                     return await _attempt(client, start, target, what=what, limit=limit, token=token)
                 except _Retry as retry:
-                    if attempt == _TRIES:
+                    pause = tries.again(retry.after)
+                    if pause is None:
                         raise retry.error from retry.__cause__
-                    wait = retry.after if retry.after is not None else 0.2 * 4 ** (attempt - 1)
-                    await anyio.sleep(min(wait, _LONGEST_WAIT))
-    raise AssertionError
+                    if on_retry is not None:
+                        on_retry(retry.error)
+                await anyio.sleep(pause)
 
 
 @contextlib.contextmanager
@@ -314,8 +335,8 @@ async def _receive(response: Response, target: IO[bytes], *, what: str, limit: i
             hint=_STATUS_HINTS.get(response.status_code),
             status=response.status_code,
         )
-        if response.status_code in _RETRIED:
-            raise _Retry(error, _retry_after(response.headers.get("retry-after")))
+        if says_later(response.status_code):
+            raise _Retry(error, retry_after(response.headers))
         raise error
     announced = response.headers.get("content-length", "")
     if announced.isascii() and announced.isdigit() and int(announced) > limit:
@@ -338,11 +359,6 @@ async def _receive(response: Response, target: IO[bytes], *, what: str, limit: i
         ) from error
     encoding = response.headers.get("content-encoding", "").strip().lower()
     return Fetched(url=str(url), size=size, encoding="" if encoding == "identity" else encoding)
-
-
-def _retry_after(text: str | None) -> float | None:
-    # the form with a date is rare enough to be waited for like no answer at all
-    return float(text) if text is not None and text.isascii() and text.isdigit() else None
 
 
 def _oversize(url: URL, what: str, limit: int) -> RemoteError:

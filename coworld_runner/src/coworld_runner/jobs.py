@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit
 import anyio
 import anyio.to_thread
 
+from coworld_core import durations
 from coworld_core.errors import UsageError
 from coworld_core.ids import new_run_id
 from coworld_core.images import image_problem
@@ -64,11 +65,11 @@ class JobOptions:
     """Goes into names and labels: lower-case letters, digits and hyphens."""
     namespace: str | None = None
     """None: that of whoever applies it."""
-    deadline: int = 1200
+    deadline: int = durations.JOB
     """Seconds after which the cluster ends the Job, uploads included."""
     timeout: float | None = None
     """Seconds for the episode; None: what the deadline leaves."""
-    ttl: int = 3600
+    ttl: int = durations.JOB_KEPT
     """Seconds after its end in which the Job can still be looked at."""
     service_account: str = "coworld-worker"
     outputs: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)

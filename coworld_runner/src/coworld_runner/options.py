@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from coworld_core import durations
+
 from .backend import (
     Limits,
     Network,
@@ -23,17 +25,17 @@ GIBIBYTE = 1024 * MEBIBYTE
 class EpisodeOptions:
     """How an episode is run. Times are seconds."""
 
-    timeout: float = 3600.0
+    timeout: float = durations.EPISODE
     """The one deadline, from the first moment to the last."""
-    ready_timeout: float = 180.0
+    ready_timeout: float = durations.READY
     """For the game to answer ``/healthz`` with 200."""
     viewer_timeout: float = 10.0
     """For the first message on ``/global``, counted from when every player was started."""
-    player_exit_timeout: float = 30.0
+    player_exit_timeout: float = durations.PLAYER_EXIT
     """For players to end once the game is over."""
-    linger: float = 5.0
+    linger: float = durations.LINGER
     """How long a game may go on for its viewers after results and replay are complete."""
-    replay_timeout: float = 60.0
+    replay_timeout: float = durations.REPLAY
     """How long valid results may wait for a replay before the game is stopped without one."""
     on_player_failure: Literal["stop", "continue"] = "stop"
     """Whether a player's failure ends the episode (after ``failure_grace``) or the game decides how to go on."""

@@ -27,7 +27,7 @@ from coworld_core.loading import (
 from coworld_core.manifest import Manifest
 
 from ._hints import listed
-from ._sources import Source, fetch, missing, read_source, shown_url
+from ._sources import FETCH_SECONDS, Source, fetch, missing, read_source, shown_url
 from .compose import Contexts, contexts_for
 
 __all__ = ["MANIFEST_LIMIT", "Package", "Preference", "find_in_directory", "resolve_package"]
@@ -98,7 +98,7 @@ async def resolve_package(
     server: str | None = None,
     token: str | None = None,
     cache: Path | None = None,
-    timeout: float = 60.0,
+    timeout: float = FETCH_SECONDS,
 ) -> Package:
     """Find and read the package that an argument names.
 

@@ -14,6 +14,7 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
+from coworld_core import durations
 from coworld_core.errors import CoworldError, EpisodeError, NotReadyError
 from coworld_core.ids import new_run_id
 from coworld_core.manifest import Manifest
@@ -34,7 +35,7 @@ _PIECE = 1 << 18
 class ReplayOptions:
     """How a replay is shown. Times are seconds."""
 
-    ready_timeout: float = 60.0
+    ready_timeout: float = durations.REPLAY_SHOWN
     """For the game to answer ``/healthz``."""
     message_timeout: float = 10.0
     """For the first message on ``/replay`` when that is checked."""

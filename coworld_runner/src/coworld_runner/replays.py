@@ -26,7 +26,7 @@ from coworld_core.errors import CoworldError, EnvironmentFault, RemoteError, Usa
 from coworld_core.ids import new_run_id
 from coworld_core.quantities import shown_size
 
-from ._sources import Source, fetch, missing, read_source, s3_address, shown_url
+from ._sources import FETCH_SECONDS, Source, fetch, missing, read_source, s3_address, shown_url
 from .scratch import open_scratch
 
 __all__ = ["DEFAULT_REPLAY_LIMIT", "Compression", "Replay", "ReplayError", "resolve_replay", "sniff_compression"]
@@ -67,7 +67,7 @@ async def resolve_replay(
     *,
     directory: Path | None = None,
     limit: int = DEFAULT_REPLAY_LIMIT,
-    timeout: float = 60.0,
+    timeout: float = FETCH_SECONDS,
     token: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[Replay, None]:

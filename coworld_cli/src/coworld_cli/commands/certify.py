@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from coworld_core import durations
+
 from ..options import Seconds, backend_options, manifest_argument, server_option
 from ..output import Output, output_options
 
@@ -28,8 +30,8 @@ __all__ = ["command"]
 @click.option(
     "--timeout-seconds",
     type=Seconds(least=1),
-    default=300.0,
-    help="Deadline of the smoke episode.  [default: 300]",
+    default=durations.SMOKE_EPISODE,
+    help=f"Deadline of the smoke episode.  [default: {durations.SMOKE_EPISODE:g}]",
 )
 @click.option("--offline", is_flag=True, help="Do not ask GitHub whether sources are there.")
 @click.option(

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from coworld_core import durations
+
 from .. import exitcodes
 from .._group import NounGroup
 from ..options import server_option
@@ -33,10 +35,16 @@ def command() -> None:
 @click.option("--job-id", metavar="ID", help="Goes into names and labels; by default a new one.")
 @click.option("--namespace", metavar="NAME", help="Namespace to stand in the Job.")
 @click.option("--service-account", metavar="NAME", default="coworld-worker", show_default=True, help="The worker's.")
-@click.option("--deadline-seconds", type=click.IntRange(min=1), default=1200, show_default=True, help="For all of it.")
+@click.option(
+    "--deadline-seconds", type=click.IntRange(min=1), default=durations.JOB, show_default=True, help="For all of it."
+)
 @click.option("--timeout-seconds", type=click.FloatRange(min=1), help="For the episode; by default what is left.")
 @click.option(
-    "--ttl-seconds", type=click.IntRange(min=0), default=3600, show_default=True, help="It stays so long after."
+    "--ttl-seconds",
+    type=click.IntRange(min=0),
+    default=durations.JOB_KEPT,
+    show_default=True,
+    help="It stays so long after.",
 )
 @click.option("--output-url", metavar="URL", help="Address below which every output is PUT.")
 @click.option("--output", "outputs", multiple=True, metavar="NAME=URL", help="Address of one output.")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from coworld_core import durations
+
 from ..options import BackendFlags, Seconds, backend_options, browser_option, manifest_argument, server_option
 from ..output import Output, output_options
 
@@ -18,8 +20,8 @@ __all__ = ["command"]
 @click.option(
     "--timeout-seconds",
     type=Seconds(),
-    default=60.0,
-    help="For the replay to be fetched, and for the game to show it.  [default: 60]",
+    default=durations.REPLAY_SHOWN,
+    help=f"For the replay to be fetched, and for the game to show it.  [default: {durations.REPLAY_SHOWN:g}]",
 )
 @browser_option
 @output_options

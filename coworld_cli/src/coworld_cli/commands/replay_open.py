@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coworld_core import durations
+
 from ..options import Seconds, backend_options, browser_option
 from ..output import Output, output_options
 from ..platform_options import Connection, connection_options, id_type
@@ -25,8 +27,8 @@ __all__ = ["command"]
 @click.option(
     "--timeout-seconds",
     type=Seconds(),
-    default=60.0,
-    help="For the replay to be fetched, and for the game to show it.  [default: 60]",
+    default=durations.REPLAY_SHOWN,
+    help=f"For the replay to be fetched, and for the game to show it.  [default: {durations.REPLAY_SHOWN:g}]",
 )
 @click.option("--with-artifacts", is_flag=True, help="Download the files that players left, too.")
 @click.option(

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coworld_core import durations
+
 from ..options import Seconds
 from ..output import Output, output_options
 from ..platform_options import Connection, connection_options, id_type
@@ -26,8 +28,8 @@ __all__ = ["command"]
 @click.option(
     "--hosted-smoke-timeout-seconds",
     type=Seconds(),
-    default=1800.0,
-    help="How long to wait.  [default: 1800]",
+    default=durations.HOSTED_SMOKE,
+    help=f"How long to wait.  [default: {durations.HOSTED_SMOKE:g}]",
 )
 @connection_options
 @output_options

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from coworld_core import durations
+
 from ..options import Seconds, backend_options
 from ..output import Output, output_options
 from ..platform_options import Connection, connection_options, id_type, key_values
@@ -41,8 +43,8 @@ __all__ = ["command"]
 @click.option(
     "--timeout-seconds",
     type=Seconds(least=1),
-    default=60.0,
-    help="Deadline of the certification's episode.  [default: 60]",
+    default=durations.SMOKE_EPISODE,
+    help=f"Deadline of the certification's episode.  [default: {durations.SMOKE_EPISODE:g}]",
 )
 @click.option(
     "--skip-certification", metavar="REASON", help="Upload it as it is, and say why. The platform may refuse it."
@@ -53,7 +55,10 @@ __all__ = ["command"]
     help="Wait for the platform's first episodes of it.  [default: wait]",
 )
 @click.option(
-    "--hosted-smoke-timeout-seconds", type=Seconds(), default=1800.0, help="How long to wait.  [default: 1800]"
+    "--hosted-smoke-timeout-seconds",
+    type=Seconds(),
+    default=durations.HOSTED_SMOKE,
+    help=f"How long to wait.  [default: {durations.HOSTED_SMOKE:g}]",
 )
 @backend_options
 @connection_options

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _XREQ = id_type("experience request")
+_WATCH_SECONDS = 3600.0
 _PARTS = ("results", "replay", "error_info", "game_logs", "player_logs", "player_artifact")
 
 
@@ -57,7 +58,7 @@ def create(out: Output, connection: Connection, body: Path, wait: bool) -> int:
         made = await create_request(api, given, running, answer=not wait)
         if not wait:
             return exitcodes.OK
-        return await watch_requests(api, [made.id], running)
+        return await watch_requests(api, [made.id], running, timeout=_WATCH_SECONDS)
 
     return run_api(out, connection, work, changes=True)
 
@@ -148,7 +149,9 @@ def cancel(out: Output, connection: Connection, request: str) -> int:
     help="Keep in this file how far the watching is, and go on from there.",
 )
 @click.option("--reset", is_flag=True, help="Begin anew, whatever the checkpoint says.")
-@click.option("--timeout", type=Seconds(), default=3600.0, help="How long to watch.  [default: 3600]")
+@click.option(
+    "--timeout", type=Seconds(), default=_WATCH_SECONDS, help=f"How long to watch.  [default: {_WATCH_SECONDS:g}]"
+)
 @click.option("--jsonl", is_flag=True, help="Write every change as JSON, one a line, as it happens.")
 @connection_options
 @output_options

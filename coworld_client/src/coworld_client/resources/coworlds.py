@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coworld_core import durations
 from coworld_core.api import (
     CertificationState,
     Coworld,
@@ -132,7 +133,7 @@ class Coworlds(Resource):
         self,
         coworld_id: str,
         *,
-        deadline: float = 1800.0,
+        deadline: float = durations.HOSTED_SMOKE,
         on_change: Callable[[CoworldStatus], object] | None = None,
         timeout: float | None = None,
     ) -> CoworldStatus:

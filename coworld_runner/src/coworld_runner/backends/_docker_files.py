@@ -18,6 +18,7 @@ import anyio.to_thread
 
 from coworld_core.errors import TransferError
 
+from .._files import check_size, not_regular, not_written
 from .._http import Answer
 from ._docker_engine import Engine, EngineGone, EngineRefused, path_segment
 
@@ -41,37 +42,33 @@ async def fetch_archived(
     context: dict[str, object] = {"name": name, "target": str(target)}
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
-        async with engine.stream(
-            "GET", f"/containers/{path_segment(container)}/archive", query={"path": f"{mount}/{name}"}
-        ) as answer:
+        # opened first: within, whatever the system says would be taken for the engine's connection
+        async with (
+            await anyio.open_file(part, "xb") as file,
+            engine.stream(
+                "GET", f"/containers/{path_segment(container)}/archive", query={"path": f"{mount}/{name}"}
+            ) as answer,
+        ):
             archive = _Blocks(answer)
-            size = await _regular_size(archive, name, context)
-            if limit is not None and size > limit:
-                raise TransferError(
-                    f"{name} has more than the {limit} bytes it may have.",
-                    code="file_too_large",
-                    hint="Write less, or raise the limit.",
-                    context={**context, "limit": limit},
-                )
-            async with await anyio.open_file(part, "xb") as file:
-                left = size
-                while left:
-                    data = await archive.some(left)
-                    left -= len(data)
+            size = await _regular_size(archive, context)
+            check_size(size, limit, context)
+            left = size
+            while left:
+                data = await archive.some(left)
+                left -= len(data)
+                try:
                     await file.write(data)
+                except OSError as error:
+                    raise not_written(error, context) from error
         part.replace(target)
     except EngineRefused as error:
         if error.status == 404:
             raise FileNotFoundError(f"{name} is not in the unit's directory.") from error
         raise TransferError(f"{name} cannot be read: {error.words}", context=context) from error
     except EngineGone as error:
-        raise TransferError(f"{name} cannot be read: {error.words}", context=context) from error
+        raise TransferError(f"{name} cannot be read: {error.words}", code="transfer_lost", context=context) from error
     except OSError as error:
-        raise TransferError(
-            f"{name} could not be written to {target}: {error.strerror}.",
-            code="disk_full" if error.errno in (28, 122) else None,
-            context=context,
-        ) from error
+        raise not_written(error, context) from error
     finally:
         part.unlink(missing_ok=True)
     return size
@@ -102,7 +99,7 @@ class _Blocks:
         return b"".join(parts)
 
 
-async def _regular_size(archive: _Blocks, name: str, context: dict[str, object]) -> int:
+async def _regular_size(archive: _Blocks, context: dict[str, object]) -> int:
     """Read up to where the file's bytes begin; returns how many there are."""
     while True:
         header = tarfile.TarInfo.frombuf(await archive.exactly(_BLOCK), "utf-8", "surrogateescape")
@@ -111,12 +108,7 @@ async def _regular_size(archive: _Blocks, name: str, context: dict[str, object])
             await archive.exactly((header.size + _BLOCK - 1) // _BLOCK * _BLOCK)
             continue
         if not header.isreg():
-            raise TransferError(
-                f"{name} is not a regular file, so it is not fetched.",
-                code="not_regular",
-                hint="Write the file itself; links, pipes and directories are not followed.",
-                context=context,
-            )
+            raise not_regular(context)
         return header.size
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import random
 import re
 import socket
 import weakref
@@ -22,6 +21,7 @@ import anyio
 import anyio.lowlevel
 
 from coworld_core.errors import BackendError, BackendUnavailable
+from coworld_core.retrying import Backoff, Tries, retry_after, says_later
 
 from ._kube_forward import ForwardedStream
 from ._kube_login import sign_in
@@ -29,8 +29,7 @@ from ._kube_login import sign_in
 __all__ = ["Cluster", "ClusterGone", "ClusterRefused", "Kind"]
 
 _CALL_SECONDS = 30.0
-_RETRIED = frozenset({408, 429, 500, 502, 503, 504})
-_PAUSE, _LONGEST_PAUSE = 0.1, 3.0
+_BACKOFF = Backoff(base=0.15, cap=4.0)
 _CLOSE_SECONDS = 1.0
 _ERROR_BYTES = 64 * 1024
 
@@ -45,15 +44,17 @@ class ClusterRefused(BackendError):
         status: The HTTP status: 403 forbidden or over quota, 404 no such thing, 409 there is one already, ...
         reason: The server's own word for it: ``Forbidden``, ``AlreadyExists``, ...
         words: What the server said.
+        retry_after: Seconds it asks to wait, if it does.
     """
 
     default_code = "cluster_refused"
 
-    def __init__(self, call: str, status: int, reason: str, words: str) -> None:
+    def __init__(self, call: str, status: int, reason: str, words: str, *, retry_after: float | None = None) -> None:
         super().__init__(f"The cluster refused: {words}", context={"call": call, "status": status})
         self.status = status
         self.reason = reason
         self.words = words
+        self.retry_after = retry_after
 
     @property
     def over_quota(self) -> bool:
@@ -240,8 +241,7 @@ class Cluster:
             ClusterRefused: The server answered with an error.
             ClusterGone: It did not answer.
         """
-        until = anyio.current_time() + patience
-        pause = _PAUSE
+        tries = Tries(_BACKOFF, patience=patience)
         renewed = False
         while True:
             try:
@@ -252,13 +252,14 @@ class Cluster:
                     renewed = True
                     await self._sign_in()
                     continue
-                if error.status not in _RETRIED or anyio.current_time() >= until:
+                pause = tries.again(error.retry_after) if says_later(error.status) else None
+                if pause is None:
                     raise
             except ClusterGone:
-                if anyio.current_time() >= until:
+                pause = tries.again()
+                if pause is None:
                     raise
-            await anyio.sleep(min(pause * random.uniform(0.7, 1.3), max(0.0, until - anyio.current_time())))
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            await anyio.sleep(pause)
 
     async def _once(
         self, method: str, path: str, query: Mapping[str, Any] | None, body: Any, content_type: str, timeout: float
@@ -305,7 +306,7 @@ class Cluster:
             if response.status >= 400:
                 raw: bytes = await response.content.read(_ERROR_BYTES)
                 self._heard()
-                raise _refusal(f"{method} {path}", response.status, raw)
+                raise _refusal(f"{method} {path}", response.status, raw, retry_after(response.headers))
             yield response
 
     def _url(self, path: str, query: Mapping[str, Any] | None) -> Any:
@@ -519,13 +520,13 @@ class Chunks:
 # --- errors -----------------------------------------------------------------------------------------------------
 
 
-def _refusal(call: str, status: int, data: bytes) -> ClusterRefused:
+def _refusal(call: str, status: int, data: bytes, after: float | None) -> ClusterRefused:
     try:
         answer = json.loads(data)
-        return ClusterRefused(call, status, str(answer.get("reason") or ""), str(answer.get("message") or status))
+        reason, words = str(answer.get("reason") or ""), str(answer.get("message") or status)
     except (ValueError, AttributeError):
-        text = data.decode("utf-8", "replace").strip()
-        return ClusterRefused(call, status, "", text[:1000] or f"HTTP {status}")
+        reason, words = "", data.decode("utf-8", "replace").strip()[:1000] or f"HTTP {status}"
+    return ClusterRefused(call, status, reason, words, retry_after=after)
 
 
 def _unusable(cluster: Cluster, error: ClusterRefused) -> BackendUnavailable:

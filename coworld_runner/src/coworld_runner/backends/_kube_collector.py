@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ import anyio.to_thread
 from anyio.streams.memory import MemoryObjectSendStream
 
 from coworld_core.errors import BackendError, TransferError
+from coworld_core.retrying import Backoff, Tries
 
+from .._files import check_name, check_size, not_written
 from .._http import BROKEN, Answer, NotHttpError, exchange
 from ._kube_api import Cluster, ClusterGone, ClusterRefused
 
@@ -28,9 +30,14 @@ __all__ = ["Collector", "CollectorGone", "Names"]
 _CALL_SECONDS = 20.0
 _SILENCE = 20.0
 """A stream of the collector says something every five seconds."""
-_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_PATIENCE = 30.0
+"""How long a collector may be out of reach."""
+_BACKOFF = Backoff(base=0.1, cap=1.5)
+_PUT_BACKOFF = Backoff(base=2.0, cap=2.0)
 _TRIES = 4
-"""How often a file that changes while it is fetched is fetched again."""
+"""How often a file is brought, or is fetched that changes meanwhile."""
+_BREAKS = 5
+"""How often a connection may break without a byte in between."""
 _CHUNK = 1 << 18
 
 
@@ -82,14 +89,13 @@ class Collector:
                 context={"pod": self._pod},
             ) from error
 
-    async def call(self, method: str, target: str, *, patience: float = 30.0, **more: Any) -> Any:
+    async def call(self, method: str, target: str, *, patience: float = _PATIENCE, **more: Any) -> Any:
         """Ask for something small, again while it cannot be reached; returns its JSON.
 
         Raises:
             CollectorGone: It could not be reached within ``patience`` seconds, or refused.
         """
-        until = anyio.current_time() + patience
-        pause = _PAUSE
+        tries = Tries(_BACKOFF, patience=patience)
         while True:
             try:
                 with anyio.fail_after(_CALL_SECONDS):
@@ -102,14 +108,15 @@ class Collector:
                             )
                         return content
             except (CollectorGone, TimeoutError, ValueError) as error:
-                if anyio.current_time() >= until or (isinstance(error, CollectorGone) and "status" in error.context):
+                refused = isinstance(error, CollectorGone) and "status" in error.context
+                pause = tries.again() if not refused else None
+                if pause is None:
                     if isinstance(error, CollectorGone):
                         raise
                     raise CollectorGone(
                         f"The collector of pod {self._pod} does not answer.", context={"pod": self._pod}
                     ) from error
             await anyio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def signal(self, name: str) -> int:
         """Send TERM to the unit's first process, or KILL to all; returns to how many."""
@@ -118,8 +125,12 @@ class Collector:
 
     # --- what it sees
 
-    async def lines(self, target: str) -> AsyncGenerator[dict[str, Any]]:
+    async def lines(self, target: str, *, heard: Callable[[], object] | None = None) -> AsyncGenerator[dict[str, Any]]:
         """The objects of a stream of lines, until it ends or breaks. To be closed by who iterates.
+
+        Args:
+            target: What is asked for.
+            heard: Told whenever something comes, also when that says only that the stream is there.
 
         Raises:
             CollectorGone: It broke.
@@ -134,6 +145,8 @@ class Collector:
                     raise NotHttpError("it fell silent") from error
                 if not data:
                     return
+                if heard is not None:
+                    heard()
                 *whole, rest = (rest + data).split(b"\n")
                 for line in whole:
                     if line.strip():
@@ -146,28 +159,30 @@ class Collector:
             CollectorGone: It could not be reached for half a minute.
         """
         since = 0
-        last = anyio.current_time()
-        pause = _PAUSE
+        tries = Tries(_BACKOFF, patience=_PATIENCE)
         while True:
             try:
-                async with contextlib.aclosing(self.lines(f"/written?since={since}")) as lines:
+                stream = self.lines(f"/written?since={since}", heard=tries.got_further)
+                async with contextlib.aclosing(stream) as lines:
                     async for line in lines:
-                        last, pause = anyio.current_time(), _PAUSE
                         if line.get("end"):
                             return
                         if line["number"] > since:
                             since = line["number"]
                             note(line["name"])
+                raise CollectorGone(
+                    f"The collector of pod {self._pod} stopped telling what is written.", context={"pod": self._pod}
+                )
             except CollectorGone:
-                if anyio.current_time() - last > 30:
+                pause = tries.again()
+                if pause is None:
                     raise
             await anyio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def until_ready(self, port: int, path: str, interval: float, note: Callable[[str, bool], object]) -> None:
         """Wait until the unit answers 200; tell until then what is seen, and whether it was reached to be seen."""
         query = urlencode({"port": port, "path": path, "interval": interval})
-        pause = _PAUSE
+        pauses = _BACKOFF.pauses()
         while True:
             try:
                 async with contextlib.aclosing(self.lines(f"/ready?{query}")) as lines:
@@ -177,8 +192,7 @@ class Collector:
                         note(str(line["last"]), True)
             except CollectorGone as error:
                 note(error.message, False)
-            await anyio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            await anyio.sleep(next(pauses))
 
     # --- files
 
@@ -207,7 +221,8 @@ class Collector:
                     digest.update(data)
                     yield data
 
-        for left in reversed(range(_TRIES)):
+        tries = Tries(_PUT_BACKOFF, most=_TRIES)
+        while True:
             digest = hashlib.sha256()
             try:
                 async with (
@@ -222,11 +237,13 @@ class Collector:
                     said = json.loads(await answer.read(1 << 16))
                     if said.get("sha256") == digest.hexdigest():
                         return
+                # what arrived is not what was sent
+                raise CollectorGone(f"{name} could not be brought to pod {self._pod}.", context={"pod": self._pod})
             except (CollectorGone, ValueError):
-                if not left:
+                pause = tries.again()
+                if pause is None:
                     raise
-            await anyio.sleep(_LONGEST_PAUSE)
-        raise CollectorGone(f"{name} could not be brought to pod {self._pod}.", context={"pod": self._pod})
+            await anyio.sleep(pause)
 
     async def fetch(self, name: str, target: Path, *, limit: int | None) -> int:
         """Copy a file out, whole and as the collector's own digest says, or not at all.
@@ -239,37 +256,36 @@ class Collector:
             TransferError: It is no regular file, is larger than ``limit`` bytes, or could not be copied.
             CollectorGone: The collector cannot be reached any more.
         """
-        if name in {"", ".", ".."} or "/" in name or "\\" in name or "\0" in name:
-            raise TransferError(f"{name!r} is not a plain file name.", code="file_name", context={"name": name})
+        check_name(name)
+        context: dict[str, object] = {"name": name, "target": str(target)}
         part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
         try:
             for _ in range(_TRIES):
-                size = await self._fetch_once(name, part, limit)
+                size = await self._fetch_once(name, part, limit, context)
                 if size is not None:
                     await anyio.to_thread.run_sync(part.replace, target)
                     return size
             raise TransferError(
                 f"{name} was changed each time it was fetched.",
                 hint="Write it once, or under another name that is renamed into place.",
-                context={"name": name},
+                context=context,
             )
         finally:
             with contextlib.suppress(OSError):
                 part.unlink()
 
-    async def _fetch_once(self, name: str, part: Path, limit: int | None) -> int | None:
+    async def _fetch_once(self, name: str, part: Path, limit: int | None, context: Mapping[str, object]) -> int | None:
         """Copy it, going on where a connection broke; None when it has changed meanwhile."""
         digest = hashlib.sha256()
         copied = 0
         state: str | None = None
         size = 0
-        pause = _PAUSE
-        broken = 0
+        tries = Tries(_BACKOFF, most=_BREAKS)
         refused: tuple[int, str] | None = None
         try:
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            raise _unwritten(name, part, error) from error
+            raise not_written(error, context) from error
         try:
             while True:
                 headers = {"Range": f"bytes={copied}-"} if copied else {}
@@ -282,13 +298,7 @@ class Collector:
                             return None
                         state = answer.headers.get("etag")
                         size = copied + int(answer.headers["content-length"])
-                        if limit is not None and size > limit:
-                            raise TransferError(
-                                f"{name} has more than the {limit} bytes it may have.",
-                                code="file_too_large",
-                                hint="Write less, or raise the limit.",
-                                context={"name": name, "limit": limit},
-                            )
+                        check_size(size, limit, context)
                         while True:
                             with anyio.fail_after(_SILENCE):
                                 data = await anext(answer, b"")
@@ -298,11 +308,12 @@ class Collector:
                             copied += len(data)
                             failure = await anyio.to_thread.run_sync(_write, descriptor, data)
                             if failure is not None:
-                                raise _unwritten(name, part, failure)
-                            broken, pause = 0, _PAUSE
+                                raise not_written(failure, context)
+                            tries.got_further()
+                    break
                 except (CollectorGone, TimeoutError) as error:
-                    broken += 1
-                    if broken > _TRIES:
+                    pause = tries.again()
+                    if pause is None:
                         raise CollectorGone(
                             f"{name} could not be fetched from pod {self._pod}: {error}.",
                             context={"pod": self._pod, "name": name},
@@ -310,11 +321,10 @@ class Collector:
                 if copied == size and state is not None:
                     break
                 await anyio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
         finally:
             os.close(descriptor)
         if refused is not None:
-            raise _not_fetched(name, *refused)
+            raise _not_fetched(*refused, context)
         said = await self.call("GET", f"/digest/{quote(name, safe='')}")
         same = (said["sha256"], said["size"]) == (digest.hexdigest(), copied)
         return copied if same else None
@@ -372,22 +382,15 @@ def _write(descriptor: int, data: bytes) -> OSError | None:
     return None
 
 
-def _unwritten(name: str, target: Path, error: OSError) -> TransferError:
-    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-    return TransferError(
-        f"{name} could not be written to {target.parent}: {error.strerror}.",
-        code="disk_full" if full else None,
-        hint="Free some room on that disk." if full else "Write to a directory of your own.",
-        context={"name": name, "target": str(target)},
-    )
-
-
-def _not_fetched(name: str, status: int, words: str) -> Exception:
+def _not_fetched(status: int, words: str, context: Mapping[str, object]) -> Exception:
+    name = str(context["name"])
     if status == 404:
         return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    if status != 409:
+        return TransferError(f"{name} is not fetched: {words}.", code="transfer_lost", context=context)
     return TransferError(
         f"{name} is {words}, so it is not fetched." if words.startswith("not ") else f"{name} is not fetched: {words}.",
         code="not_regular",
         hint="Write the file itself, readable for everyone; links, pipes and directories are not followed.",
-        context={"name": name},
+        context=context,
     )

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import anyio
 
+from coworld_core.retrying import Backoff
+
 from ._kube_api import Cluster, ClusterGone, ClusterRefused
 
 __all__ = ["LogReader", "follow_log"]
@@ -20,7 +22,7 @@ _NODE_WORDS = re.compile(
     rb"rpc error: code =|Error: No such container"
 )
 """What a node says in place of a log that it does not have, or not yet: no stamp stands before it."""
-_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+_BACKOFF = Backoff(base=0.15, cap=3.0)
 _END_SECONDS = 3.0
 """How long the end of a container may be behind the end of its log."""
 
@@ -151,7 +153,7 @@ async def follow_log(
         Whether it is whole.
     """
     reader = LogReader(write)
-    pause = _PAUSE
+    pauses = _BACKOFF.pauses()
     failures = 0
     while True:
         over = ended.is_set()
@@ -165,7 +167,7 @@ async def follow_log(
                 async for data in chunks:
                     if not begun and _NODE_WORDS.match(data):
                         raise _NoLogYetError
-                    begun, pause, failures = True, _PAUSE, 0
+                    begun, pauses, failures = True, _BACKOFF.pauses(), 0
                     reader.feed(data)
                     if enough():
                         return True
@@ -186,5 +188,4 @@ async def follow_log(
             failures += 1
             if over and failures > 20:
                 return False
-        await anyio.sleep(pause)
-        pause = min(pause * 2, _LONGEST_PAUSE)
+        await anyio.sleep(next(pauses))

@@ -15,6 +15,7 @@ import anyio
 
 from coworld_core.errors import BackendError, StartError
 from coworld_core.quantities import parse_quantity
+from coworld_core.retrying import Backoff, Tries
 
 from ..backend import Component, UnitSpec
 from ._kube_api import Cluster, ClusterRefused
@@ -22,7 +23,7 @@ from ._kube_pod import CALL, COLLECTOR_REQUESTS, PodOptions
 
 __all__ = ["Need", "Room", "need_of"]
 
-_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
+_BACKOFF = Backoff(base=0.75, cap=6.0)
 _FRESH_SECONDS = 10.0
 """How long what the cluster said counts."""
 _MANY_NODES = 50
@@ -161,14 +162,14 @@ class Room:
         Raises:
             ClusterRefused: It was refused for another reason, or there was no room in time.
         """
-        until = anyio.current_time() + self.patience
-        pause = _PAUSE
+        tries = Tries(_BACKOFF, patience=self.patience)
         told = False
         while True:
             try:
                 await make()
             except ClusterRefused as error:
-                if not error.over_quota or anyio.current_time() >= until:
+                pause = tries.again() if error.over_quota else None
+                if pause is None:
                     raise
                 if not told:
                     told = True
@@ -176,7 +177,6 @@ class Room:
             else:
                 return
             await anyio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
 
 
 def _asked(pod: Mapping[str, Any]) -> Need:

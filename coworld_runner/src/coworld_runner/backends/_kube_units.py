@@ -530,7 +530,7 @@ class KubernetesUnit(BaseUnit):
         try:
             return await self._collector.fetch(name, target, limit=limit)
         except CollectorGone as error:
-            raise TransferError(error.message, code=error.code, hint=error.hint, context=error.context) from error
+            raise TransferError(error.message, code="transfer_lost", hint=error.hint, context=error.context) from error
 
     async def size(self, name: str) -> int | None:
         """Bytes of a file in its directory so far; None when there is none, or it cannot be seen."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import anyio
+
+from coworld_core.retrying import Backoff
 
 from ._kube_api import Chunks, Cluster, ClusterGone, ClusterRefused, Kind
 
@@ -17,7 +18,7 @@ _SERVER_SECONDS = 240
 """How long the server keeps a watch; then it is opened anew where it ended."""
 _SILENCE = 150.0
 """A server sends a bookmark about once a minute; one that sends nothing for this long is taken for gone."""
-_PAUSE, _LONGEST_PAUSE = 0.1, 3.0
+_BACKOFF = Backoff(base=0.15, cap=4.0)
 
 OnObject = Callable[[Mapping[str, Any]], object]
 OnGone = Callable[[str, Mapping[str, Any] | None], object]
@@ -48,14 +49,13 @@ async def follow(
     """
     known: dict[str, str] = {}
     version: str | None = None
-    pause = _PAUSE
+    pauses = _BACKOFF.pauses()
     while True:
         try:
             if version is None:
                 version = await _list(cluster, kind, selector, known, on_object, on_gone)
                 if listed is not None:
                     listed.set()
-            pause = _PAUSE
             async with cluster.stream(
                 cluster.path(kind),
                 {
@@ -67,6 +67,7 @@ async def follow(
                 },
                 silence=_SILENCE,
             ) as chunks:
+                pauses = _BACKOFF.pauses()
                 async for event in _events(chunks):
                     version = _take(event, known, on_object, on_gone)
                     if version is None:
@@ -80,8 +81,7 @@ async def follow(
                 on_error(error)
         except ClusterGone:
             pass
-        await anyio.sleep(pause * random.uniform(0.7, 1.3))
-        pause = min(pause * 2, _LONGEST_PAUSE)
+        await anyio.sleep(next(pauses))
 
 
 async def _list(

@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote, urlsplit
 import anyio
 
 from coworld_core.manifest import Manifest
+from coworld_core.retrying import Backoff, Tries, retry_after, says_later
 
 from .record import SourceRecord, SourceStatus
 
@@ -47,10 +48,8 @@ class SourceOptions:
     """For all of them."""
     tries: int = 3
     """How often a request is made that fails for reasons of the host or the network."""
-    backoff: float = 0.5
-    """Before the second try; doubled before each further one."""
-    longest_wait: float = 10.0
-    """When the host asks for a longer wait than this, its quota counts as used up."""
+    backoff: Backoff = field(default_factory=lambda: Backoff(base=1.0, longest_wait=10.0))
+    """Between two of them. When the host asks for a longer wait than ``longest_wait``, its quota counts as used up."""
     parallel: int = 8
     """How many requests run at a time."""
 
@@ -93,11 +92,20 @@ class _Absent:
 
 
 class _Unreached(Exception):
-    """GitHub gave no usable answer."""
+    """GitHub gave no usable answer.
 
-    def __init__(self, code: str, message: str) -> None:
+    Args:
+        code: Why.
+        message: In words.
+        passing: Whether it may give one another time.
+        after: Seconds it asks to wait until then.
+    """
+
+    def __init__(self, code: str, message: str, *, passing: bool = False, after: float | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.passing = passing
+        self.after = after
 
 
 @dataclass(frozen=True)
@@ -322,50 +330,57 @@ class _GitHub:
 
     async def _ask(self, place: _Place) -> _Seen | _Absent:
         """Ask, again where that may help."""
+        tries = Tries(self._options.backoff, most=self._options.tries)
+        while True:
+            if self._given_up is not None:
+                raise self._given_up
+            try:
+                return self._read(await self._get(place))
+            except _Unreached as error:
+                pause = tries.again(error.after) if error.passing else None
+                if pause is None:
+                    # what one request could not get, the others need not try as long
+                    self._given_up = error
+                    raise
+            await anyio.sleep(pause)
+
+    async def _get(self, place: _Place) -> Response:
         import httpx2
 
         url = f"{self._options.api.rstrip('/')}/repos/{place.owner}/{place.repo}/contents/{quote(place.path)}"
-        wait = self._options.backoff
-        last = _Unreached("source_unreachable", "It was not asked for.")
-        for attempt in range(max(1, self._options.tries)):
-            if self._given_up is not None:
-                raise self._given_up
-            if attempt:
-                await anyio.sleep(wait)
-                wait *= 2
-            try:
-                response = await self._client.get(url, params={"ref": place.sha})
-            except httpx2.HTTPError as error:
-                words = str(error) or type(error).__name__
-                last = _Unreached("source_unreachable", f"{self._options.api} cannot be reached: {words}.")
-                continue
-            asked = _asked_wait(response)
-            if asked is not None:
-                last = _Unreached("source_rate_limited", self._quota(asked))
-                if asked > self._options.longest_wait:
-                    break
-                wait = max(asked, wait)
-            elif response.status_code == 401 and self._authenticated:
-                last = _Unreached(
-                    "source_token_refused",
-                    f"{self._options.api} refuses the token (HTTP 401); set another GITHUB_TOKEN.",
-                )
-                break
-            elif response.status_code >= 500 or response.status_code in (408, 429):
-                last = _Unreached("source_host_failed", f"{self._options.api} answered HTTP {response.status_code}.")
-            elif response.status_code >= 400:
-                return _Absent(response.status_code)
-            else:
-                seen = _read(response)
-                if seen is not None:
-                    return seen
-                last = _Unreached(
-                    "source_host_failed", f"{self._options.api} answered something that is not a listing; is it GitHub?"
-                )
-                break
-        # what one request could not get, the others need not try as long
-        self._given_up = last
-        raise last
+        try:
+            return await self._client.get(url, params={"ref": place.sha})
+        except httpx2.HTTPError as error:
+            words = str(error) or type(error).__name__
+            raise _Unreached(
+                "source_unreachable", f"{self._options.api} cannot be reached: {words}.", passing=True
+            ) from error
+
+    def _read(self, response: Response) -> _Seen | _Absent:
+        """What an answer says of the place.
+
+        Raises:
+            _Unreached: Nothing.
+        """
+        api, status = self._options.api, response.status_code
+        asked = _asked_wait(response)
+        if asked is not None:
+            raise _Unreached("source_rate_limited", self._quota(asked), passing=True, after=asked)
+        if status == 401 and self._authenticated:
+            raise _Unreached("source_token_refused", f"{api} refuses the token (HTTP 401); set another GITHUB_TOKEN.")
+        if says_later(status) or status >= 500:
+            raise _Unreached(
+                "source_host_failed",
+                f"{api} answered HTTP {status}.",
+                passing=says_later(status),
+                after=retry_after(response.headers),
+            )
+        if status >= 400:
+            return _Absent(status)
+        seen = _read(response)
+        if seen is None:
+            raise _Unreached("source_host_failed", f"{api} answered something that is not a listing; is it GitHub?")
+        return seen
 
     def _quota(self, wait: float) -> str:
         more = "" if self._authenticated else "; with GITHUB_TOKEN set it is larger"
@@ -376,9 +391,9 @@ def _asked_wait(response: Response) -> float | None:
     """Seconds the host asks us to wait, when it refuses because of its quota; None when that is not why."""
     if response.status_code not in (403, 429):
         return None
-    after = response.headers.get("retry-after", "")
-    if after.isdecimal():
-        return float(after)
+    after = retry_after(response.headers)
+    if after is not None:
+        return after
     if response.headers.get("x-ratelimit-remaining") != "0":
         return None
     reset = response.headers.get("x-ratelimit-reset", "")

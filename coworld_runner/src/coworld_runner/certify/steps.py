@@ -16,6 +16,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
+from coworld_core import durations
 from coworld_core.artifacts import EpisodeLayout
 from coworld_core.episode import EpisodeRecord, read_record
 from coworld_core.errors import CoworldError, EpisodeError, ImageError, ManifestError, StartError
@@ -62,7 +63,9 @@ __all__ = ["STEPS", "Candidate", "CertifyOptions", "carry_out", "say_of_refused"
 class CertifyOptions:
     """How a Coworld is certified. Times are seconds."""
 
-    episode: EpisodeOptions = field(default_factory=lambda: EpisodeOptions(timeout=300.0, ready_timeout=120.0))
+    episode: EpisodeOptions = field(
+        default_factory=lambda: EpisodeOptions(timeout=durations.SMOKE_EPISODE, ready_timeout=120.0)
+    )
     """For the smoke episode; its ``timeout`` is the one deadline. Images are there before it begins."""
     replay: ReplayOptions = field(default_factory=ReplayOptions)
     """For showing the replay."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from coworld_core.errors import CoworldError
+from coworld_core.errors import CoworldError, TransferError
 from coworld_core.outcome import ErrorType, Exit, FaultParty
 from coworld_core.verdict import blame_for
 
@@ -51,8 +51,6 @@ OWN_DOING = ("program_missing", "no_command", "command_failed", "image_unusable"
 """Codes of a ``StartError`` that is due to what was to be started."""
 PLATFORM_ENDS = ("evicted", "lost", "deadline")
 """Ends of a unit that are its host's doing."""
-_PLATFORM_TRANSFERS = ("disk_full", "transfer_lost", "too_slow")
-"""Codes of a ``TransferError`` that is nobody's doing who wrote the file."""
 _BEFORE_PLAY = {
     "prepare": "Images were still being fetched",
     "start_game": "The game was still being started",
@@ -144,6 +142,10 @@ def _comes_to(error_type: ErrorType) -> Condition:
 
 def _has_code(*codes: str) -> Condition:
     return lambda seen, _: seen.error is not None and seen.error.code in codes
+
+
+def _by_the_platform(seen: Seen, _: Known) -> bool:
+    return isinstance(seen.error, TransferError) and seen.error.party == "platform"
 
 
 def _is_blamed(seen: Seen, known: Known) -> bool:
@@ -390,7 +392,7 @@ TABLE: tuple[Row, ...] = (
     Row(
         seen="the platform or this machine cannot bring in a file",
         what="not_collected",
-        when=_has_code(*_PLATFORM_TRANSFERS),
+        when=_by_the_platform,
         error_type="artifact_transport_error",
         party="platform",
     ),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
+from coworld_core import durations
 from coworld_core.environment import RESERVED_ENV
 from coworld_core.errors import UsageError
 from coworld_core.quantities import quantity_problem
@@ -79,11 +80,11 @@ class Settings:
     pod_uid: str
     game_port: int = 8080
     health_port: int = 9090
-    timeout: float = 3600.0
+    timeout: float = durations.EPISODE
     """Seconds from the worker's start to the end of the episode, uploads not included."""
-    artifact_window: float = 30.0
+    artifact_window: float = durations.PLAYER_EXIT
     """Seconds that players have, once the game is over, to upload what they want to keep and to end."""
-    linger: float = 5.0
+    linger: float = durations.LINGER
     """Seconds a game may go on for its viewers once its results and its replay are complete."""
     on_player_failure: OnPlayerFailure = "stop"
     secrets_uri: str | None = field(default=None, repr=False)
@@ -139,7 +140,7 @@ def read_settings(environ: MutableMapping[str, str]) -> Settings:
         )
     _by_slot(environ, "POLICY_LOG_URLS")
     workdir = Path(environ.get("COWORLD_WORKDIR") or "/coworld")
-    timeout = _number(environ, "COWORLD_TIMEOUT_SECONDS", 3600.0)
+    timeout = _number(environ, "COWORLD_TIMEOUT_SECONDS", durations.EPISODE)
     if timeout <= 0:
         raise _invalid("COWORLD_TIMEOUT_SECONDS", "must be more than 0")
     return Settings(
@@ -155,8 +156,8 @@ def read_settings(environ: MutableMapping[str, str]) -> Settings:
         game_port=_port(environ, "COGAME_PORT", 8080),
         health_port=_port(environ, "COWORLD_WORKER_HEALTH_PORT", 9090),
         timeout=timeout,
-        artifact_window=_number(environ, "COWORLD_PLAYER_ARTIFACT_SECONDS", 30.0),
-        linger=_number(environ, "COWORLD_GAME_LINGER_SECONDS", 5.0),
+        artifact_window=_number(environ, "COWORLD_PLAYER_ARTIFACT_SECONDS", durations.PLAYER_EXIT),
+        linger=_number(environ, "COWORLD_GAME_LINGER_SECONDS", durations.LINGER),
         on_player_failure=_choice(environ, "COWORLD_ON_PLAYER_FAILURE", ("stop", "continue"), "stop"),
         secrets_uri=environ.pop("POLICY_SECRETS_URI", None) or None,
         artifact_urls=_by_slot(environ, "PLAYER_ARTIFACT_UPLOAD_URLS"),

@@ -18,6 +18,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from coworld_core import durations
 from coworld_core.artifacts import EpisodeLayout
 from coworld_core.episode import EpisodeRecord, read_record
 from coworld_core.errors import CoworldError, ManifestError, UsageError
@@ -194,7 +195,7 @@ class _Worker:
             ready_timeout=max(_LEAST_READY, seconds * _READY_SHARE),
             player_exit_timeout=settings.artifact_window,
             linger=settings.linger,
-            replay_timeout=60.0 if self._outputs.replay is not None else settings.linger,
+            replay_timeout=durations.REPLAY if self._outputs.replay is not None else settings.linger,
             on_player_failure=settings.on_player_failure,
             stop_grace=_STOP_GRACE,
             # the platform has set the game's, and the players' are in their pods

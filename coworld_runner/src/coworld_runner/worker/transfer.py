@@ -7,13 +7,12 @@ just started often sees all of these for a while.
 
 from __future__ import annotations
 
+import io
 import logging
+import math
 import os
-import random
 import secrets
 from collections.abc import AsyncGenerator
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -22,12 +21,13 @@ from urllib.parse import unquote_to_bytes
 import anyio
 import anyio.to_thread
 
-from coworld_core.errors import RemoteError, TransferError, UsageError
+from coworld_core.errors import RemoteError, TransferCode, TransferError, UsageError
+from coworld_core.retrying import Backoff, Tries, retry_after, says_later
 
 from .._sources import fetch, read_source, shown_url
 
 if TYPE_CHECKING:
-    from httpx2 import AsyncClient, Response
+    from httpx2 import AsyncClient
 
 __all__ = ["Transfers", "read_document"]
 
@@ -40,11 +40,11 @@ _PUT_SECONDS = 60.0
 """For the next bytes of what is put, and for the answer."""
 _PATIENCE = 60.0
 """How long a document that cannot be read is tried again."""
-_BASE_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
-_LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
+_BACKOFF = Backoff(longest_wait=math.inf)
+_SHORTEST_PUT = 0.25
+"""Seconds without which no further try of an upload is begun."""
 _THERE = frozenset({409, 412})
 """Said of an object that must not be replaced: an earlier life of this worker has put it there."""
-_PASSING = frozenset({"remote_unreachable", "remote_timeout", "remote_broken"})
 
 
 # --- reading ----------------------------------------------------------------------------------------------------
@@ -71,26 +71,15 @@ async def read_document(uri: str, *, what: str, limit: int, patience: float = _P
         return await anyio.to_thread.run_sync(_read_file, source.path, what, limit)
     if source.kind != "http":
         raise UsageError(f"The {what} cannot be read from {shown_url(uri)}.", code="bad_scheme")
-    until = anyio.current_time() + patience
-    attempt = 0
-    while True:
-        try:
-            return await _fetched(uri, what, limit)
-        except RemoteError as error:
-            status = error.context.get("status")
-            if anyio.current_time() >= until or not (error.code in _PASSING or status in _LATER):
-                raise
-            _log.warning("%s; trying again", error.message.rstrip("."))
-        await anyio.sleep(_pause(attempt))
-        attempt += 1
-
-
-async def _fetched(uri: str, what: str, limit: int) -> bytes:
-    import io
-
     target = io.BytesIO()
-    await fetch(uri, target, what=what, limit=limit, timeout=_READ_SECONDS)
+    await fetch(
+        uri, target, what=what, limit=limit, timeout=_READ_SECONDS, patience=patience, on_retry=_warn_of_another_try
+    )
     return target.getvalue()
+
+
+def _warn_of_another_try(error: RemoteError) -> None:
+    _log.warning("%s; trying again", error.message.rstrip("."))
 
 
 def _data(uri: str, what: str, limit: int) -> bytes:
@@ -168,7 +157,7 @@ class Transfers:
             return
         if source.kind != "http":
             raise UsageError(f"The {what} cannot be put to {shown_url(uri)}.", code="bad_scheme")
-        attempt = 0
+        tries = Tries(_BACKOFF, patience=until - anyio.current_time() - _SHORTEST_PUT)
         said = "there was no time left for it"
         while anyio.current_time() < until:
             asked: float | None = None
@@ -178,7 +167,7 @@ class Transfers:
             except _Passing as error:
                 said = str(error)
             except TimeoutError:
-                said = f"time was up ({said})" if attempt else "it took too long"
+                said = f"time was up ({said})" if tries.failures else "it took too long"
                 break
             else:
                 if 200 <= status < 300:
@@ -187,11 +176,10 @@ class Transfers:
                     _log.info("%s is there already (%d)", what, status)
                     return
                 said = f"{shown_url(uri)} answered {status}"
-                if status not in _LATER:
+                if not says_later(status):
                     raise _failed(what, uri, said, "upload_refused", status=status)
-            pause = _pause(attempt, asked)
-            attempt += 1
-            if anyio.current_time() + pause >= until:
+            pause = tries.again(asked)
+            if pause is None:
                 break
             _log.warning("%s not uploaded yet: %s; trying again in %.1f s", what, said, pause)
             await anyio.sleep(pause)
@@ -220,7 +208,7 @@ class Transfers:
             # its words may have the whole address in them
             reason = type(error).__name__ if "?" in str(error) or not str(error) else str(error)
             raise _Passing(f"{shown_url(uri)}: {reason}") from error
-        return response.status_code, _retry_after(response)
+        return response.status_code, retry_after(response.headers)
 
 
 class _Passing(Exception):
@@ -263,7 +251,7 @@ def _write_file(path: Path, content: Path | bytes, what: str) -> None:
         ) from error
 
 
-def _failed(what: str, uri: str, said: str, code: str, **context: Any) -> TransferError:
+def _failed(what: str, uri: str, said: str, code: TransferCode, **context: Any) -> TransferError:
     hint = (
         "See whether the address is signed for PUT, for this content type, and still valid."
         if code == "upload_refused"
@@ -275,25 +263,3 @@ def _failed(what: str, uri: str, said: str, code: str, **context: Any) -> Transf
         hint=hint,
         context={"what": what, "url": shown_url(uri), **context},
     )
-
-
-def _pause(attempt: int, asked: float | None = None) -> float:
-    """Seconds to wait: what the server asked for, or a growing time; never the same for many at once."""
-    bound = min(_LONGEST_PAUSE, _BASE_PAUSE * 2.0 ** min(attempt, 10))
-    if asked is not None:
-        return asked + random.uniform(0, min(bound, 0.25))
-    return random.uniform(bound / 2, bound)
-
-
-def _retry_after(response: Response) -> float | None:
-    text = response.headers.get("retry-after", "").strip()
-    if not text:
-        return None
-    if text.isascii() and text.isdigit():
-        return float(text)
-    try:
-        when = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
-    return max(0.0, (when - datetime.now(UTC)).total_seconds())

@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from coworld_core import durations
+
 from .settings import Settings
 
 __all__ = ["Out", "runs", "where"]
@@ -120,7 +122,7 @@ def runs(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--episode-timeout",
         type=click.FloatRange(1),
-        default=3600.0,
+        default=durations.EPISODE,
         show_default=True,
         help="Seconds an episode may take, everything included.",
     )

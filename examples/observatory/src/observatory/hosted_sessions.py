@@ -65,8 +65,6 @@ START_SECONDS = 20.0
 """How long a caller waits for a session to begin before it is told to come again."""
 KEEP_SECONDS = 120.0
 """How long keeping what was played may take, also when the server is to stop."""
-PLAY_SECONDS = 3600.0
-"""How long a game with people may take, waiting for them included."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,7 +238,7 @@ class Sessions:
             plan,
             backend=self._place.backend,
             workspace=workspace,
-            options=EpisodeOptions(timeout=PLAY_SECONDS, on_player_failure="continue"),
+            options=EpisodeOptions(on_player_failure="continue"),
             on_ready=ready,
             run_id=session.run_id,
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from coworld_core import durations
 from coworld_core.errors import UsageError
 
 __all__ = ["DEFAULT_PORT", "BackendName", "Settings", "database_url", "prepare_directory", "write_private"]
@@ -49,7 +50,7 @@ class Settings:
     pull_secrets: tuple[str, ...] = ()
     parallel: int = 1
     lease: float = 30.0
-    episode_timeout: float = 3600.0
+    episode_timeout: float = durations.EPISODE
 
     @property
     def database_url(self) -> str:

@@ -23,6 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from coworld_core.artifacts import EpisodeLayout
 from coworld_core.episode import EpisodeRecord
 from coworld_core.errors import BackendUnavailable, CoworldError
+from coworld_core.retrying import Backoff, Tries
 from coworld_core.verdict import judge, judge_error
 from coworld_runner.backend import Backend
 from coworld_runner.episode import EpisodeOptions, run_episode
@@ -258,16 +259,17 @@ class Worker:
 
     async def _finish(self, claim: Claim, outcome: Outcome) -> bool:
         """Write the end, for as long as the lease may last; what was lost is thrown away."""
-        give_up = anyio.current_time() + self.options.lease * 4
+        tries = Tries(Backoff(), patience=self.options.lease * 4)
         while True:
             try:
                 done = await self._queue.finish(claim, outcome)
                 break
             except SQLAlchemyError:
-                if anyio.current_time() >= give_up:
+                pause = tries.again()
+                if pause is None:
                     raise
                 _log.warning("The end of episode %s cannot be written yet.", claim.episode_id, exc_info=True)
-                await anyio.sleep(0.5)
+            await anyio.sleep(pause)
         if done:
             self.finished += 1
         else:

@@ -1,0 +1,98 @@
+"""Calls to a Kubernetes API server that is busy: against one of our own, which answers as it is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from aiohttp import web
+
+from coworld_core.retrying import Backoff
+from coworld_runner.backends import _kube_api, _kube_watch
+from coworld_runner.backends._kube_api import Cluster, ClusterRefused
+from coworld_runner.backends._kube_watch import follow
+
+
+class ApiServer:
+    """What it is asked, and what it answers: watches are refused, and calls too as long as there are ``refusals``."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.refusals: list[tuple[int, dict[str, str]]] = []
+        self.watched = anyio.Event()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(request.path_qs)
+        if "watch" in request.query:
+            if sum("watch=" in asked for asked in self.asked) == 5:
+                self.watched.set()
+            return web.Response(status=500)
+        if self.refusals:
+            status, headers = self.refusals.pop(0)
+            return web.json_response({"message": "busy"}, status=status, headers=headers)
+        return web.json_response({"gitVersion": "v1.31.0", "items": [], "metadata": {"resourceVersion": "7"}})
+
+
+@asynccontextmanager
+async def connected(directory: Path) -> AsyncGenerator[tuple[ApiServer, Cluster]]:
+    server = ApiServer()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", server.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        config = {
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": f"http://{host}:{port}"}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+        }
+        path = directory / "kubeconfig"
+        path.write_text(json.dumps(config))
+        cluster = await Cluster.connect(kubeconfig=path)
+        try:
+            server.asked.clear()
+            yield server, cluster
+        finally:
+            await cluster.close()
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_busy_server_is_asked_again_as_late_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_kube_api, "_BACKOFF", Backoff(base=0.0, longest_wait=5.0))
+    async with connected(tmp_path) as (server, cluster):
+        server.refusals = [(status, {"Retry-After": "0"}) for status in (408, 425, 429, 500, 502, 503, 504)]
+        assert (await cluster.call("GET", "/version"))["gitVersion"] == "v1.31.0"
+        assert len(server.asked) == 8
+        server.asked.clear()
+        server.refusals = [(429, {"Retry-After": "6"})]
+        with pytest.raises(ClusterRefused) as caught:
+            await cluster.call("GET", "/version")
+        assert (caught.value.status, caught.value.retry_after) == (429, 6.0)
+        assert len(server.asked) == 1
+
+
+async def test_pauses_grow_while_a_watch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = 0
+
+    class Counting(Backoff):
+        def pauses(self) -> Iterator[float]:
+            nonlocal begun
+            begun += 1
+            return Backoff(base=0.0).pauses()
+
+    monkeypatch.setattr(_kube_watch, "_BACKOFF", Counting())
+    async with connected(tmp_path) as (server, cluster), anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: follow(cluster, "pods", "", on_object=print, on_gone=print))
+        with anyio.fail_after(30):
+            await server.watched.wait()
+        tasks.cancel_scope.cancel()
+    assert begun == 1
