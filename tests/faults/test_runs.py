@@ -31,6 +31,7 @@ from coworld_core.events import UnitExited, UnitStarted
 from coworld_core.outcome import Exit
 from coworld_runner import probes
 from coworld_runner.backend import Capabilities, ImageInfo, Publish, Unit, UnitSpec
+from coworld_runner.backends._unit import BaseUnit
 from coworld_runner.backends.process import ProcessBackend
 from coworld_runner.batch import run_batch
 from coworld_runner.episode import EpisodeOptions, run_episode
@@ -336,6 +337,30 @@ class Recording(ProcessBackend):
         async with super().units(specs, publish=publish, start=start, grace=grace) as units:
             yield units
         publish(UnitExited(unit="recorder", exit=Exit(reason="exited", code=9)))
+
+
+@pytest.mark.parametrize(
+    ("name", "blamed"), [("results.json", "platform"), ("policy_artifact_1.zip", "platform"), (None, None)]
+)
+async def test_what_does_not_come_in_time_is_named_and_nobody_waits_for_it(
+    arena: Arena, monkeypatch: pytest.MonkeyPatch, name: str | None, blamed: str | None
+) -> None:
+    fetch = BaseUnit.fetch
+
+    async def never(unit: BaseUnit, wanted: str, target: Path, *, limit: int | None = None) -> int:
+        if wanted == name and not target.name.endswith(".peek"):
+            await anyio.sleep_forever()
+        return await fetch(unit, wanted, target, limit=limit)
+
+    monkeypatch.setattr(BaseUnit, "fetch", never)
+    found = await arena.play(arena.plan("well", "well", "artifact 10"), EpisodeOptions(timeout=60, collect_timeout=1))
+    told = [(fault.fault, fault.error_type) for fault in found.record.faults]
+    assert told == ([(blamed, "artifact_transport_error")] if blamed else [])
+    assert all(f"{name} could not be brought in within 1 s" in fault.message for fault in found.record.faults)
+    # all the rest was
+    kept = {file.path for file in found.record.artifacts}
+    assert {"results.json", "replay", "policy_artifact_1.zip"} - kept == ({name} if name else set())
+    assert found.record.status == ("failed" if name == "results.json" else "completed")
 
 
 async def test_units_that_nobody_asked_for_are_told_and_change_nothing(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from typing import Literal, Self
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from coworld_core.episode import ImageRecord
 from coworld_core.errors import CapabilityError
 from coworld_core.events import BaseEvent
 from coworld_core.issues import Issue
@@ -197,6 +198,10 @@ class ImageInfo:
     emulated: bool = False
     context: Path | None = None
     """Directory the command runs in, for a backend without images."""
+
+    def record(self) -> ImageRecord:
+        """What records say of it."""
+        return ImageRecord(image=self.image, digest=self.digest, platform=self.platform, emulated=self.emulated)
 
 
 @dataclass(frozen=True, kw_only=True)

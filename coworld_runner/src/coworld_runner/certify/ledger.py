@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass, field
 
-from coworld_core.episode import EpisodeRecord, ImageRecord, SeatedPlayer
+from coworld_core.episode import EpisodeRecord, SeatedPlayer
 from coworld_core.issues import Issue
 from coworld_core.outcome import EpisodeStatus
 
@@ -110,11 +110,7 @@ class Ledger:
             version=subject.version,
             manifest=self.plain(subject.manifest),
             manifest_sha256=subject.manifest_sha256,
-            images=tuple(
-                ImageRecord(image=image, digest=info.digest, platform=info.platform, emulated=info.emulated)
-                for image, info in sorted(self.images.items())
-                if with_images
-            ),
+            images=tuple(info.record() for _, info in sorted(self.images.items()) if with_images),
             sources=self.sources,
             backend=backend.name if backend else "",
             run_id=run.bus.run_id,

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from coworld_core.episode import ArtifactRecord, EpisodeRecord, ImageRecord, LeakRecord, SlotRecord, UnitRecord
+from coworld_core.episode import ArtifactRecord, EpisodeRecord, LeakRecord, SlotRecord, UnitRecord
 from coworld_core.events import LeakFound, Notice, RunFinished
 from coworld_core.outcome import EpisodeStatus
 
@@ -72,12 +72,7 @@ async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> E
 
 def _unit_fields(setup: Setup, state: UnitState) -> dict[str, Any]:
     return {
-        "image": ImageRecord(
-            image=state.image.image,
-            digest=state.image.digest,
-            platform=state.image.platform,
-            emulated=state.image.emulated,
-        ),
+        "image": state.image.record(),
         "run": tuple(state.run),
         "exit": state.exit,
         "started_seconds": state.started,
