@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coworld_core.api.episodes import EpisodeErrorType
 from coworld_core.episode import ArtifactRecord, EpisodeRecord
 from coworld_core.errors import BackendError, CoworldError, ImageError, UsageError
 from coworld_core.outcome import Fault
@@ -17,17 +18,7 @@ from coworld_core.verdict import Verdict, VerdictPolicy, judge, judge_error
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 OVER = 5.0
 """When the game's part was over."""
-PUBLISHED = {
-    "player_error",
-    "game_unhealthy",
-    "game_contract_violation",
-    "results_missing",
-    "results_malformed",
-    "replay_missing",
-    "replay_unloadable",
-    "episode_timeout",
-    "crash",
-}
+PUBLISHED = EpisodeErrorType.known()
 GOES_ON = VerdictPolicy(players_end_it=False)
 ENDS = VerdictPolicy(players_end_it=True)
 

@@ -18,7 +18,7 @@ from coworld_runner.certify.attendance import check_attendance
 from coworld_runner.certify.contract import SeatState, wrong_callers
 from coworld_runner.certify.leaks import slots_leaked
 from coworld_runner.certify.ledger import Ledger
-from coworld_runner.certify.steps import STEPS, Candidate, CertifyOptions, carry_out
+from coworld_runner.certify.steps import STEPS, Candidate, CertifyOptions, blamed_in, carry_out
 from coworld_runner.certify.transcript import TRANSCRIPT
 from coworld_runner.testing.fake import FakeBackend
 
@@ -62,6 +62,15 @@ def candidate(workspace: Path) -> Candidate:
         layout=EpisodeLayout(workspace),
         publish=lambda _: None,
     )
+
+
+def test_the_fault_that_decides_comes_first_and_results_are_another_steps() -> None:
+    def fault(party: Any, error_type: Any, slot: int | None = None) -> Fault:
+        return Fault(fault=party, error_type=error_type, slot=slot, message="It happened.", time=NOW)
+
+    player, game = fault("player", "player_error", 1), fault("game", "game_unhealthy")
+    played = episode(faults=(player, fault("game", "results_missing"), game))
+    assert [(item.code, item.slot) for item in blamed_in(played)] == [("game_unhealthy", None), ("player_error", 1)]
 
 
 def test_every_step_of_the_transcript_is_carried_out_and_no_other() -> None:

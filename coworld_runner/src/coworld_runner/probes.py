@@ -70,10 +70,12 @@ def seat_query(slot: int, token: str) -> str:
 
 
 def load_libraries() -> None:
-    """Import what the checks need, ahead of time; that takes as long as a small game's whole start."""
+    """Import what the checks and the record need, ahead of time; that takes as long as a small game's whole start."""
+    import importlib.metadata
+
     import websockets.asyncio.client
 
-    _ = websockets.asyncio.client
+    _ = importlib.metadata, websockets.asyncio.client
 
 
 async def get_status(address: str, path: str, *, timeout: float = _HTTP_TIMEOUT) -> int:

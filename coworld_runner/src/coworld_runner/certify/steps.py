@@ -24,7 +24,7 @@ from coworld_core.events import BaseEvent, ProbeFinished
 from coworld_core.issues import Report
 from coworld_core.loading import check_manifest, dump_manifest
 from coworld_core.manifest import ROLE_SECTIONS, Manifest
-from coworld_core.outcome import Fault
+from coworld_core.outcome import Fault, decisive
 from coworld_core.ports import EXTRA_PORTS_ENV
 from coworld_core.results import check_results
 
@@ -56,7 +56,7 @@ from .ledger import EPISODE, Ledger
 from .record import Evidence, Level, SkipReason, StepId
 from .sources import SourceOptions, check_sources
 
-__all__ = ["STEPS", "Candidate", "CertifyOptions", "carry_out", "say_of_refused"]
+__all__ = ["STEPS", "Candidate", "CertifyOptions", "blamed_in", "carry_out", "say_of_refused"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,8 +261,7 @@ async def _smoke_episode(candidate: Candidate, ledger: Ledger) -> Answer:
     checks: list[ProbeFinished] = []
     record = ledger.episode = await _play(candidate, ledger, checks)
     probes = ledger.probes
-    faults = [fault for fault in record.faults if not about_results(fault)]
-    blamed = [_fault_evidence(fault) for fault in faults]
+    blamed = blamed_in(record)
     evidence = [*probes.before, *blamed, *_usual_checks(checks), *probes.evidence]
     if record.over_seconds is not None and not any(item.code == "late_viewer" for item in evidence):
         evidence.append(note("late_viewer", "Not checked: the game was over before a viewer could come late."))
@@ -307,6 +306,13 @@ def _usual_checks(checks: list[ProbeFinished]) -> list[Evidence]:
         message = f"{seen.probe.replace('_', ' ')}: {seen.detail or ('right' if seen.ok else 'wrong')}."
         found.append(required(seen.probe, ok=seen.ok, message=message) if seen.counts else note(seen.probe, message))
     return found
+
+
+def blamed_in(record: EpisodeRecord) -> list[Evidence]:
+    """What went wrong, the fault that decides first; what is wrong with the results is another step's."""
+    faults = [fault for fault in record.faults if not about_results(fault)]
+    deciding = decisive(faults)
+    return [_fault_evidence(fault) for fault in sorted(faults, key=lambda fault: fault is not deciding)]
 
 
 def _fault_evidence(fault: Fault) -> Evidence:

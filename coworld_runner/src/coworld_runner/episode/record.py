@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import platform
-from importlib.metadata import version
 from typing import Any
 
 import anyio
@@ -97,6 +96,8 @@ def _slot_record(setup: Setup, slot: int, seat: Seat, state: UnitState | None) -
 
 def versions(backend: Backend) -> dict[str, str]:
     """What ran this: our packages, Python, the platform and the backend's engine."""
+    from importlib.metadata import version
+
     found = {name: version(name) for name in ("coworld-core", "coworld-runner")}
     found["python"] = platform.python_version()
     found["platform"] = platform.platform()
