@@ -89,6 +89,7 @@ GAMES = [
     ("no_results", "results-conform", "results_missing", "results_missing"),
     ("wrong_scores", "results-conform", "results_malformed", "scores_length"),
     ("no_ticks", "results-conform", "results_malformed", "results_break_schema"),
+    ("huge_results", "results-conform", "results_malformed", "results_malformed"),
     ("no_replay", "replay-present", "replay_missing", "replay_missing"),
     ("empty_replay", "replay-present", "replay_missing", "replay_empty"),
     ("knows_no_zlib", "replay-loadable", "replay_unloadable", "replay_unloadable"),

@@ -26,6 +26,7 @@ from websockets.http11 import Request, Response
 
 from coworld_core.events import BaseEvent
 from coworld_core.loading import load_manifest
+from coworld_core.results import MAX_RESULTS_BYTES
 from coworld_runner.certify import Certification, CertifyOptions, SourceOptions, certify
 from coworld_runner.episode import EpisodeOptions
 from coworld_runner.packages import Package
@@ -164,6 +165,8 @@ class _Game:
             results["scores"] = [1.0, 2.5, 3.0]
         if "no_ticks" in self.vices:
             del results["ticks"]
+        if "huge_results" in self.vices:
+            results["padding"] = " " * MAX_RESULTS_BYTES
         if "no_results" not in self.vices:
             _path(self.context.env["COGAME_RESULTS_URI"]).write_text(json.dumps(results))
         replay = json.dumps({"frames": list(range(self.config["ticks"]))})

@@ -159,7 +159,7 @@ class EpisodeRecord(Record):
         """Return the record when ok.
 
         Raises:
-            EpisodeError: With the first fault's message and type, when something went wrong.
+            EpisodeError: With message and type of the fault that decides, when something went wrong.
         """
         if self.ok:
             return self
@@ -228,10 +228,10 @@ class BatchEpisode(Record):
     scores: tuple[float, ...] = Field(default=(), description="Scores by slot.")
     seconds: float = Field(ge=0, description="How long it took.")
     starved: bool | None = Field(default=None, description="Whether processors were short; null: unknown.")
-    error_type: str | None = Field(default=None, description="Type of the first fault, if any.")
-    fault: str | None = Field(default=None, description="Whose the first fault was, if any.")
-    slot: int | None = Field(default=None, description="Slot of the first fault, if a player's.")
-    message: str | None = Field(default=None, description="The first fault in a sentence.")
+    error_type: str | None = Field(default=None, description="Type of the fault that decides, if any.")
+    fault: str | None = Field(default=None, description="Whose that fault was, if any.")
+    slot: int | None = Field(default=None, description="Slot of that fault, if a player's.")
+    message: str | None = Field(default=None, description="That fault in a sentence.")
 
 
 def read_record(source: Source) -> EpisodeRecord:

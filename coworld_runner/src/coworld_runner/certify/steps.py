@@ -354,7 +354,8 @@ async def _results_conform(candidate: Candidate, ledger: Ledger) -> Answer:
         evidence = [_fault_evidence(fault) for fault in record.faults if about_results(fault)]
         if not evidence:
             return missing("smoke-episode", "it ended before there were results")
-        return failed_on("results_missing", evidence)
+        # too large, they were not kept
+        return failed_on(evidence[0].code, evidence)
     schema = candidate.manifest.game.results_schema
     results, report = await anyio.to_thread.run_sync(check_results, path, schema, len(record.slots))
     artifact = f"{EPISODE}/results.json"
