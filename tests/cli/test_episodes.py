@@ -13,7 +13,7 @@ import pytest
 from support.cli_kit import coworld
 
 from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import read_record, read_summary
+from coworld_core.episode import read_record, read_rows, read_summary
 from coworld_core.loading import load_manifest
 from coworld_core.request import build_request
 
@@ -262,6 +262,25 @@ def test_one_failed_episode_loses_no_other(world: World, tmp_path: Path) -> None
     written = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert {name: summary[name] for name in written} == written
     read_summary(written)
+
+
+def test_several_episodes_go_on_where_they_were_cut_short(world: World, tmp_path: Path) -> None:
+    out, manifest = tmp_path / "out", world(seed=10)
+    assert coworld("run-episode", manifest, "-n", "2", "-o", out).status == 0
+    before = [row.run_id for row in read_rows(out)]
+    done = coworld("run-episode", manifest, "-n", "3", "-o", out, "--resume", "--json")
+    assert done.status == 0, done.stderr
+    assert [row["run_id"] for row in done.json["episodes"]][:2] == before
+    assert [row["seed"] for row in done.json["episodes"]] == [10, 11, 12]
+    assert len(re.findall(r"episode \d ok: ", done.stderr)) == 1
+    # with other episodes it is not the same run
+    done = coworld("run-episode", manifest, "--seed", "20", "-n", "3", "-o", out, "--resume")
+    assert done.status == 2
+    assert "another seed" in done.stderr
+    for wrong in (["-n", "3"], ["-o", str(out)], ["-n", "3", "-o", str(out), "--overwrite"]):
+        done = coworld("run-episode", manifest, "--resume", *wrong)
+        assert done.status == 2
+        assert "Repeat the command that was cut short" in done.stderr
 
 
 # --- the replay -----------------------------------------------------------------------------------------------------

@@ -15,9 +15,9 @@ from coworld_cli.certifying import CertifyFlags, verdict_text
 from coworld_cli.output import Output, to_json
 from coworld_core.artifacts import EpisodeLayout
 from coworld_core.episode import (
-    BatchEpisode,
     BatchSummary,
     EpisodeRecord,
+    EpisodeRow,
     ImageRecord,
     LeakRecord,
     PlayerSummary,
@@ -311,11 +311,11 @@ def test_faults_warnings_starvation_and_leaks(layout: EpisodeLayout) -> None:
 def test_batch_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    def row(index: int, **changes: object) -> BatchEpisode:
+    def row(index: int, **changes: object) -> EpisodeRow:
         fields: dict[str, object] = {"index": index, "run_id": "r", "workspace": f"episode-{index:04d}", "seconds": 1.5}
         fields |= {"status": "completed", "ok": True, "seed": index, "scores": (1, 2.5, 4)}
         fields["seats"] = ({"name": "Ada"}, {"name": "B\x1b[2Job", "player_id": "bob"}, {"name": "Ada (2)"})
-        return BatchEpisode.model_validate({**fields, **changes})
+        return EpisodeRow.model_validate({**fields, **changes})
 
     summary = BatchSummary(
         coworld="paint",

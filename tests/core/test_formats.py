@@ -20,7 +20,7 @@ from support.formats import (
     with_later_values,
 )
 
-from coworld_core.episode import BatchEpisode, EpisodeRecord, ImageRecord, read_record, read_summary
+from coworld_core.episode import EpisodeRecord, EpisodeRow, ImageRecord, read_record, read_summary
 from coworld_core.errors import CoworldError, EpisodeError, RecordError, UsageError
 from coworld_core.events import FaultSeen, Notice, PhaseStarted, RunFinished, UnknownEvent, parse_event, read_events
 from coworld_core.outcome import Exit, Fault
@@ -283,7 +283,7 @@ def test_making_one_is_strict_about_fields(model: type[BaseModel], fields: dict[
         (Notice, {"message": "m", "level": LATER}),
         (Notice, {"message": "m", "kind": LATER}),
         (RunFinished, {"status": LATER, "ok": True, "seconds": 1}),
-        (BatchEpisode, {"index": 1, "run_id": "r", "workspace": "w", "status": LATER, "ok": True, "seconds": 1}),
+        (EpisodeRow, {"index": 1, "run_id": "r", "workspace": "w", "status": LATER, "ok": True, "seconds": 1}),
     ],
 )
 def test_making_one_is_strict_about_values(model: type[BaseModel], fields: dict[str, Any]) -> None:

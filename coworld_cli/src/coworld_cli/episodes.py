@@ -152,6 +152,12 @@ def workspace_for(flags: EpisodeFlags, package: Package, run_id: str) -> Path:
 async def run(flags: EpisodeFlags, running: Running) -> int:
     """Play one episode or several, and show what came of it."""
     out = running.out
+    if flags.resume and (flags.output_dir is None or flags.episodes < 2 or flags.overwrite):
+        raise UsageError(
+            "--resume goes on with several episodes in the directory that they were begun in.",
+            code="nothing_to_resume",
+            hint="Repeat the command that was cut short, with the same --episodes and -o, and without --overwrite.",
+        )
     prepared = await prepare(flags, out)
     run_id = new_run_id()
     workspace = workspace_for(flags, prepared.package, run_id)
@@ -171,6 +177,7 @@ async def run(flags: EpisodeFlags, running: Running) -> int:
                     workspace=workspace,
                     options=flags.options(watch=out.live),
                     overwrite=flags.overwrite,
+                    resume=flags.resume,
                     listeners=(progress,),
                     episode_listeners=progress.episode_listeners,
                     latest=flags.output_dir is None,

@@ -301,6 +301,12 @@ def episode_options(*, many: bool = False, people: bool = False, verify: bool = 
     if many:
         options += [
             _option(
+                "Evidence",
+                "--resume",
+                is_flag=True,
+                help="Go on with the episodes in the output directory: only those that it lacks are played.",
+            ),
+            _option(
                 "What to play",
                 "--episodes",
                 "-n",
@@ -450,6 +456,7 @@ class EpisodeFlags(BackendFlags):
     seed: int | None = None
     output_dir: Path | None = None
     overwrite: bool = False
+    resume: bool = False
     episodes: int = 1
     parallel: int = 1
     verify_replay: bool = False

@@ -237,7 +237,7 @@ class Progress:
             self._tell_line(event, episode, prefix, brief=brief)
 
     def _note_batch(self, event: BatchProgressed) -> None:
-        self._done, self._total = event.done, event.total
+        self._done, self._total = event.done, event.total or self._total
         self._good += event.ok
         if event.scores:
             self._scored += 1
@@ -280,7 +280,8 @@ class Progress:
             case BatchProgressed():
                 how = "ok" if event.ok else event.status
                 scores = " ".join(number(score) for score in event.scores)
-                return f"episode {event.index} {how}: {scores or 'no scores'} ({event.done} of {event.total} done)"
+                far = f"{event.done} of {event.total}" if event.total else str(event.done)
+                return f"episode {event.index} {how}: {scores or 'no scores'} ({far} done)"
             case RunFinished(status=status, ok=ok, seconds=took):
                 fault = "" if ok or status != "completed" else ", with faults"
                 return f"{status} after {seconds(took)}{fault}"

@@ -1,6 +1,6 @@
 """The record of one episode: what ran, how it went, whose fault it was (``episode.json``); and that of several.
 
-Both are written strictly and read leniently (``records``), with ``read_record`` and ``read_summary``.
+Both are written strictly and read leniently (``records``), with ``read_record``, ``read_rows`` and ``read_summary``.
 """
 
 from __future__ import annotations
@@ -12,31 +12,40 @@ from pydantic import Field
 
 from .errors import EpisodeError
 from .outcome import EpisodeStatus, Exit, Fault, decisive
-from .records import Record, SchemaVersion, open_record, read_as
+from .records import Record, SchemaVersion, open_record, read_as, read_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from .loading import Source
 
 __all__ = [
+    "ROWS_NAME",
     "SUMMARY_NAME",
     "ArtifactRecord",
     "BatchSummary",
     "EpisodeRecord",
+    "EpisodeRow",
     "ImageRecord",
     "LeakRecord",
     "PhaseTiming",
     "PlayerSummary",
+    "SeatRow",
     "SeatedPlayer",
     "SlotRecord",
     "StarvationRecord",
     "UnitRecord",
     "read_record",
+    "read_rows",
     "read_summary",
 ]
 
 
 SUMMARY_NAME = "summary.json"
 """What the file of a ``BatchSummary`` is called."""
+ROWS_NAME = "episodes.jsonl"
+"""What the file of many ``EpisodeRow`` is called."""
 
 
 class ImageRecord(Record):
@@ -196,7 +205,7 @@ class BatchSummary(Record):
     players: tuple[PlayerSummary, ...] = Field(
         default=(), description="One row a player, in whatever seats it sat, in the order of their first seats."
     )
-    episodes: tuple[BatchEpisode, ...] = Field(default=(), description="One row an episode, by index.")
+    episodes: tuple[EpisodeRow, ...] = Field(default=(), description="One row an episode, by index.")
 
     @property
     def ok(self) -> bool:
@@ -215,18 +224,28 @@ class PlayerSummary(SeatedPlayer):
     )
 
 
-class BatchEpisode(Record):
-    """One row of a batch."""
+class SeatRow(SeatedPlayer):
+    """Who sat in a seat, and what ran there."""
 
-    index: int = Field(ge=1, description="Which episode, from 1.")
+    image: str = Field(default="", description="The image; empty for a person.")
+    digest: str = Field(default="", description="Content id of what ran; empty for people and local processes.")
+
+
+class EpisodeRow(Record):
+    """One of many episodes: a line of ``episodes.jsonl``, and a row of a summary."""
+
+    index: int = Field(ge=1, description="Which episode, from 1, in the order in which they were asked for.")
+    key: str = Field(default="", description="What it is known by among the others; empty in older summaries.")
     run_id: str = Field(description="Its run label.")
-    workspace: str = Field(description="Its directory, relative to the summary.")
+    workspace: str = Field(description="Its directory, relative to that of all of them.")
+    variant: str = Field(default="", description="Variant id, or certification, or episode-request.")
     seed: int | None = Field(default=None, description="Its seed, if the config has an integer one.")
     status: EpisodeStatus = Field(description="How it ended.")
     ok: bool = Field(description="Whether it ended without a fault.")
-    seats: tuple[SeatedPlayer, ...] = Field(default=(), description="Who sat where, by slot.")
+    seats: tuple[SeatRow, ...] = Field(default=(), description="Who sat where, by slot.")
     scores: tuple[float, ...] = Field(default=(), description="Scores by slot.")
     seconds: float = Field(ge=0, description="How long it took.")
+    phases: tuple[PhaseTiming, ...] = Field(default=(), description="How long each phase took.")
     starved: bool | None = Field(default=None, description="Whether processors were short; null: unknown.")
     error_type: str | None = Field(default=None, description="Type of the fault that decides, if any.")
     fault: str | None = Field(default=None, description="Whose that fault was, if any.")
@@ -250,6 +269,22 @@ def read_record(source: Source) -> EpisodeRecord:
     """
     what = "episode record"
     return read_as(EpisodeRecord, open_record(source, what=what, name="episode.json"), what=what)
+
+
+def read_rows(source: Path | str | bytes) -> Iterator[EpisodeRow]:
+    """Read the rows of many episodes one by one, whichever version wrote them.
+
+    A last line that was not written to its end, because the run was killed or still goes on, is left out.
+
+    Args:
+        source: The path of an ``episodes.jsonl`` or of the directory that holds it, or its content as bytes.
+
+    Raises:
+        RecordError: A line is something else, or lacks what a reader cannot do without; with its number.
+        UsageError: There is no such file, or it cannot be read.
+    """
+    for document in read_lines(source, what="rows", name=ROWS_NAME):
+        yield read_as(EpisodeRow, document, what="episode row")
 
 
 def read_summary(source: Source) -> BatchSummary:

@@ -11,12 +11,15 @@ from __future__ import annotations
 import datetime as dt
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 from pydantic import Field
 
 from .outcome import EpisodeStatus, Exit, Fault
-from .records import Grows, Record, parse_record, read_as, read_file
+from .records import Grows, Record, parse_record, read_as, read_lines
+
+if TYPE_CHECKING:
+    from .jsontext import JsonDocument
 
 __all__ = [
     "ArtifactCollected",
@@ -219,8 +222,9 @@ class BatchProgressed(BaseEvent):
 
     kind: Literal["batch_progressed"] = "batch_progressed"
     index: int = Field(ge=1, description="Which episode, from 1.")
+    key: str = Field(default="", description="What it is known by among the others; empty in older logs.")
     done: int = Field(ge=0, description="How many have ended.")
-    total: int = Field(ge=1, description="How many there are.")
+    total: int | None = Field(default=None, ge=1, description="How many there are, where that is known.")
     status: EpisodeStatus = Field(description="How this one ended.")
     ok: bool = Field(description="Whether it ended without a fault.")
     scores: tuple[float, ...] = Field(default=(), description="Its scores by slot.")
@@ -303,7 +307,10 @@ def parse_event(line: str | bytes, *, source: str = "event") -> Event | UnknownE
     Raises:
         RecordError: The line is no event, or lacks what a reader of its kind cannot do without.
     """
-    document = parse_record(line, source=source)
+    return _event(parse_record(line, source=source))
+
+
+def _event(document: JsonDocument) -> Event | UnknownEvent:
     given: object = document.value
     kind = cast("dict[str, Any]", given).get("kind") if isinstance(given, dict) else None
     model = _kinds().get(kind, UnknownEvent) if isinstance(kind, str) else UnknownEvent
@@ -325,10 +332,4 @@ def read_events(source: Path | str | bytes) -> tuple[Event | UnknownEvent, ...]:
         RecordError: A line is no event, or lacks what a reader of its kind cannot do without; with its number.
         UsageError: There is no such file, or it cannot be read.
     """
-    name, data = ("events", source) if isinstance(source, bytes) else read_file(source, name="events.ndjson")
-    # not splitlines: a text may hold what ends a line elsewhere
-    *lines, rest = data.split(b"\n")
-    events = [parse_event(line, source=f"{name}:{number}") for number, line in enumerate(lines, 1)]
-    if rest and (not rest.startswith(b"{") or parse_record(rest, source=str(name)).usable):
-        events.append(parse_event(rest, source=f"{name}:{len(events) + 1}"))
-    return tuple(events)
+    return tuple(_event(document) for document in read_lines(source, what="events", name="events.ndjson"))

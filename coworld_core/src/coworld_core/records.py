@@ -8,9 +8,10 @@ fields without a default, every version writes.
 
 # no annotations from __future__: pydantic 2.11 and 2.12 look in other modules for the names in that of extra fields
 
-from collections.abc import Callable, Mapping
+import io
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -29,7 +30,16 @@ if TYPE_CHECKING:
     from .jsontext import JsonDocument
     from .loading import Source
 
-__all__ = ["READING", "Grows", "Record", "SchemaVersion", "open_record", "parse_record", "read_as", "read_file"]
+__all__ = [
+    "READING",
+    "Grows",
+    "Record",
+    "SchemaVersion",
+    "open_record",
+    "parse_record",
+    "read_as",
+    "read_lines",
+]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -115,16 +125,43 @@ def open_record(source: "Source", *, what: str, name: str) -> "JsonDocument":
         return wrap_json(source, source=what, max_depth=_MAX_DEPTH)
     if isinstance(source, bytes):
         return parse_record(source, source=what)
-    path, data = read_file(source, name=name)
-    return parse_record(data, source=str(path))
+    path = _place(source, name)
+    with _opened(path, name) as file:
+        return parse_record(file.read(), source=str(path))
 
 
-def read_file(source: Path | str, *, name: str) -> tuple[Path, bytes]:
-    """The content of a file that a run left; see ``open_record``."""
-    path = Path(source)
+def read_lines(source: Path | str | bytes, *, what: str, name: str) -> "Iterator[JsonDocument]":
+    """A file that a run left with one JSON object a line, read piece by piece.
+
+    A last line that was not written to its end, because the run was killed or still goes on, is left out.
+
+    Args:
+        source: The path of the file or of the directory that holds it, or its content as bytes.
+        what: What it is called in messages.
+        name: Its name in a run's directory.
+
+    Raises:
+        UsageError: Codes ``record_not_found`` and ``record_unreadable``.
+    """
+    place = what if isinstance(source, bytes) else str(_place(source, name))
+    with io.BytesIO(source) if isinstance(source, bytes) else _opened(Path(place), name) as file:
+        # by this end alone: a text may hold what ends a line elsewhere
+        for number, line in enumerate(file, 1):
+            document = parse_record(line.rstrip(b"\n"), source=f"{place}:{number}")
+            if line.endswith(b"\n") or not line.startswith(b"{") or document.usable:
+                yield document
+
+
+def _place(source: Path | str, name: str) -> Path:
     try:
-        path = path / name if path.is_dir() else path
-        return path, path.read_bytes()
+        return Path(source) / name if Path(source).is_dir() else Path(source)
+    except (OSError, ValueError):
+        return Path(source)
+
+
+def _opened(path: Path, name: str) -> IO[bytes]:
+    try:
+        return path.open("rb")
     except (OSError, ValueError) as error:
         missing = isinstance(error, FileNotFoundError)
         why = error.strerror or error if isinstance(error, OSError) else error

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .episode import EpisodeOptions, run_episode
     from .events import EventBus, EventLog
     from .links import PlayLinks
+    from .many import Tally, run_many
     from .packages import Package, resolve_package
     from .plan import EpisodePlan, Seat, plan_episode, plan_for_people
     from .reaper import Sweep, sweep
@@ -70,6 +71,7 @@ _HOMES = {
         "EventLog",
     ),
     "links": ("PlayLinks",),
+    "many": ("Tally", "run_many"),
     "packages": (
         "Package",
         "resolve_package",
@@ -125,6 +127,7 @@ __all__ = [
     "ReplaySession",
     "Seat",
     "Sweep",
+    "Tally",
     "Unit",
     "UnitSpec",
     "build_coworld",
@@ -138,6 +141,7 @@ __all__ = [
     "resolve_replay",
     "run_batch",
     "run_episode",
+    "run_many",
     "sweep",
     "verify_replay",
 ]

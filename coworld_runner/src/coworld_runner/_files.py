@@ -346,6 +346,28 @@ def _read(source: int, name: str, context: dict[str, object]) -> bytes:
         raise TransferError(f"{name} cannot be read: {error.strerror}.", context=context) from error
 
 
+def cut_unfinished(file: int) -> int:
+    """Take away a last line that was not written to its end, as by a program that was killed.
+
+    Args:
+        file: A descriptor that may be read and written.
+
+    Returns:
+        Bytes that are left.
+    """
+    size = at = os.fstat(file).st_size
+    while at:
+        begin = max(0, at - _CHUNK)
+        found = os.pread(file, at - begin, begin).rfind(b"\n")
+        if found >= 0:
+            at = begin + found + 1
+            break
+        at = begin
+    if at < size:
+        os.ftruncate(file, at)
+    return at
+
+
 # --- logs -------------------------------------------------------------------------------------------------------
 
 

@@ -42,7 +42,14 @@ class OpenRun:
 
 @contextmanager
 def open_run(
-    workspace: Path, *, run_id: str | None, listeners: tuple[Listener, ...], overwrite: bool, latest: bool
+    workspace: Path,
+    *,
+    run_id: str | None,
+    listeners: tuple[Listener, ...],
+    overwrite: bool,
+    latest: bool,
+    resume: str = "",
+    keep: int | None = None,
 ) -> Generator[OpenRun]:
     """A workspace and the events of one run, written there as they happen.
 
@@ -52,12 +59,14 @@ def open_run(
         listeners: Readers of its events.
         overwrite: Whether a workspace of an earlier run may be emptied first.
         latest: Whether ``latest`` beside the workspace should point at it.
+        resume: The name of a file by which a workspace shows itself to be one to go on in; empty: it must be fresh.
+        keep: How many events late readers find; None: all of them.
 
     Raises:
         WorkspaceError: The workspace is not fresh or not writable.
         EnvironmentFault: There is no room.
     """
-    layout = prepare_workspace(workspace, overwrite=overwrite)
+    layout = prepare_workspace(workspace, overwrite=overwrite, resume=resume)
     try:
         reserve = Reserve(layout.workspace)
     except EnvironmentFault:
@@ -66,8 +75,8 @@ def open_run(
         raise
     if latest:
         point_latest(layout.workspace.parent, layout.workspace)
-    with reserve, EventLog(layout.events) as log:
-        bus = EventBus(run_id or new_run_id(), log, *listeners)
+    with reserve, EventLog(layout.events, append=bool(resume)) as log:
+        bus = EventBus(run_id or new_run_id(), log, *listeners, keep=keep)
         try:
             yield OpenRun(layout, bus, reserve)
         finally:

@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-import anyio
-
-from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import (
-    SUMMARY_NAME,
-    BatchEpisode,
-    BatchSummary,
-    EpisodeRecord,
-    PlayerSummary,
-    SeatedPlayer,
-    read_record,
-)
-from coworld_core.errors import (
-    BackendUnavailable,
-    CapabilityError,
-    CoworldError,
-    EnvironmentFault,
-    ImageError,
-    UsageError,
-)
-from coworld_core.events import BatchProgressed, RunFinished
-from coworld_core.ids import new_run_id
+from coworld_core.episode import SUMMARY_NAME, BatchSummary, EpisodeRow, PlayerSummary, read_rows
+from coworld_core.errors import CapabilityError, ImageError, UsageError
+from coworld_core.events import RunFinished
 from coworld_core.outcome import EpisodeStatus
 
-from ._runs import open_run, started
+from ._runs import started
 from .backend import Backend
-from .episode import EpisodeOptions, run_episode
-from .errors import unwrapped
+from .episode import EpisodeOptions
 from .events import Listener
+from .many import Tally, open_many
 from .plan import EpisodePlan, Seat
 
 __all__ = ["run_batch"]
@@ -52,6 +32,7 @@ async def run_batch(
     parallel: int = 1,
     options: EpisodeOptions | None = None,
     overwrite: bool = False,
+    resume: bool = False,
     listeners: tuple[Listener, ...] = (),
     episode_listeners: EpisodeListeners | None = None,
     latest: bool = False,
@@ -61,7 +42,8 @@ async def run_batch(
 
     Each has its directory ``episode-0001``, ``episode-0002``, … below the workspace, and a seed by its index. An
     episode that fails is a row of the summary; only what would fail them all (an image that is not to be had, a full
-    disk) ends the batch. ``summary.json`` is written on every path and covers what has ended.
+    disk) ends the batch. ``summary.json`` is written on every path and covers what has ended; the rows are in
+    ``episodes.jsonl`` as soon as each has.
 
     Args:
         plan: What to play.
@@ -71,6 +53,7 @@ async def run_batch(
         parallel: How many at a time, at least 1.
         options: How to run each.
         overwrite: Whether a workspace of an earlier run may be emptied first.
+        resume: Whether to go on with the batch in the workspace: only what it lacks is played.
         listeners: Readers of the batch's own events (one for each episode that ended).
         episode_listeners: Readers of one episode's events.
         latest: Whether ``latest`` beside the workspace should point at it.
@@ -86,102 +69,39 @@ async def run_batch(
     """
     if episodes < 1 or parallel < 1:
         raise UsageError("The number of episodes, and how many at a time, must be at least 1.", code="bad_count")
-    rows: list[BatchEpisode] = []
-    seats = tuple(SeatedPlayer(name=seat.name, player_id=seat.player_id) for seat in plan.seats)
-    status: EpisodeStatus = "interrupted"
-    gate = anyio.CapacityLimiter(parallel)
-    with open_run(workspace, run_id=run_id, listeners=listeners, overwrite=overwrite, latest=latest) as run:
-        layout, bus = run.layout, run.bus
-        layout.logs.rmdir()  # the logs are with the episodes
+    keys = {f"episode-{index:04d}": index for index in range(1, episodes + 1)}
+    tally = Tally()
+    with open_many(
+        workspace, run_id=run_id, listeners=listeners, overwrite=overwrite, resume=resume, latest=latest
+    ) as many:
+        layout, bus = many.run.layout, many.run.bus
         bus.publish(started("batch", plan, backend, layout.workspace))
-
-        async def one(index: int) -> None:
-            async with gate:
-                row = await _one(index)
-            rows.append(row)
-            bus.publish(
-                BatchProgressed(
-                    index=index, done=len(rows), total=episodes, status=row.status, ok=row.ok, scores=row.scores
-                )
-            )
-
-        async def _one(index: int) -> BatchEpisode:
-            mine = plan.for_episode(index - 1)
-            directory = layout.workspace / f"episode-{index:04d}"
-            started = time.monotonic()
-            run_id = new_run_id()
-            try:
-                record = await run_episode(
-                    mine,
-                    backend=backend,
-                    workspace=directory,
-                    options=options,
-                    listeners=episode_listeners(index) if episode_listeners else (),
-                    run_id=run_id,
-                )
-            except (BackendUnavailable, CapabilityError, ImageError, UsageError):
-                raise  # the same for every episode
-            except CoworldError as error:
-                if isinstance(error, EnvironmentFault) and error.code == "disk_full":
-                    raise
-                written = EpisodeLayout(directory).record
-                if written.exists():
-                    # it says whose fault it was
-                    return _row(index, directory, read_record(written), seats)
-                return BatchEpisode(
-                    index=index,
-                    run_id=run_id,
-                    workspace=directory.name,
-                    seed=mine.seed,
-                    status="failed",
-                    ok=False,
-                    seats=seats,
-                    seconds=round(time.monotonic() - started, 3),
-                    error_type="platform_error",
-                    fault="platform",
-                    message=error.message,
-                )
-            return _row(index, directory, record, seats)
-
         try:
-            with unwrapped():
-                async with anyio.create_task_group() as group:
-                    for index in range(1, episodes + 1):
-                        group.start_soon(one, index)
-            status = "completed" if all(row.status == "completed" for row in rows) else "failed"
-        except CoworldError:
-            status = "failed"
-            raise
+            await many.play(
+                ((key, plan.for_episode(index - 1)) for key, index in keys.items()),
+                tally,
+                backend=backend,
+                parallel=parallel,
+                options=options,
+                episode_listeners=(lambda key: episode_listeners(keys[key])) if episode_listeners else None,
+                # the same for every episode
+                fatal=(CapabilityError, ImageError, UsageError),
+                total=episodes,
+            )
         finally:
+            rows = [row for row in read_rows(layout.workspace) if row.key in keys]
             rows.sort(key=lambda row: row.index)
-            summary = _summary(plan, backend, status, episodes, rows, run.seconds())
+            status: EpisodeStatus = tally.status
+            if status == "completed" and any(row.status != "completed" for row in rows):
+                status = "failed"  # one of those that had their row already
+            summary = _summary(plan, backend, status, episodes, rows, many.run.seconds())
             bus.publish(RunFinished(status=status, ok=summary.ok, scores=summary.mean_scores, seconds=summary.seconds))
-            run.reserve.write(layout.workspace / SUMMARY_NAME, (summary.model_dump_json(indent=2) + "\n").encode())
+            many.run.reserve.write(layout.workspace / SUMMARY_NAME, (summary.model_dump_json(indent=2) + "\n").encode())
     return summary
 
 
-def _row(index: int, directory: Path, record: EpisodeRecord, seats: tuple[SeatedPlayer, ...]) -> BatchEpisode:
-    fault = record.fault
-    return BatchEpisode(
-        index=index,
-        run_id=record.run_id,
-        workspace=directory.name,
-        seed=record.seed,
-        status=record.status,
-        ok=record.ok,
-        seats=seats,
-        scores=record.scores,
-        seconds=record.seconds,
-        starved=record.starvation.starved if record.starvation is not None else None,
-        error_type=fault.error_type if fault is not None else None,
-        fault=fault.fault if fault is not None else None,
-        slot=fault.slot if fault is not None else None,
-        message=fault.message if fault is not None else None,
-    )
-
-
 def _summary(
-    plan: EpisodePlan, backend: Backend, status: EpisodeStatus, planned: int, rows: list[BatchEpisode], seconds: float
+    plan: EpisodePlan, backend: Backend, status: EpisodeStatus, planned: int, rows: list[EpisodeRow], seconds: float
 ) -> BatchSummary:
     scored = [row.scores for row in rows if row.status == "completed" and row.scores]
     means = tuple(round(sum(column) / len(scored), 6) for column in zip(*scored, strict=True)) if scored else ()

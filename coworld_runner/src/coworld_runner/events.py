@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import os
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from io import FileIO
@@ -18,6 +19,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from coworld_core.errors import CoworldError, EnvironmentFault
 from coworld_core.events import BaseEvent, Notice
 
+from ._files import cut_unfinished
+
 __all__ = ["EventBus", "EventLog", "Listener"]
 
 Listener = Callable[[BaseEvent], None]
@@ -30,18 +33,20 @@ class EventBus:
     Args:
         run_id: The run's label, put on every event.
         listeners: Called for every event, in order, at once.
+        keep: How many events late readers find; None: all of them.
     """
 
-    def __init__(self, run_id: str, *listeners: Listener) -> None:
+    def __init__(self, run_id: str, *listeners: Listener, keep: int | None = None) -> None:
         self.run_id = run_id
         self._listeners: list[Listener] = list(listeners)
-        self._history: list[BaseEvent] = []
+        self._history: deque[BaseEvent] = deque(maxlen=keep)
+        self._count = 0
         self._streams: list[MemoryObjectSendStream[BaseEvent]] = []
         self._closed = False
 
     @property
     def history(self) -> tuple[BaseEvent, ...]:
-        """Every event so far."""
+        """Every event so far, or as many as are kept."""
         return tuple(self._history)
 
     def listen(self, listener: Listener) -> None:
@@ -54,9 +59,8 @@ class EventBus:
         Never waits: a full subscriber is dropped and may resume. Never raises either, for it is called from the midst
         of cleaning up: a listener that raises gets nothing more, and the others are told.
         """
-        event = event.model_copy(
-            update={"seq": len(self._history) + 1, "time": dt.datetime.now(dt.UTC), "run_id": self.run_id}
-        )
+        self._count += 1
+        event = event.model_copy(update={"seq": self._count, "time": dt.datetime.now(dt.UTC), "run_id": self.run_id})
         self._history.append(event)
         failed: list[str] = []
         for listener in tuple(self._listeners):
@@ -94,7 +98,7 @@ class EventBus:
         The stream ends when the run is over, or when the reader fell ``buffer`` events behind; it may then
         subscribe again with the last number it saw.
         """
-        past = self._history[after:]
+        past = [event for event in self._history if event.seq > after]
         send, receive = anyio.create_memory_object_stream[BaseEvent](max(buffer, len(past), 1))
         for event in past:
             send.send_nowait(event)
@@ -115,17 +119,20 @@ class EventLog:
     """Writes events to a file, one JSON object a line, as they happen. Use as a context manager; call to write.
 
     Args:
-        path: The NDJSON file; made new.
+        path: The NDJSON file.
+        append: Whether it may be there already, from an earlier run that this one goes on with; else it is made new.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, append: bool = False) -> None:
         self.path = path
+        self._mode = "a+" if append else "x+"
         self._file: FileIO | None = None
         self._size = 0
         """Bytes of whole lines."""
 
     def __enter__(self) -> Self:
-        self._file = FileIO(self.path, "x")
+        self._file = FileIO(self.path, self._mode)
+        self._size = cut_unfinished(self._file.fileno())
         return self
 
     def __call__(self, event: BaseEvent) -> None:

@@ -12,7 +12,7 @@ from coworld_core.errors import BackendUnavailable
 from .backend import Backend, Found, Reaped
 from .scratch import find_scratch, reap_scratch
 
-__all__ = ["Sweep", "sweep"]
+__all__ = ["Sweep", "sweep", "sweep_run"]
 
 _SETTLE_SECONDS = 1.5
 """How long an engine may take to finish what a runner had asked it for when it was killed."""
@@ -68,6 +68,13 @@ async def sweep(
     if apply:
         reaped.extend(reap_scratch(directories, force=force))
     return Sweep(tuple(found), tuple(reaped), tuple(unavailable))
+
+
+async def sweep_run(backend: Backend, run_id: str) -> tuple[Reaped, ...]:
+    """Remove what a run that was killed has left on a backend, which is entered, and on this machine."""
+    killed = any(not item.alive for item in find_scratch(run_id))
+    _, gone = await _remove_units(backend, run_id, force=False, killed=killed)
+    return (*gone, *reap_scratch(find_scratch(run_id)))
 
 
 async def _units(backend: Backend, run_id: str | None) -> tuple[Found, ...]:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import ArtifactRecord
+from coworld_core.episode import ROWS_NAME, SUMMARY_NAME, ArtifactRecord
 from coworld_core.errors import EnvironmentFault, WorkspaceError
 
 __all__ = [
@@ -43,12 +43,13 @@ def default_workspace(results: Path, run_id: str) -> Path:
     return results / f"{timestamp()}-{run_id[:6]}"
 
 
-def prepare_workspace(path: Path, *, overwrite: bool = False) -> EpisodeLayout:
+def prepare_workspace(path: Path, *, overwrite: bool = False, resume: str = "") -> EpisodeLayout:
     """Make a workspace, or refuse it.
 
     Args:
         path: The directory. Parents are made.
         overwrite: Whether a directory with files in it may be emptied first.
+        resume: The name of a file by which a directory shows itself to be one to go on in, which is left as it is.
 
     Raises:
         WorkspaceError: It is a file, holds files, or cannot be written to.
@@ -70,7 +71,7 @@ def prepare_workspace(path: Path, *, overwrite: bool = False) -> EpisodeLayout:
         entries = list(path.iterdir())
     except OSError as error:
         raise _unwritable(path, error) from error
-    if entries:
+    if entries and not (resume and (path / resume).is_file()):
         if not overwrite:
             raise WorkspaceError(
                 f"{path} is not empty, and results of another run must not pass for this one's.",
@@ -95,7 +96,7 @@ def prepare_workspace(path: Path, *, overwrite: bool = False) -> EpisodeLayout:
             raise _unwritable(path, error) from error
     layout = EpisodeLayout(path)
     try:
-        layout.logs.mkdir()
+        layout.logs.mkdir(exist_ok=bool(resume))
     except OSError as error:
         raise _unwritable(path, error) from error
     return layout
@@ -103,7 +104,15 @@ def prepare_workspace(path: Path, *, overwrite: bool = False) -> EpisodeLayout:
 
 def _is_workspace(path: Path) -> bool:
     """Whether a directory looks like one we, or the published runner, wrote."""
-    ours = ("episode.json", "summary.json", "certification.json", "config.json", "results.json", "logs")
+    ours = (
+        "episode.json",
+        ROWS_NAME,
+        SUMMARY_NAME,
+        "certification.json",
+        "config.json",
+        "results.json",
+        "logs",
+    )
     return any((path / name).exists() for name in ours)
 
 

@@ -1,0 +1,458 @@
+"""Many episodes, of whatever plans: each known by its key, and one line of ``episodes.jsonl`` as it ends.
+
+The file is only ever appended to, a whole line at a time, so a run that was killed goes on where it was: what has its
+line is not played again, and what was under way is cleared up and played anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.artifacts import EpisodeLayout
+from coworld_core.episode import ROWS_NAME, EpisodeRecord, EpisodeRow, SeatRow, read_record, read_rows
+from coworld_core.errors import BackendUnavailable, CoworldError, EnvironmentFault, UsageError, WorkspaceError
+from coworld_core.events import BatchProgressed, Notice, RunFinished, RunStarted, read_events
+from coworld_core.ids import new_run_id
+from coworld_core.outcome import EpisodeStatus
+from coworld_core.verdict import judge_error
+
+from ._files import cut_unfinished
+from ._runs import OpenRun, open_run
+from .backend import Backend
+from .episode import EpisodeOptions, run_episode
+from .errors import unwrapped
+from .events import Listener
+from .plan import EpisodePlan
+from .reaper import sweep_run
+
+__all__ = ["Many", "Tally", "open_many", "run_many"]
+
+EpisodeListeners = Callable[[str], tuple[Listener, ...]]
+"""The readers of one episode's events, by its key."""
+
+_KEEP = 1000
+"""Events that late readers find: there may be more episodes than memory holds events of."""
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+"""Keys that are names of directories, too."""
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """How many episodes there were; what came of each is in its row."""
+
+    kept: int = 0
+    """Had their row already."""
+    played: int = 0
+    completed: int = 0
+    """Of those that were played, the ones with valid results."""
+    faulted: int = 0
+    """Of those that were played, the ones with a fault."""
+    status: EpisodeStatus = "interrupted"
+    """``completed``: every plan has its row, and every one that was played completed."""
+    seconds: float = 0.0
+
+
+async def run_many(
+    plans: Iterable[tuple[str, EpisodePlan]],
+    *,
+    backend: Backend,
+    workspace: Path,
+    parallel: int = 1,
+    options: EpisodeOptions | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    listeners: tuple[Listener, ...] = (),
+    episode_listeners: EpisodeListeners | None = None,
+    latest: bool = False,
+    run_id: str | None = None,
+) -> Tally:
+    """Play episodes of any plans, up to ``parallel`` at a time.
+
+    Each has a directory of its own below the workspace, and its row in ``episodes.jsonl`` (``read_rows``) once it is
+    over. What is wrong with one plan (an image that is not to be had, a config that does not fit) is in its row; only
+    an engine that is gone, or a full disk, ends them all. Plans are taken from the iterable as there is room for them.
+
+    Args:
+        plans: Keys and what to play. A key says for good which episode it is: it must not occur twice.
+        backend: An entered backend.
+        workspace: The directory above the episodes' own; new or empty, unless this goes on with an earlier run.
+        parallel: How many at a time, at least 1.
+        options: How to run each.
+        overwrite: Whether a workspace of an earlier run may be emptied first.
+        resume: Whether to go on with what is in the workspace: episodes that have a row are left alone, and what a
+            runner that was killed has left of others is removed.
+        listeners: Readers of the run's own events (one for each episode that ended).
+        episode_listeners: Readers of one episode's events.
+        latest: Whether ``latest`` beside the workspace should point at it.
+        run_id: Label of the run's own events; a new one by default. Each episode has a label of its own.
+
+    Returns:
+        How many there were.
+
+    Raises:
+        UsageError: A count below 1, or a key that occurs twice or was another plan's.
+        WorkspaceError: The workspace is not fresh or not writable, or another run writes there.
+        EnvironmentFault: The machine or the engine failed; what had ended has its row.
+    """
+    with open_many(
+        workspace,
+        run_id=run_id,
+        listeners=listeners,
+        overwrite=overwrite,
+        resume=resume,
+        latest=latest,
+    ) as many:
+        many.run.bus.publish(RunStarted(what="batch", backend=backend.name, workspace=str(many.run.layout.workspace)))
+        tally = Tally()
+        try:
+            await many.play(
+                plans, tally, backend=backend, parallel=parallel, options=options, episode_listeners=episode_listeners
+            )
+        finally:
+            ok = tally.status == "completed" and not tally.faulted
+            many.run.bus.publish(RunFinished(status=tally.status, ok=ok, seconds=many.run.seconds()))
+    return tally
+
+
+@contextmanager
+def open_many(
+    workspace: Path,
+    *,
+    run_id: str | None,
+    listeners: tuple[Listener, ...],
+    overwrite: bool,
+    resume: bool,
+    latest: bool,
+) -> Generator[Many]:
+    """A workspace for many episodes, with their rows open; the arguments are those of ``run_many``."""
+    rows = _Rows(workspace.expanduser().absolute() / ROWS_NAME)
+    with ExitStack() as stack:
+        if resume and rows.path.is_file():
+            # nothing is touched there before it is ours alone
+            stack.enter_context(rows)
+        run = stack.enter_context(
+            open_run(
+                workspace,
+                run_id=run_id,
+                listeners=listeners,
+                overwrite=overwrite,
+                latest=latest,
+                resume=ROWS_NAME if resume else "",
+                keep=_KEEP,
+            )
+        )
+        with suppress(OSError):
+            run.layout.logs.rmdir()  # the logs are with the episodes
+        if not rows.is_open:
+            stack.enter_context(rows)
+        yield Many(run, rows)
+
+
+class Many:
+    """The episodes of one run.
+
+    Args:
+        run: Where it leaves its evidence.
+        rows: Their rows.
+    """
+
+    def __init__(self, run: OpenRun, rows: _Rows) -> None:
+        self.run = run
+        self._rows = rows
+
+    async def play(
+        self,
+        plans: Iterable[tuple[str, EpisodePlan]],
+        tally: Tally,
+        *,
+        backend: Backend,
+        parallel: int,
+        options: EpisodeOptions | None,
+        episode_listeners: EpisodeListeners | None,
+        fatal: tuple[type[CoworldError], ...] = (),
+        total: int | None = None,
+    ) -> None:
+        """Play those that have no row yet.
+
+        Args:
+            plans: Keys and what to play.
+            tally: Where they are counted.
+            backend: An entered backend.
+            parallel: How many at a time.
+            options: How to run each.
+            episode_listeners: Readers of one episode's events.
+            fatal: Errors of one episode that every other would have too.
+            total: How many there are, if that is known.
+
+        Raises:
+            UsageError: See ``run_many``.
+            EnvironmentFault: The machine or the engine failed.
+        """
+        if parallel < 1:
+            raise UsageError("The number of episodes at a time must be at least 1.", code="bad_count")
+        await self._clear_up(backend)
+        gate = anyio.Semaphore(parallel)
+        taken: set[str] = set()
+        complete = True
+
+        async def one(index: int, key: str, plan: EpisodePlan) -> None:
+            nonlocal complete
+            try:
+                row = await self._played(index, key, plan, backend, options, episode_listeners, fatal)
+            finally:
+                gate.release()
+            self._rows.append(row)
+            tally.played += 1
+            tally.completed += row.status == "completed"
+            tally.faulted += not row.ok
+            complete = complete and row.status == "completed"
+            self.run.bus.publish(
+                BatchProgressed(
+                    index=index,
+                    key=key,
+                    done=tally.kept + tally.played,
+                    total=total,
+                    status=row.status,
+                    ok=row.ok,
+                    scores=row.scores,
+                )
+            )
+
+        try:
+            with unwrapped():
+                async with anyio.create_task_group() as group:
+                    for index, (key, plan) in enumerate(plans, 1):
+                        if key in taken:
+                            raise UsageError(f"The key {key!r} occurs twice among the plans.", code="key_repeated")
+                        taken.add(key)
+                        if key in self._rows.seen:
+                            self._rows.check(key, plan)
+                            tally.kept += 1
+                            continue
+                        await gate.acquire()
+                        group.start_soon(one, index, key, plan)
+            tally.status = "completed" if complete else "failed"
+        except CoworldError:
+            tally.status = "failed"
+            raise
+        finally:
+            tally.seconds = self.run.seconds()
+
+    async def _clear_up(self, backend: Backend) -> None:
+        """Remove what a runner that was killed has left of episodes that have no row."""
+
+        async def clear(directory: Path) -> None:
+            try:
+                # without a word of its own it had not begun
+                if EpisodeLayout(directory).events.exists():
+                    for event in read_events(directory)[:1]:
+                        await sweep_run(backend, event.run_id)
+            except CoworldError as error:
+                self.run.bus.publish(
+                    Notice(
+                        level="warning",
+                        message=f"What an earlier run has left of {directory.name} may still be there: {error.message} "
+                        "`coworld clean` finds it.",
+                    )
+                )
+            await anyio.to_thread.run_sync(lambda: shutil.rmtree(directory, ignore_errors=True))
+
+        async with anyio.create_task_group() as group:
+            for entry in sorted(self.run.layout.workspace.iterdir()):
+                if entry.is_dir() and not entry.is_symlink() and entry.name not in self._rows.directories:
+                    layout = EpisodeLayout(entry)
+                    # made by an episode, and not by somebody for purposes of their own
+                    if layout.events.exists() or layout.logs.is_dir() or not any(entry.iterdir()):
+                        group.start_soon(clear, entry)
+
+    async def _played(
+        self,
+        index: int,
+        key: str,
+        plan: EpisodePlan,
+        backend: Backend,
+        options: EpisodeOptions | None,
+        episode_listeners: EpisodeListeners | None,
+        fatal: tuple[type[CoworldError], ...],
+    ) -> EpisodeRow:
+        directory = self.run.layout.workspace / _directory(key)
+        begun, run_id = time.monotonic(), new_run_id()
+        try:
+            record = await run_episode(
+                plan,
+                backend=backend,
+                workspace=directory,
+                options=options,
+                listeners=episode_listeners(key) if episode_listeners else (),
+                run_id=run_id,
+            )
+        except CoworldError as error:
+            full = isinstance(error, EnvironmentFault) and error.code == "disk_full"
+            if full or isinstance(error, (BackendUnavailable, WorkspaceError, *fatal)):
+                raise
+            if EpisodeLayout(directory).record.exists():
+                # it says whose fault it was
+                record = read_record(directory)
+            else:
+                verdict = judge_error(error)
+                return EpisodeRow(
+                    index=index,
+                    key=key,
+                    run_id=run_id,
+                    workspace=directory.name,
+                    variant=plan.variant,
+                    seed=plan.seed,
+                    status="failed",
+                    ok=False,
+                    seats=_seats(plan),
+                    seconds=round(time.monotonic() - begun, 3),
+                    error_type=verdict.error_type,
+                    fault=verdict.party,
+                    message=verdict.message,
+                )
+        return _row(index, key, directory, plan, record)
+
+
+def _row(index: int, key: str, directory: Path, plan: EpisodePlan, record: EpisodeRecord) -> EpisodeRow:
+    fault = record.fault
+    return EpisodeRow(
+        index=index,
+        key=key,
+        run_id=record.run_id,
+        workspace=directory.name,
+        variant=record.variant,
+        seed=record.seed,
+        status=record.status,
+        ok=record.ok,
+        seats=_seats(plan, record),
+        scores=record.scores,
+        seconds=record.seconds,
+        phases=record.phases,
+        starved=record.starvation.starved if record.starvation is not None else None,
+        error_type=fault.error_type if fault is not None else None,
+        fault=fault.fault if fault is not None else None,
+        slot=fault.slot if fault is not None else None,
+        message=fault.message if fault is not None else None,
+    )
+
+
+def _seats(plan: EpisodePlan, record: EpisodeRecord | None = None) -> tuple[SeatRow, ...]:
+    digests = [slot.image.digest for slot in record.slots] if record is not None else [""] * len(plan.seats)
+    return tuple(
+        SeatRow(
+            name=seat.name,
+            player_id=seat.player_id,
+            image=seat.runnable.image if seat.runnable is not None else "",
+            digest=digest,
+        )
+        for seat, digest in zip(plan.seats, digests, strict=True)
+    )
+
+
+def _directory(key: str) -> str:
+    """The name of an episode's directory: its key, or for one that is no name, something that begins like it."""
+    if _PLAIN.fullmatch(key):
+        return key
+    begin = re.sub(r"[^A-Za-z0-9._-]+", "-", key).strip("-.")[:60] or "episode"
+    return f"{begin}-{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+
+
+class _Rows:
+    """The rows of a run: appended to, each whole or not at all; nobody else's while it is open.
+
+    Args:
+        path: The file; it may be there already.
+
+    Attributes:
+        seen: Of what has a row: what it was, by key.
+        directories: Where those episodes are.
+        is_open: Whether rows can be appended.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.seen: dict[str, bytes] = {}
+        self.directories: set[str] = set()
+        self.is_open = False
+
+    def __enter__(self) -> _Rows:
+        import fcntl
+
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        try:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise WorkspaceError(
+                    f"Another run is writing to {self.path}.",
+                    code="workspace_busy",
+                    hint="Wait for it to end, or name another directory.",
+                    context={"path": str(self.path)},
+                ) from error
+            cut_unfinished(self._file)
+            for row in read_rows(self.path):
+                self._note(row)
+        except BaseException:
+            os.close(self._file)
+            raise
+        self.is_open = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.is_open = False
+        os.close(self._file)
+
+    def append(self, row: EpisodeRow) -> None:
+        """Write a row.
+
+        Raises:
+            EnvironmentFault: It cannot be written; the file ends with the row before.
+        """
+        size = os.fstat(self._file).st_size
+        left = memoryview(row.model_dump_json().encode() + b"\n")
+        try:
+            while left:
+                left = left[os.write(self._file, left) :]
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._file, size)
+            raise EnvironmentFault(
+                f"{self.path} cannot be written to: {error.strerror}.",
+                code="disk_full",
+                hint="Free some room on that disk, then go on with `resume`.",
+            ) from error
+        self._note(row)
+
+    def check(self, key: str, plan: EpisodePlan) -> None:
+        """Make sure that a key's row is that of its plan.
+
+        Raises:
+            UsageError: Others sat there, or it was another seed or variant.
+        """
+        if self.seen[key] != _what(plan.variant, plan.seed, _seats(plan)):
+            raise UsageError(
+                f"The episode {key!r} in {self.path} was one of other players, or with another seed or variant.",
+                code="key_of_another_plan",
+                hint="Go on with the plans of the run that was cut short, or begin a new one in another directory.",
+            )
+
+    def _note(self, row: EpisodeRow) -> None:
+        self.seen[row.key] = _what(row.variant, row.seed, row.seats)
+        self.directories.add(row.workspace)
+
+
+def _what(variant: str, seed: int | None, seats: tuple[SeatRow, ...]) -> bytes:
+    """What tells one episode from another, in few bytes: there may be many."""
+    told = repr((variant, seed, [(seat.name, seat.player_id, seat.image) for seat in seats]))
+    return hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -1,0 +1,33 @@
+"""A run of many episodes to be killed: goes on where the one before it was. Arguments are one JSON object."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+from support.certify_kit import world
+
+from coworld_runner.many import run_many
+from coworld_runner.plan import plan_episode
+
+
+async def main(orders: dict[str, Any]) -> None:
+    async with world() as small:
+        plan = plan_episode(small.package)
+        plan = dataclasses.replace(plan, game_config={**plan.game_config, "ticks": 2, "tick_seconds": 0.01})
+        tally = await run_many(
+            ((f"episode {index}", plan) for index in range(orders["count"])),
+            backend=small.backend,
+            workspace=Path(orders["workspace"]),
+            parallel=8,
+            resume=True,
+        )
+    assert tally.status == "completed", tally
+
+
+if __name__ == "__main__":
+    anyio.run(main, json.loads(sys.argv[1]))

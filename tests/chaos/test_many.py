@@ -1,0 +1,73 @@
+"""A run of many episodes killed with SIGKILL again and again: in the end every key has its row, once.
+
+The moments are random, so the seed is printed; ``COWORLD_CHAOS_SEED`` repeats a run as far as the machine does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.full import FULL
+from support.misfit_kit import wait_until
+
+from coworld_core.episode import read_rows
+
+SEED = int(os.environ.get("COWORLD_CHAOS_SEED", str(time.time_ns() % 1_000_000)))
+KILLS = 100 if FULL else 8
+LONGEST = 0.6
+"""Seconds that a run is let live at most, once it has begun."""
+
+
+def start(workspace: Path, count: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [
+            sys.executable,
+            str(Path(__file__).with_name("_many.py")),
+            json.dumps({"workspace": str(workspace), "count": count}),
+        ],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+
+
+def size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+@pytest.mark.timeout(900)
+def test_every_key_has_its_row_once(tmp_path: Path) -> None:
+    print(f"COWORLD_CHAOS_SEED={SEED}")
+    chance = random.Random(SEED)
+    workspace, count = tmp_path / "many", 10 * KILLS
+    file, kept = workspace / "episodes.jsonl", b""
+    for _ in range(KILLS):
+        before = size(workspace / "events.ndjson")
+        victim = start(workspace, count)
+        try:
+            wait_until(lambda: size(workspace / "events.ndjson") > before, seconds=60, what="a run")  # noqa: B023
+            time.sleep(LONGEST * chance.random())
+        finally:
+            victim.kill()
+            victim.communicate()
+        # nothing that was written is ever written again
+        now = file.read_bytes()
+        assert now.startswith(kept)
+        kept = now[: now.rfind(b"\n") + 1]
+    print(f"{kept.count(bytes([10]))} of {count} rows after {KILLS} kills")
+    last = start(workspace, count)
+    _, words = last.communicate(timeout=600)
+    assert last.returncode == 0, words.decode()
+    assert file.read_bytes().startswith(kept)
+    keys = Counter(row.key for row in read_rows(workspace))
+    assert keys == Counter({f"episode {index}": 1 for index in range(count)})
+    directories = {row.workspace for row in read_rows(workspace)}
+    assert {path.name for path in workspace.iterdir() if path.is_dir()} == directories

@@ -1,0 +1,185 @@
+"""Many episodes: a row each, keys that hold for good, and going on after whatever cut a run short."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from support.certify_kit import World, world
+
+from coworld_core.episode import EpisodeRow, read_record, read_rows
+from coworld_core.errors import EnvironmentFault, UsageError, WorkspaceError
+from coworld_core.events import BatchProgressed, RunFinished, read_events
+from coworld_runner.many import run_many
+from coworld_runner.plan import EpisodePlan, plan_episode
+
+
+def plan(small: World, *players: str, **config: Any) -> EpisodePlan:
+    """A short episode of the small Coworld."""
+    made = plan_episode(small.package, variant="default", players=players)
+    return dataclasses.replace(made, game_config={**made.game_config, "ticks": 2, "tick_seconds": 0.01, **config})
+
+
+def rows(workspace: Path) -> dict[str, EpisodeRow]:
+    found = list(read_rows(workspace))
+    assert len({row.key for row in found}) == len(found)
+    return {row.key: row for row in found}
+
+
+async def test_each_plan_has_its_row(tmp_path: Path) -> None:
+    heard: list[BatchProgressed] = []
+    asked: list[str] = []
+
+    def readers(key: str) -> tuple[Any, ...]:
+        asked.append(key)
+        return ()
+
+    async with world() as small:
+        wrong = plan(small, ticks=0)
+        nobody = dataclasses.replace(plan(small), seats=plan(small, "counting-nobody").seats)
+        tally = await run_many(
+            {
+                "ada/bob #1": plan(small, "first", "second"),
+                "bob-ada": plan(small, "second", "first"),
+                "wrong": wrong,
+                "nobody": nobody,
+            }.items(),
+            backend=small.backend,
+            workspace=tmp_path / "many",
+            parallel=2,
+            listeners=(lambda event: heard.append(event) if isinstance(event, BatchProgressed) else None,),
+            episode_listeners=readers,
+        )
+    found = rows(tmp_path / "many")
+    assert (tally.status, tally.played, tally.completed, tally.faulted) == ("failed", 4, 2, 2)
+    assert {event.key: event.ok for event in heard} == {key: row.ok for key, row in found.items()}
+    assert sorted(asked) == sorted(found)
+    good = found["ada/bob #1"]
+    assert [(seat.name, seat.player_id, seat.image) for seat in good.seats] == [
+        ("First", "first", "counting-player"),
+        ("Second", "second", "counting-player"),
+    ]
+    assert [seat.player_id for seat in found["bob-ada"].seats] == ["second", "first"]
+    assert (good.ok, good.scores, good.variant) == (True, (1.0, 2.5), "default")
+    assert "play" in [phase.phase for phase in good.phases]
+    record = read_record(tmp_path / "many" / good.workspace)
+    assert (record.run_id, record.seconds) == (good.run_id, good.seconds)
+    # what one plan has wrong is its own affair
+    assert (found["wrong"].fault, found["wrong"].error_type) == ("operator", "config_error")
+    assert (found["nobody"].fault, found["nobody"].error_type) == ("operator", "image_unreachable")
+    assert [row.workspace for row in found.values()].count("bob-ada") == 1
+
+
+async def test_what_has_its_row_is_not_played_again(tmp_path: Path) -> None:
+    keys = [f"k{index}" for index in range(6)]
+    async with world() as small:
+
+        async def play(count: int, *, resume: bool, stop_after: int | None = None) -> Any:
+            with anyio.CancelScope() as scope:
+
+                def stop(event: Any) -> None:
+                    if isinstance(event, BatchProgressed) and event.done == stop_after:
+                        scope.cancel()
+
+                return await run_many(
+                    ((key, plan(small)) for key in keys[:count]),
+                    backend=small.backend,
+                    workspace=tmp_path / "many",
+                    parallel=2,
+                    resume=resume,
+                    listeners=(stop,),
+                )
+
+        assert await play(6, resume=False, stop_after=2) is None
+        first = rows(tmp_path / "many")
+        assert 2 <= len(first) < 6
+        # a runner that was killed in the middle of a line, and of an episode
+        file = tmp_path / "many" / "episodes.jsonl"
+        whole = file.read_bytes()
+        file.write_bytes(whole + b'{"key": "k5", "run_id"')
+        (tmp_path / "many" / "k5" / "logs").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "many" / "k5" / "left").write_text("half of something")
+        with (tmp_path / "many" / "events.ndjson").open("a") as log:
+            log.write('{"seq": 7, "ki')
+        # somebody's own
+        (tmp_path / "many" / "notes").mkdir()
+        (tmp_path / "many" / "notes" / "first.txt").write_text("It went well.")
+        tally = await play(6, resume=True)
+        assert (tally.status, tally.kept, tally.kept + tally.played) == ("completed", len(first), 6)
+        assert file.read_bytes().startswith(whole)
+        after = rows(tmp_path / "many")
+        assert list(after)[: len(first)] == list(first)
+        assert sorted(after) == keys
+        assert not (tmp_path / "many" / "k5" / "left").exists()
+        assert (tmp_path / "many" / "notes" / "first.txt").exists()
+        # all there: nothing is played
+        tally = await play(6, resume=True)
+        assert (tally.kept, tally.played, tally.status) == (6, 0, "completed")
+        assert len([event for event in read_events(tmp_path / "many") if isinstance(event, RunFinished)]) == 3
+        # and without the word for it, nothing of an earlier run is touched
+        with pytest.raises(WorkspaceError, match="not empty"):
+            await play(6, resume=False)
+
+
+async def test_a_key_is_one_episode_for_good(tmp_path: Path) -> None:
+    async with world() as small:
+        plans = [("a", plan(small, "first", "second"))]
+
+        async def play(plans: Any, **more: Any) -> None:
+            await run_many(plans, backend=small.backend, workspace=tmp_path / "many", **more)
+
+        with pytest.raises(UsageError, match="'a' occurs twice"):
+            await play(plans * 2)
+        (tmp_path / "many").rename(tmp_path / "first")
+        await play(plans)
+        with pytest.raises(UsageError, match="other players") as other:
+            await play([("a", plan(small, "second", "first"))], resume=True)
+        assert other.value.code == "key_of_another_plan"
+        with pytest.raises(UsageError):
+            await play(plans, resume=True, parallel=0)
+    assert list(rows(tmp_path / "many")) == ["a"]
+
+
+async def test_two_runs_do_not_write_to_one_file(tmp_path: Path) -> None:
+    async with world() as small, anyio.create_task_group() as group:
+        begun = anyio.Event()
+        group.start_soon(
+            lambda: run_many(
+                [("a", plan(small, ticks=1000))],
+                backend=small.backend,
+                workspace=tmp_path / "many",
+                episode_listeners=lambda _: (lambda _: begun.set(),),
+            )
+        )
+        await begun.wait()
+        with pytest.raises(WorkspaceError, match="Another run is writing"):
+            await run_many([], backend=small.backend, workspace=tmp_path / "many", resume=True)
+        group.cancel_scope.cancel()
+
+
+async def test_a_full_disk_ends_it_and_keeps_whole_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    write = os.write
+
+    def full(file: int, data: Any) -> int:
+        if bytes(data).startswith(b'{"index":2,'):
+            write(file, bytes(data)[:20])
+            raise OSError(28, "No space left on device")
+        return write(file, data)
+
+    async with world() as small:
+        monkeypatch.setattr(os, "write", full)
+        with pytest.raises(EnvironmentFault, match="No space left"):
+            await run_many([(key, plan(small)) for key in "abc"], backend=small.backend, workspace=tmp_path / "many")
+        monkeypatch.undo()
+        assert list(rows(tmp_path / "many")) == ["a"]
+        await run_many(
+            [(key, plan(small)) for key in "abc"], backend=small.backend, workspace=tmp_path / "many", resume=True
+        )
+    lines = (tmp_path / "many" / "episodes.jsonl").read_text().splitlines()
+    assert [json.loads(line)["key"] for line in lines] == ["a", "b", "c"]
