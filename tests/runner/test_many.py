@@ -139,9 +139,14 @@ async def test_a_key_is_one_episode_for_good(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="other players") as other:
             await play([("a", plan(small, "second", "first"))], resume=True)
         assert other.value.code == "key_of_another_plan"
-        with pytest.raises(UsageError):
-            await play(plans, resume=True, parallel=0)
     assert list(rows(tmp_path / "many")) == ["a"]
+
+
+async def test_none_at_a_time_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    async with world() as small:
+        with pytest.raises(UsageError):
+            await run_many([("a", plan(small))], backend=small.backend, workspace=tmp_path / "many", parallel=0)
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_two_runs_do_not_write_to_one_file(tmp_path: Path) -> None:

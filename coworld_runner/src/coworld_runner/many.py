@@ -105,13 +105,10 @@ async def run_many(
         WorkspaceError: The workspace is not fresh or not writable, or another run writes there.
         EnvironmentFault: The machine or the engine failed; what had ended has its row.
     """
+    if parallel < 1:
+        raise UsageError("The number of episodes at a time must be at least 1.", code="bad_count")
     with open_many(
-        workspace,
-        run_id=run_id,
-        listeners=listeners,
-        overwrite=overwrite,
-        resume=resume,
-        latest=latest,
+        workspace, run_id=run_id, listeners=listeners, overwrite=overwrite, resume=resume, latest=latest
     ) as many:
         many.run.bus.publish(RunStarted(what="batch", backend=backend.name, workspace=str(many.run.layout.workspace)))
         tally = Tally()
@@ -199,8 +196,6 @@ class Many:
             UsageError: See ``run_many``.
             EnvironmentFault: The machine or the engine failed.
         """
-        if parallel < 1:
-            raise UsageError("The number of episodes at a time must be at least 1.", code="bad_count")
         await self._clear_up(backend)
         gate = anyio.Semaphore(parallel)
         taken: set[str] = set()
