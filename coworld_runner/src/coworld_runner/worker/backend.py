@@ -38,7 +38,7 @@ _POLL_SECONDS = 1.0
 _REPLACE_SECONDS = 60.0
 _REPLACE_PAUSE = 0.5
 _ROUTE_SECONDS = 5.0
-"""How long a service that took another's place may take to be known on the nodes."""
+"""How long a new service may take to be known on the nodes."""
 _ROUTE_PAUSE = 0.1
 
 
@@ -59,7 +59,7 @@ class JobBackend(Backend):
         self._attempt = secrets.token_hex(4)
         self._service_uid = ""
         self._unrouted: tuple[str, int] | None = None
-        """Address of a service that took another's place, until it leads to the game."""
+        """Address of the service, until it leads to the game."""
         self._routing = anyio.Lock()
         self._game: GameUnit | None = None
         self._players: dict[str, PlayerUnit] = {}
@@ -195,15 +195,13 @@ class JobBackend(Backend):
         """Make the Service, in place of one that an earlier life of this job's worker may have left."""
         body = service_body(self._settings, self._attempt)
         name = self._settings.service
-        replaced = False
         with anyio.move_on_after(_REPLACE_SECONDS):
             while True:
                 found = await self.cluster.create("services", body)
                 labels: Mapping[str, str] = found["metadata"].get("labels") or {}
                 if labels.get(ATTEMPT) == self._attempt:
                     self._service_uid = str(found["metadata"]["uid"])
-                    if replaced:
-                        self._unrouted = str(found["spec"]["clusterIP"]), int(found["spec"]["ports"][0]["port"])
+                    self._unrouted = str(found["spec"]["clusterIP"]), int(found["spec"]["ports"][0]["port"])
                     return
                 if labels.get(JOB) != self._settings.job_id:
                     raise StartError(
@@ -214,7 +212,6 @@ class JobBackend(Backend):
                     )
                 _log.info("replacing the service %s of an earlier attempt", name)
                 await self.cluster.delete("services", name, uid=found["metadata"]["uid"])
-                replaced = True
                 await anyio.sleep(_REPLACE_PAUSE)
         raise StartError(
             f"The service {name} of an earlier attempt could not be replaced within {_REPLACE_SECONDS:g} s.",
@@ -222,10 +219,10 @@ class JobBackend(Backend):
         )
 
     async def _route(self) -> None:
-        """Wait a little for a service that took another's place: many players do not try twice.
+        """Wait a little until the service leads to the game: many players do not try twice.
 
-        Each node learns of it in its own time, and this one stands for all; where a pod cannot reach itself by its
-        service, the wait alone has to do.
+        The nodes learn of it a moment after it was made, and refuse connections to it until then. Each does so in its
+        own time, and this one stands for all; where a pod cannot reach itself by its service, the wait alone has to do.
         """
         async with self._routing:
             if self._unrouted is None:
