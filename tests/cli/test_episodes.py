@@ -47,6 +47,20 @@ def test_the_default_directory_is_fresh_and_latest_points_at_it(world: World) ->
     assert (results / "latest").resolve() == Path(second["workspace"])
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("frontier-paintr", "hint: Did you mean the player 'frontier-painter'?\n"),
+        ("nobody", "hint: The package's own players are sweep-painter and frontier-painter. Name the image"),
+        ("some/frontier-paintr", "hint: Name the image"),
+    ],
+)
+def test_a_player_that_is_not_there_may_be_misspelt(tmp_path: Path, asked: str, said: str) -> None:
+    done = coworld("run-episode", PAINT, asked, "--backend", "process", "-o", tmp_path / "out")
+    assert done.status != 0
+    assert said in done.stderr
+
+
 def test_json_is_the_record_and_where_it_is(world: World, tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = coworld("run-episode", world(seed=5), "-o", out, "--json", "--quiet")

@@ -19,6 +19,7 @@ from coworld_core.ports import EXTRA_PORTS_ENV, ExtraPort, parse_extra_ports
 from coworld_core.request import LoadedRequest, build_request
 from coworld_core.results import Results, read_results
 
+from ._hints import did_you_mean, listed
 from .packages import Package
 
 __all__ = ["EpisodePlan", "Seat", "plan_episode", "plan_for_people"]
@@ -85,6 +86,21 @@ class EpisodePlan:
         """The images of what runs, once each, the game's first."""
         players = (seat.runnable.image for seat in self.seats if seat.runnable is not None)
         return tuple(dict.fromkeys([self.manifest.game.runnable.image, *players]))
+
+    def hint_for(self, image: str, hint: str | None) -> str | None:
+        """What to do about an image that is not to be had: its name may be that of a bundled player, misspelt.
+
+        Args:
+            image: Its name.
+            hint: What there is to do otherwise.
+        """
+        manifest = self.manifest
+        bundled = {player.id: player.image for player in manifest.player}
+        if not bundled or image in {manifest.game.runnable.image, *bundled.values()} or any(c in image for c in "/:@"):
+            return hint
+        if near := did_you_mean(image, bundled):
+            return f"Did you mean the player {near!r}?"
+        return " ".join(filter(None, [f"The package's own players are {listed(bundled)}.", hint]))
 
     @cached_property
     def extra_ports(self) -> tuple[ExtraPort, ...]:

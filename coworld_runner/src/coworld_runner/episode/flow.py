@@ -9,7 +9,7 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.episode import EpisodeRecord
-from coworld_core.errors import CoworldError, NotReadyError, StartError
+from coworld_core.errors import CoworldError, ImageError, NotReadyError, StartError
 from coworld_core.outcome import EpisodeStatus
 
 from .. import probes
@@ -144,9 +144,13 @@ class Flow:
         found: dict[str, ImageInfo] = {}
 
         async def ensure(image: str) -> None:
-            found[image] = await self._backend.ensure_image(
-                image, platform=self._options.platform, publish=self._ledger.publish
-            )
+            try:
+                found[image] = await self._backend.ensure_image(
+                    image, platform=self._options.platform, publish=self._ledger.publish
+                )
+            except ImageError as error:
+                error.hint = self._setup.plan.hint_for(image, error.hint)
+                raise
 
         async with anyio.create_task_group() as group:
             for image in dict.fromkeys(state.image.image for state in states):
