@@ -44,7 +44,7 @@ from coworld_runner.backend import (
     UnitSpec,
 )
 from coworld_runner.backends import ProcessBackend
-from coworld_runner.scratch import open_scratch
+from coworld_runner.scratch import make_scratch
 from coworld_runner.testing import Arena, BackendConformance, FakeBackend
 from coworld_runner.testing.conformance import SUBJECT
 
@@ -1023,7 +1023,7 @@ def _leaves(error: BaseException) -> list[BaseException]:
 async def test_the_suite_rejects(check: str, kind: type[Wrapper], arguments: dict[str, object]) -> None:
     failures: list[BaseException] = []
     made: list[Wrapper] = []
-    with open_scratch(new_run_id()) as scratch:
+    with make_scratch(new_run_id()) as scratch:
         async with anyio.create_task_group() as background:
 
             def make() -> Backend:

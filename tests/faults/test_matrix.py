@@ -263,6 +263,8 @@ PLAYERS = [
     seat("artifact-link", scores=True, says="is not a regular file", engine=True),
     seat("artifact-fifo", scores=True, says="is not a regular file"),
     seat("artifact-directory", scores=True, says="Player 1 (artifact-directory) left no artifact"),
+    # deeper than a program may call itself, and longer than a path may be
+    seat("digs 2500", scores=True, engine=True),
     seat("closes-streams", scores=True),
 ]
 

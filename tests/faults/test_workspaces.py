@@ -21,6 +21,7 @@ from coworld_core.events import read_events
 from coworld_runner.backend import Limits
 from coworld_runner.batch import run_batch
 from coworld_runner.episode import EpisodeOptions, run_episode
+from coworld_runner.scratch import Scratch, scratch_root
 
 MIB = 1 << 20
 
@@ -60,6 +61,26 @@ async def test_overwritten_means_emptied(arena: Arena) -> None:
     assert record.fault.error_type == "results_missing"
     left = fingerprint(first.layout.workspace)
     assert not {"results.json", "replay", "policy_artifact_0.zip"} & set(left)
+
+
+async def test_the_record_is_there_before_what_was_left_is_removed(
+    arena: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, remove = arena.workspace(), Scratch.remove
+    seen: list[bool] = []
+
+    def not_quite(scratch: Scratch, within: float) -> str:
+        seen.append(read_record(workspace).ok)
+        return remove(scratch, within) or "somebody else has it"
+
+    monkeypatch.setattr(Scratch, "remove", not_quite)
+    record = await run_episode(arena.plan(), backend=arena.backend, workspace=workspace, run_id=arena.new_run())
+    assert seen == [True]
+    assert record.ok
+    assert read_record(workspace) == record
+    (leak,) = record.leaks
+    assert leak.what == f"directory {scratch_root() / record.run_id}"
+    assert leak.reason == "somebody else has it"
 
 
 async def test_a_file_in_the_way(arena: Arena) -> None:

@@ -16,7 +16,7 @@ from support.misfit_kit import wait_until
 from coworld_core.events import BaseEvent, ProbeFinished, UnitStarted
 from coworld_core.ids import new_run_id
 from coworld_runner.episode import EpisodeOptions
-from coworld_runner.scratch import remove_tree, scratch_root
+from coworld_runner.scratch import remove_run, scratch_root
 from coworld_runner.testing._conformance_kit import locked
 from coworld_runner.testing.conformance import subject_environment
 
@@ -125,4 +125,4 @@ async def test_what_a_slow_node_still_runs_is_not_forgotten(namespace: str) -> N
             assert not is_alive()
     finally:
         kubelet.send_signal(signal.SIGCONT)
-        remove_tree(scratch_root() / run_id)
+        remove_run(scratch_root() / run_id)

@@ -32,7 +32,7 @@ from coworld_runner.backends import DockerBackend
 from coworld_runner.backends._docker_engine import Engine, EngineRefused, path_segment, resolve_address
 from coworld_runner.backends._docker_labels import run_labels
 from coworld_runner.backends._docker_networks import drop_network, make_network
-from coworld_runner.scratch import open_scratch, scratch_root
+from coworld_runner.scratch import make_scratch, open_scratch, scratch_root
 from coworld_runner.testing import Arena, BackendConformance
 from coworld_runner.testing.conformance import subject_environment
 
@@ -59,7 +59,7 @@ class Suite(BackendConformance):
 
 @pytest.fixture
 def arena() -> Generator[Arena, None, None]:
-    with open_scratch(new_run_id()) as scratch:
+    with make_scratch(new_run_id()) as scratch:
         yield Arena(Suite(), scratch)
 
 
@@ -490,7 +490,7 @@ async def test_there_are_networks_for_ten_runs_of_four(arena: Arena) -> None:
     async with arena.open() as backend, anyio.create_task_group() as tasks:
 
         async def play() -> None:
-            with open_scratch(new_run_id()) as scratch:
+            with make_scratch(new_run_id()) as scratch:
                 mine = Arena(Suite(), scratch)
                 names = [f"player-{slot}" for slot in range(4)]
                 specs = [
@@ -632,9 +632,9 @@ async def test_a_killed_runner_leaves_what_find_finds_and_reap_removes(arena: Ar
     code = (
         "import pickle, sys, anyio\n"
         "from coworld_runner.backends import DockerBackend\n"
-        "from coworld_runner.scratch import open_scratch\n"
+        "from coworld_runner.scratch import make_scratch, open_scratch\n"
         "async def main(specs):\n"
-        "    with open_scratch(specs[0].run_id):\n"
+        "    with make_scratch(specs[0].run_id):\n"
         "        async with DockerBackend() as backend, backend.units(specs, publish=lambda event: None):\n"
         "            print('up', flush=True)\n"
         "            await anyio.sleep_forever()\n"
@@ -702,6 +702,9 @@ def test_a_runner_that_is_not_root_gets_and_removes_what_roots_containers_wrote(
         "import os\nos.umask(0o077)\nopen('/coworld/private', 'w').write('for root alone')\n"
         "os.makedirs('/coworld/a/b/c')\nopen('/coworld/a/b/c/deep', 'w').write('x')\n"
         "os.symlink('/etc/shadow', '/coworld/link')\n"
+        # deeper than a path may be long
+        "os.umask(0o022)\nos.chdir('/coworld')\n"
+        "for _ in range(600): os.mkdir('a-long-name'); os.chdir('a-long-name')\n"
     )
 
     async def work() -> str:
@@ -709,7 +712,7 @@ def test_a_runner_that_is_not_root_gets_and_removes_what_roots_containers_wrote(
         events: list[BaseEvent] = []
         leaks: list[str] = []
         run_id = new_run_id()
-        with open_scratch(run_id, on_leak=lambda path, reason: leaks.append(reason)) as scratch:
+        async with open_scratch(run_id, on_leak=lambda path, reason: leaks.append(reason)) as scratch:
             directory = scratch.directory("game", shared=True)
             target = scratch.path / "fetched"
             spec = UnitSpec(

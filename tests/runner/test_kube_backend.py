@@ -41,7 +41,7 @@ from coworld_runner.backends import _kube_units as units_module
 from coworld_runner.backends._kube_api import Cluster
 from coworld_runner.backends._kube_pod import object_name
 from coworld_runner.backends._probe import wait_until_ready
-from coworld_runner.scratch import open_scratch, remove_tree, scratch_root
+from coworld_runner.scratch import make_scratch, remove_run, scratch_root
 from coworld_runner.testing.conformance import subject_environment
 
 ROOT = Path(__file__).parents[2]
@@ -96,7 +96,7 @@ async def cluster_call(namespace: str, work: Callable[[Cluster], Awaitable[Any]]
 
 async def test_everything_belongs_to_one_object_and_no_secret_stands_in_a_pod(namespace: str, tmp_path: Path) -> None:
     secret = "s3cret-of-a-player"
-    with open_scratch(new_run_id()) as scratch:
+    with make_scratch(new_run_id()) as scratch:
         directory = scratch.directory("game", shared=True)
         (directory / "config.json").write_text(json.dumps({"tokens": [secret]}))
         large = os.urandom(1_500_000)
@@ -168,7 +168,7 @@ async def test_the_documented_role_is_enough(namespace: str, tmp_path: Path) -> 
     backend = backend_for(namespace, kubeconfig=kubeconfig, network_policy=True)
     issues = await backend.check()
     assert [issue for issue in issues if issue.severity == "error"] == []
-    with open_scratch(new_run_id()) as scratch:
+    with make_scratch(new_run_id()) as scratch:
         directory = scratch.directory("game", shared=True)
         game = subject(
             scratch.run_id,
@@ -202,7 +202,7 @@ async def test_the_documented_role_is_enough(namespace: str, tmp_path: Path) -> 
 
 
 async def test_a_pod_deleted_by_hand_is_told_with_its_name(namespace: str) -> None:
-    with open_scratch(new_run_id()) as scratch:
+    with make_scratch(new_run_id()) as scratch:
         specs = [subject(scratch.run_id, name, "hang") for name in ("one", "other")]
         async with backend_for(namespace) as backend, backend.units(specs, publish=print, grace=0) as (one, other):
             pod = object_name(scratch.run_id, "one")
@@ -221,7 +221,7 @@ async def test_a_pod_deleted_by_hand_is_told_with_its_name(namespace: str) -> No
 
 async def test_a_pod_without_its_collector_is_lost(namespace: str) -> None:
     """Nothing it writes would come out, and whether it is ready could be asked for ever."""
-    with open_scratch(new_run_id()) as scratch:
+    with make_scratch(new_run_id()) as scratch:
         spec = subject(scratch.run_id, "game", "serve:200:go", "hang", ports=(Port(name="http"),))
         async with backend_for(namespace) as backend, backend.units([spec], publish=print, grace=0) as (unit,):
             pod = object_name(scratch.run_id, "game")
@@ -238,7 +238,7 @@ async def test_a_pod_without_its_collector_is_lost(namespace: str) -> None:
 async def test_no_node_takes_it_and_no_image_is_there(namespace: str) -> None:
     import dataclasses
 
-    with open_scratch(new_run_id()) as scratch:
+    with make_scratch(new_run_id()) as scratch:
         nowhere = small_pods(node_selector={"coworld.invalid/nowhere": "true"})
         async with backend_for(namespace, pods=nowhere) as backend:
             with pytest.raises(StartError) as caught:
@@ -351,7 +351,7 @@ async def test_runs_wait_for_the_quota_rather_than_fail(namespace: str) -> None:
         async with backend_for(namespace) as backend, anyio.create_task_group() as tasks:
 
             async def play() -> None:
-                with open_scratch(new_run_id()) as scratch:
+                with make_scratch(new_run_id()) as scratch:
                     spec = subject(scratch.run_id, "one", "exit:0")
                     async with backend.units([spec], publish=told.append, grace=0) as (unit,):
                         ended.append(await unit.wait())
@@ -369,7 +369,7 @@ async def test_runs_wait_for_the_quota_rather_than_fail(namespace: str) -> None:
 
 async def test_a_server_that_comes_back_costs_nothing(namespace: str, tmp_path: Path) -> None:
     """Every connection breaks while a unit writes, serves and is waited for; nothing is lost, nothing comes twice."""
-    with open_scratch(new_run_id()) as scratch:
+    with make_scratch(new_run_id()) as scratch:
         directory = scratch.directory("game", shared=True)
         log = scratch.path / "game.log"
         spec = subject(
@@ -435,7 +435,7 @@ async def test_a_unit_that_could_not_be_asked_has_its_time_once_it_can(
             raise
 
     monkeypatch.setattr(units_module, "wait_until_ready", asked)
-    with open_scratch(new_run_id()) as scratch:
+    with make_scratch(new_run_id()) as scratch:
         directory = scratch.directory("game", shared=True)
         spec = subject(scratch.run_id, "game", "serve:200:go", "hang", directory=directory, ports=(Port(name="http"),))
         async with (
@@ -465,7 +465,7 @@ async def test_a_unit_that_could_not_be_asked_has_its_time_once_it_can(
 
 async def test_a_server_that_stays_away_is_the_platforms_fault(namespace: str, tmp_path: Path) -> None:
     told = Told()
-    with open_scratch(new_run_id()) as scratch:
+    with make_scratch(new_run_id()) as scratch:
         async with (
             blockable_way(tmp_path) as (way, kubeconfig),
             backend_for(namespace, kubeconfig=kubeconfig, outage=2) as backend,
@@ -497,7 +497,7 @@ async def test_what_a_killed_runner_left_goes_by_itself(namespace: str) -> None:
             while await anyio.to_thread.run_sync(labelled, namespace, run_id):  # noqa: ASYNC110
                 await anyio.sleep(1)
     finally:
-        remove_tree(scratch_root() / run_id)
+        remove_run(scratch_root() / run_id)
 
 
 # --- what cannot be used ------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 
 from coworld_core.ids import new_run_id
 from coworld_runner.backends._ports import choose_port
-from coworld_runner.scratch import open_scratch, scratch_root
+from coworld_runner.scratch import make_scratch, scratch_root
 from coworld_runner.testing import leak_check, leaks, private_scratch
 
 
@@ -51,7 +51,7 @@ def _thread(stack: ExitStack) -> None:
 
 
 def _directory(stack: ExitStack) -> None:
-    stack.enter_context(open_scratch(new_run_id()))
+    stack.enter_context(make_scratch(new_run_id()))
 
 
 def _port(stack: ExitStack) -> None:

@@ -21,7 +21,7 @@ from coworld_core.events import BaseEvent
 from coworld_core.ids import new_run_id
 from coworld_runner.backend import UnitSpec
 from coworld_runner.backends import ProcessBackend
-from coworld_runner.scratch import open_scratch, scratch_root
+from coworld_runner.scratch import make_scratch, scratch_root
 from coworld_runner.testing.conformance import SUBJECT
 
 DEADLINE = 30
@@ -32,10 +32,10 @@ from pathlib import Path
 import anyio
 from coworld_runner.backend import UnitSpec
 from coworld_runner.backends import ProcessBackend
-from coworld_runner.scratch import open_scratch
+from coworld_runner.scratch import make_scratch
 
 async def main(run_id, subject):
-    with open_scratch(run_id) as scratch:
+    with make_scratch(run_id) as scratch:
         directory = scratch.directory("unit")
         def spec(name):
             return UnitSpec(
@@ -140,7 +140,7 @@ def test_units_live_and_end_under_an_event_loop_in_any_thread(tmp_path: Path) ->
             assert len(labelled(run_id)) == 2
             reasons.append((await unit.stop()).reason)
 
-    with open_scratch(run_id):
+    with make_scratch(run_id):
         thread = threading.Thread(target=anyio.run, args=(main,))
         thread.start()
         thread.join(DEADLINE)

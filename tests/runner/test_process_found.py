@@ -14,7 +14,7 @@ import pytest
 from coworld_core.ids import new_run_id
 from coworld_runner.backend import Found, Reaped
 from coworld_runner.backends import ProcessBackend, _process_found
-from coworld_runner.scratch import open_scratch, scratch_root
+from coworld_runner.scratch import make_scratch, scratch_root
 from coworld_runner.testing import private_scratch
 
 SLEEP = "print('up', flush=True); import time; time.sleep(1000)"
@@ -65,7 +65,7 @@ async def test_a_process_without_the_label_is_nobodys_business() -> None:
 
 async def test_a_run_under_another_directory_for_temporary_files_is_alive(tmp_path: Path) -> None:
     run_id = new_run_id()
-    with open_scratch(run_id) as scratch, stray(COWORLD_RUN_ID=run_id, COWORLD_SCRATCH=str(scratch.path)):
+    with make_scratch(run_id) as scratch, stray(COWORLD_RUN_ID=run_id, COWORLD_SCRATCH=str(scratch.path)):
         with private_scratch(tmp_path):
             assert scratch_root() != scratch.path.parent
             found = await find(run_id)

@@ -26,7 +26,7 @@ from coworld_runner import _files
 from coworld_runner.backend import HttpProbe, Limits, Placement, Port, Unit, UnitSpec
 from coworld_runner.backends import ProcessBackend, _ports
 from coworld_runner.backends._ports import choose_port
-from coworld_runner.scratch import Scratch, open_scratch, scratch_root
+from coworld_runner.scratch import Scratch, make_scratch, scratch_root
 
 DEADLINE = 30
 
@@ -71,7 +71,7 @@ class Stage:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Generator[Stage, None, None]:
-    with open_scratch(new_run_id()) as scratch:
+    with make_scratch(new_run_id()) as scratch:
         yield Stage(scratch, tmp_path)
 
 
@@ -502,7 +502,7 @@ async def test_what_cannot_be_removed_is_published_and_does_not_hide_the_bodys_e
 ) -> None:
     from coworld_runner.backends import _process_units
 
-    monkeypatch.setattr(_process_units, "remove_tree", lambda path: f"{path} is in use")  # pyright: ignore
+    monkeypatch.setattr(_process_units, "remove_tree", lambda path, **_: f"{path} is in use")  # pyright: ignore
     with pytest.raises(RuntimeError, match="the body's"):
         async with stage.units(stage.spec("sleep", "1000")):
             raise RuntimeError("the body's")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from coworld_core.errors import EnvironmentFault
 from coworld_core.ids import new_run_id
-from coworld_runner.scratch import find_scratch, open_scratch, reap_scratch, run_is_alive, scratch_root
+from coworld_runner.reaper import sweep
+from coworld_runner.scratch import find_scratch, make_scratch, open_scratch, reap_scratch, run_is_alive, scratch_root
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +26,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_it_is_there_and_alive_inside_and_gone_outside() -> None:
     run_id = new_run_id()
-    with open_scratch(run_id) as scratch:
+    with make_scratch(run_id) as scratch:
         directory = scratch.directory("game", shared=True)
         (directory / "deep").mkdir()
         (directory / "deep" / "file").write_text("x")
@@ -40,14 +44,14 @@ def test_it_is_there_and_alive_inside_and_gone_outside() -> None:
 
 def test_it_is_gone_after_an_error_too() -> None:
     run_id = new_run_id()
-    with pytest.raises(ZeroDivisionError), open_scratch(run_id):
+    with pytest.raises(ZeroDivisionError), make_scratch(run_id):
         _ = 1 / 0
     assert find_scratch(run_id) == ()
 
 
 def test_what_took_its_own_rights_away_is_removed_all_the_same() -> None:
     run_id = new_run_id()
-    with open_scratch(run_id) as scratch:
+    with make_scratch(run_id) as scratch:
         closed = scratch.directory("game") / "closed"
         closed.mkdir()
         (closed / "file").write_text("x")
@@ -60,7 +64,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").write_text("kept")
-    with open_scratch(new_run_id()) as scratch:
+    with make_scratch(new_run_id()) as scratch:
         (scratch.directory("game") / "link").symlink_to(outside)
         (scratch.path / "link").symlink_to(outside)
     assert (outside / "kept").exists()
@@ -71,8 +75,8 @@ def test_a_killed_runner_leaves_a_dead_directory_that_is_reaped(tmp_path: Path) 
     code = (
         "import sys, tempfile, signal\n"
         "tempfile.tempdir = sys.argv[1]\n"
-        "from coworld_runner.scratch import open_scratch\n"
-        "with open_scratch(sys.argv[2]) as scratch:\n"
+        "from coworld_runner.scratch import make_scratch\n"
+        "with make_scratch(sys.argv[2]) as scratch:\n"
         "    scratch.directory('game')\n"
         "    print('ready', flush=True)\n"
         "    signal.pause()\n"
@@ -90,11 +94,59 @@ def test_a_killed_runner_leaves_a_dead_directory_that_is_reaped(tmp_path: Path) 
     assert find_scratch(run_id) == ()
 
 
-def test_a_root_that_is_not_ours_is_refused(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["link", "owner", "mode"])
+def test_a_root_that_is_not_ours_is_refused_and_left_alone(root: Path, tmp_path: Path, how: str) -> None:
     elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    root.symlink_to(elsewhere)
-    with pytest.raises(EnvironmentFault) as refused, open_scratch(new_run_id()):
+    (elsewhere / "dead").mkdir(parents=True)
+    if how == "link":
+        root.symlink_to(elsewhere)
+    else:
+        root.mkdir()
+        (root / "dead").symlink_to(elsewhere)
+    if how == "owner":
+        if os.getuid() != 0:
+            pytest.skip("needs root, to give a directory away")
+        os.chown(root, 12345, 12345)
+    if how == "mode":
+        root.chmod(0o777)
+    with pytest.raises(EnvironmentFault) as refused, make_scratch(new_run_id()):
         pass
     assert refused.value.code == "scratch_unsafe"
-    assert list(elsewhere.iterdir()) == []
+    assert str(root) in refused.value.message
+    swept = anyio.run(lambda: sweep([], apply=True))
+    assert (swept.found, swept.reaped) == ((), ())
+    assert str(root) in swept.unavailable[0]
+    assert (elsewhere / "dead").is_dir()
+
+
+async def test_others_go_on_while_it_is_removed() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(count)
+        async with open_scratch(new_run_id()) as scratch:
+            for number in range(100):
+                (scratch.path / f"{number}").mkdir()
+            before = turns
+        assert turns > before
+        assert not scratch.path.exists()
+        group.cancel_scope.cancel()
+
+
+async def test_what_takes_too_long_is_left_to_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coworld_runner.scratch.REMOVE_SECONDS", 0.0)
+    told: list[str] = []
+    run_id = new_run_id()
+    with anyio.CancelScope() as scope:
+        async with open_scratch(run_id, on_leak=lambda path, reason: told.append(f"{path}: {reason}")) as scratch:
+            (scratch.path / "game").mkdir()
+            scope.cancel()
+    assert told == [f"{scratch.path}: {scratch.path}/…: not all of it could be removed within 0 s"]
+    assert [item.alive for item in find_scratch(run_id)] == [False]
+    assert [item.removed for item in reap_scratch(find_scratch(run_id))] == [True]

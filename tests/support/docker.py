@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import functools
 import hashlib
 import io
@@ -105,6 +106,8 @@ def _apart(work: Callable[[], Awaitable[_T]]) -> _T:
 
 def as_user(user: int, group: int, work: Callable[[], Awaitable[str]]) -> str:
     """What a coroutine function returns when another user runs it, who may not be able to read this checkout."""
+    for codec in ("ascii", "idna"):
+        codecs.lookup(codec)  # read from where the child may not be able to, if nobody has used it yet
     read, write = os.pipe()
     with warnings.catch_warnings():
         # later Pythons warn of threads that the child will not have; it uses none

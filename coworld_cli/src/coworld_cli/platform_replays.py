@@ -202,7 +202,7 @@ async def _local(api: CoworldClient, episode: EpisodeRequest, wish: ReplayWish, 
     assert episode.coworld_id is not None
     resumable(running)
     manifest = await have_coworld(api, episode.coworld_id)
-    with open_scratch(new_run_id()) as scratch:
+    async with open_scratch(new_run_id()) as scratch:
         file = scratch.directory("replay") / f"{wish.episode}.replay"
         with shown_progress(running.out, "replay") as tell:
             await api.episodes.download_replay(episode, file, on_progress=tell)

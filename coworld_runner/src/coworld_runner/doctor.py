@@ -21,7 +21,7 @@ from coworld_core.issues import Issue
 
 from .backend import Backend
 from .reaper import Sweep, sweep
-from .scratch import scratch_root
+from .scratch import scratch_root, unsafe_root
 from .selection import ClusterOptions, PlaceName, make_backend
 from .starvation import StarvationMeter
 
@@ -229,11 +229,8 @@ def _check_temp() -> Check:
         return Check(name="temp", status="fail", message=message, hint=hint)
     if free < _LITTLE_ROOM:
         return Check(name="temp", status="warn", message=message, hint=hint)
-    owner = scratch_root()
-    if owner.exists() and hasattr(os, "getuid") and owner.lstat().st_uid != os.getuid():
-        return Check(
-            name="temp", status="fail", message=f"{owner} belongs to somebody else", hint="Remove it, or set TMPDIR."
-        )
+    if why := unsafe_root():
+        return Check(name="temp", status="fail", message=f"{scratch_root()} {why}", hint="Remove it, or set TMPDIR.")
     return Check(name="temp", status="ok", message=message)
 
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import anyio
+import anyio.to_thread
 
 from coworld_core.errors import BackendUnavailable
 
 from .backend import Backend, Found, Reaped
-from .scratch import find_scratch, reap_scratch
+from .scratch import find_scratch, reap_scratch, scratch_root, unsafe_root
 
 __all__ = ["Sweep", "sweep", "sweep_run"]
 
@@ -27,7 +28,7 @@ class Sweep:
     reaped: tuple[Reaped, ...] = ()
     """Empty after a dry run."""
     unavailable: tuple[str, ...] = field(default=())
-    """Backends that could not be asked, each with the reason."""
+    """Backends that could not be asked, and a place that is not safe to look at, each with the reason."""
 
     @property
     def ok(self) -> bool:
@@ -63,10 +64,12 @@ async def sweep(
                 reaped.extend(gone)
         except BackendUnavailable as error:
             unavailable.append(f"{backend.name}: {error.message}")
+    if why := unsafe_root():
+        unavailable.append(f"directories: {scratch_root()} {why}, so nothing there is touched")
     directories = find_scratch(run_id)
     found.extend(directories)
     if apply:
-        reaped.extend(reap_scratch(directories, force=force))
+        reaped.extend(await _remove_directories(directories, force=force))
     return Sweep(tuple(found), tuple(reaped), tuple(unavailable))
 
 
@@ -74,7 +77,12 @@ async def sweep_run(backend: Backend, run_id: str) -> tuple[Reaped, ...]:
     """Remove what a run that was killed has left on a backend, which is entered, and on this machine."""
     killed = any(not item.alive for item in find_scratch(run_id))
     _, gone = await _remove_units(backend, run_id, force=False, killed=killed)
-    return (*gone, *reap_scratch(find_scratch(run_id)))
+    return (*gone, *await _remove_directories(find_scratch(run_id), force=False))
+
+
+async def _remove_directories(found: Sequence[Found], *, force: bool) -> tuple[Reaped, ...]:
+    # a hostile program may have left so much that somebody loses patience
+    return await anyio.to_thread.run_sync(lambda: reap_scratch(found, force=force), abandon_on_cancel=True)
 
 
 async def _units(backend: Backend, run_id: str | None) -> tuple[Found, ...]:

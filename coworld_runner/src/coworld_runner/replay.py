@@ -101,7 +101,7 @@ async def open_replay(
     extra_text = runnable.env.get(EXTRA_PORTS_ENV)
     extra = parse_extra_ports(extra_text) if extra_text is not None else ()
     await backend.ensure_image(runnable.image, platform=options.platform, publish=publish)
-    with open_scratch(run_id) as scratch:
+    async with open_scratch(run_id) as scratch:
         directory = scratch.directory("replay", shared=True)
         file = f"{_FILE}.z" if compressed else _FILE
         await anyio.to_thread.run_sync(_compress if compressed else _copy, replay, directory / file)

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,27 +93,27 @@ async def resolve_replay(
     async with contextlib.AsyncExitStack() as stack:
         place = directory
 
-        def copies() -> Path:
+        async def copies() -> Path:
             nonlocal place
             if place is None:
                 # labelled and locked like a run's, so that `coworld clean` finds it after a kill
-                place = stack.enter_context(open_scratch(new_run_id())).directory("replay")
+                place = (await stack.enter_async_context(open_scratch(new_run_id()))).directory("replay")
             return place
 
         if source.kind == "path":
             replay = await _local(source, copies, limit)
         else:
-            replay = await _remote(source, copies(), limit, timeout, token, environment)
+            replay = await _remote(source, await copies(), limit, timeout, token, environment)
         yield replay
 
 
-async def _local(source: Source, copies: Callable[[], Path], limit: int) -> Replay:
+async def _local(source: Source, copies: Callable[[], Awaitable[Path]], limit: int) -> Replay:
     assert source.path is not None
     path, head, size = await anyio.to_thread.run_sync(_look, source.path)
     compression = await anyio.to_thread.run_sync(_compression, path, head, path.name)
     if compression == "none":
         return Replay(path=path, name=_name(path.name), size=size, source=str(path), compression="none", copied=False)
-    target = copies() / "replay"
+    target = await copies() / "replay"
     size = await anyio.to_thread.run_sync(_unpack, path, target, compression, limit, str(path))
     return Replay(path=target, name="replay", size=size, source=str(path), compression=compression, copied=True)
 

@@ -8,30 +8,40 @@ from a dead one: the kernel drops it with the process, even after SIGKILL, so th
 from __future__ import annotations
 
 import contextlib
+import math
 import os
-import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
+
 from coworld_core.errors import EnvironmentFault
 
+from ._trees import remove_tree
 from .backend import Found, Reaped
 
 __all__ = [
+    "REMOVE_SECONDS",
     "Scratch",
     "find_scratch",
+    "make_scratch",
     "open_scratch",
     "owner_is_alive",
     "reap_scratch",
+    "remove_run",
     "run_is_alive",
     "scratch_root",
+    "unsafe_root",
 ]
 
+REMOVE_SECONDS = 20.0
+"""How long removing what a run has left may keep anyone."""
 _LOCK = "owner.lock"
 
 
@@ -43,10 +53,12 @@ def scratch_root() -> Path:
 
 @dataclass(frozen=True)
 class Scratch:
-    """The directory of one run. Only its owner may look into it (mode 0700)."""
+    """The directory of one run. Only its owner may look into it (mode 0700). A context manager: removed on leaving."""
 
     run_id: str
     path: Path
+    lock: int
+    """Descriptor of its lock file, which is locked as long as this is open."""
 
     def directory(self, name: str, *, shared: bool = False) -> Path:
         """Make a directory for one unit.
@@ -60,6 +72,44 @@ class Scratch:
         path.mkdir()
         path.chmod(0o777 if shared else 0o700)
         return path
+
+    def __enter__(self) -> Scratch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def remove(self, within: float = math.inf) -> str:
+        """Remove it with all it holds, its lock last. Blocks.
+
+        Args:
+            within: Seconds it may take; then what is left stays, and is found as a dead run's.
+
+        Returns:
+            Why it is still there; an empty string when it is not.
+        """
+        try:
+            return remove_run(self.path, within)
+        finally:
+            os.close(self.lock)
+
+
+def remove_run(path: Path, within: float = math.inf) -> str:
+    """Remove the directory of a run, its lock last; the arguments and the answer are those of ``remove_tree``."""
+    return remove_tree(path, last=_LOCK, within=within)
+
+
+def unsafe_root() -> str:
+    """Why nothing in the directory above the runs' may be trusted, or removed: somebody else can write there."""
+    try:
+        status = scratch_root().lstat()
+    except OSError:
+        return ""
+    if not stat.S_ISDIR(status.st_mode):
+        return "is not a directory"
+    if hasattr(os, "getuid") and status.st_uid != os.getuid():
+        return "belongs to somebody else"
+    return "may be written to by others" if status.st_mode & 0o022 else ""
 
 
 def _is_locked(descriptor: int) -> bool:
@@ -78,7 +128,7 @@ def _guard(root: Path, *, alone: bool) -> Generator[None]:
     """Keep a directory that was just made, and is not locked yet, from being taken for a dead run's."""
     import fcntl
 
-    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
@@ -115,16 +165,11 @@ def run_is_alive(run_id: str) -> bool:
         os.close(descriptor)
 
 
-@contextmanager
-def open_scratch(run_id: str, *, on_leak: Callable[[Path, str], None] | None = None) -> Generator[Scratch]:
-    """Make the run's directory, keep it locked, and remove it with all it holds.
-
-    Args:
-        run_id: The run's label.
-        on_leak: Told the path and the reason when it could not be removed.
+def make_scratch(run_id: str) -> Scratch:
+    """Make a run's directory and keep it locked, until ``Scratch.remove``.
 
     Raises:
-        EnvironmentFault: It cannot be made: no room, no permission, or the root belongs to someone else.
+        EnvironmentFault: It cannot be made: no room, no permission, or the root is not safely ours.
     """
     import fcntl
 
@@ -132,18 +177,18 @@ def open_scratch(run_id: str, *, on_leak: Callable[[Path, str], None] | None = N
     path = root / run_id
     try:
         root.mkdir(mode=0o700, exist_ok=True)
-        owner = root.lstat()
-        if not stat.S_ISDIR(owner.st_mode) or (hasattr(os, "getuid") and owner.st_uid != os.getuid()):
+        if why := unsafe_root():
             raise EnvironmentFault(
-                f"{root} is not a directory of yours, so nothing can be kept in it safely.",
+                f"{root} {why}, so nothing can be kept in it safely.",
                 code="scratch_unsafe",
                 hint="Remove it, or set TMPDIR to a directory of your own.",
+                context={"path": str(root)},
             )
         with _guard(root, alone=False):
             path.mkdir(mode=0o700)
-            descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             # waits for nobody but one who is just looking
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX)
     except OSError as error:
         with contextlib.suppress(OSError):
             path.rmdir()
@@ -152,71 +197,37 @@ def open_scratch(run_id: str, *, on_leak: Callable[[Path, str], None] | None = N
             code="scratch_unwritable",
             hint="Free some room, or set TMPDIR to a directory you can write to.",
         ) from error
+    return Scratch(run_id, path, lock)
+
+
+@asynccontextmanager
+async def open_scratch(run_id: str, *, on_leak: Callable[[Path, str], None] | None = None) -> AsyncGenerator[Scratch]:
+    """Make the run's directory, keep it locked, and remove it with all it holds, off the event loop.
+
+    Removing takes ``REMOVE_SECONDS`` at most, however much a program has left; ``coworld clean`` does the rest.
+
+    Args:
+        run_id: The run's label.
+        on_leak: Told the path and the reason when it could not be removed.
+
+    Raises:
+        EnvironmentFault: See ``make_scratch``.
+    """
+    scratch = make_scratch(run_id)
     try:
-        yield Scratch(run_id, path)
+        yield scratch
     finally:
-        try:
-            reason = remove_tree(path)
-        finally:
-            os.close(descriptor)
-        if reason and on_leak is not None:
-            on_leak(path, reason)
-
-
-def remove_tree(path: Path) -> str:
-    """Remove a directory with all it holds, its lock file last; returns why it is still there, or an empty string."""
-    reasons: list[str] = []
-
-    def note(_function: object, name: str, error: BaseException) -> None:
-        # a program may have taken our right to write away from a directory of ours
-        parent = Path(name).parent
-        with contextlib.suppress(OSError):
-            parent.chmod(0o700)
-            target = Path(name)
-            if target.is_dir() and not target.is_symlink():
-                target.chmod(0o700)
-                shutil.rmtree(target, ignore_errors=True)
-            else:
-                target.unlink()
-            if not os.path.lexists(name):
-                return
-        reasons.append(f"{name}: {getattr(error, 'strerror', None) or error}")
-
-    try:
-        entries = list(path.iterdir())
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        return f"{path}: {error.strerror}"
-    for entry in entries:
-        if entry.name == _LOCK:
-            continue
-        if entry.is_dir() and not entry.is_symlink():
-            _rmtree(entry, note)
-        else:
-            try:
-                entry.unlink()
-            except OSError as error:
-                reasons.append(f"{entry}: {error.strerror}")
-    if reasons:
-        return reasons[0]
-    _rmtree(path, note)
-    return reasons[0] if reasons else ""
-
-
-def _rmtree(path: Path, note: Callable[[object, str, BaseException], None]) -> None:
-    # ``onexc`` came with 3.12 and replaced ``onerror``, which warns there
-    import sys
-
-    if sys.version_info >= (3, 12):
-        shutil.rmtree(path, onexc=note)
-    else:
-        shutil.rmtree(path, onerror=lambda function, name, info: note(function, name, info[1]))
+        with anyio.CancelScope(shield=True):
+            reason = await anyio.to_thread.run_sync(scratch.remove, REMOVE_SECONDS)
+            if reason and on_leak is not None:
+                on_leak(scratch.path, reason)
 
 
 def find_scratch(run_id: str | None = None) -> tuple[Found, ...]:
-    """Directories of runs on this machine, of this user."""
+    """Directories of runs on this machine, of this user; none where ``unsafe_root`` says why they may not be his."""
     root = scratch_root()
+    if unsafe_root():
+        return ()
     try:
         with _guard(root, alone=True):
             entries = [entry for entry in sorted(root.iterdir()) if run_id is None or entry.name == run_id]
@@ -251,6 +262,6 @@ def reap_scratch(found: Sequence[Found], *, force: bool = False) -> tuple[Reaped
         if item.alive and not force:
             reaped.append(Reaped(found=item, removed=False, reason="its runner is still running"))
             continue
-        reason = remove_tree(Path(item.id))
+        reason = remove_run(Path(item.id))
         reaped.append(Reaped(found=item, removed=not reason, reason=reason))
     return tuple(reaped)

@@ -47,6 +47,7 @@ BEHAVIOURS = {
     "artifact-link": "leaves a link to /etc/passwd for an artifact",
     "artifact-fifo": "leaves a pipe for an artifact",
     "artifact-directory": "leaves a directory for an artifact",
+    "digs": "makes ARG directories, each in the one before, then plays on",
     "closes-streams": "closes its standard streams, then plays on",
 }
 
@@ -198,6 +199,14 @@ def main(behaviour: str = "well", *arguments: str) -> int:
                     file.write(piece)
                     file.flush()
                     time.sleep(0.002)
+        case "digs":
+            here = Path.cwd()
+            os.chdir(artifact().parent)
+            for _ in range(number):
+                os.mkdir("deeper")  # noqa: PTH102 - the path of it would be too long for a call
+                os.chdir("deeper")
+            # the working directory of a process is no longer to be named there
+            os.chdir(here)
         case "runs-out-of-memory":
             hoard(number)
         case "steals":

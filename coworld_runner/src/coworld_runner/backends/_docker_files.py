@@ -6,10 +6,10 @@ unit's own cannot be emptied. The engine can do both without anything in the ima
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import secrets
-import stat
 import tarfile
 from pathlib import Path
 
@@ -25,9 +25,12 @@ from ._docker_engine import Engine, EngineGone, EngineRefused, path_segment
 __all__ = ["fetch_archived", "hand_back"]
 
 _BLOCK = 512
-_ROUNDS = 16
-"""How deep directories that belong to others are followed, and how many at once: enough for honest programs."""
 _AT_ONCE = 1000
+"""How many directories that belong to others are opened by one call."""
+_LONGEST = 2000
+"""Bytes of a name below the unit's directory that the engine takes, wherever it keeps that."""
+_SECONDS = 20.0
+"""How long opening them may take."""
 
 
 async def fetch_archived(
@@ -115,42 +118,66 @@ async def _regular_size(archive: _Blocks, context: dict[str, object]) -> int:
 async def hand_back(engine: Engine, container: str, directory: Path, mount: str) -> None:
     """Open directories that the container made in its own one, so that whoever runs us can remove them.
 
-    The engine unpacks an archive of nothing but directories over those that are there, which sets their mode. What
-    cannot be opened stays, and is reported by whoever fails to remove it.
+    The engine unpacks an archive of nothing but directories over those that are there, which sets their mode and their
+    owner. It takes names up to a length, so what is deeper is moved up, once it is open. What cannot be opened in time
+    stays, and is reported by whoever fails to remove it.
     """
     if not hasattr(os, "getuid") or os.getuid() == 0:
         return
     opened: set[str] = set()
-    for _ in range(_ROUNDS):
-        foreign = await anyio.to_thread.run_sync(_foreign, directory, opened)
-        if not foreign:
-            return
-        opened.update(foreign)
-        try:
-            async with engine.stream(
-                "PUT",
-                f"/containers/{path_segment(container)}/archive",
-                query={"path": mount},
-                content=_directories(foreign),
-            ):
-                pass
-        except (EngineRefused, EngineGone):
-            return
+    with anyio.move_on_after(_SECONDS):
+        while foreign := await anyio.to_thread.run_sync(_foreign, directory, opened):
+            opened.update(foreign)
+            try:
+                async with engine.stream(
+                    "PUT",
+                    f"/containers/{path_segment(container)}/archive",
+                    query={"path": mount},
+                    content=_directories(foreign),
+                ):
+                    pass
+            except (EngineRefused, EngineGone):
+                return
 
 
 def _foreign(directory: Path, opened: set[str]) -> list[str]:
     """Directories below that belong to somebody else, as far as they can be seen, but those opened before."""
     found: list[str] = []
-    for top, names, _ in os.walk(directory):
-        for name in names:
-            path = Path(top, name)
-            relative = str(path.relative_to(directory))
-            status = path.lstat()
-            if stat.S_ISDIR(status.st_mode) and status.st_uid != os.getuid() and relative not in opened:
-                found.append(relative)
-                if len(found) == _AT_ONCE:
-                    return found
+    try:
+        top = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return found
+    try:
+        ahead = ["."]
+        while ahead and len(found) < _AT_ONCE:
+            _look_into(ahead.pop(), top, ahead, found, opened)
+    finally:
+        os.close(top)
     return found
+
+
+def _look_into(name: str, top: int, ahead: list[str], found: list[str], opened: set[str]) -> None:
+    with contextlib.suppress(OSError):
+        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
+        try:
+            with os.scandir(descriptor) as entries:
+                below = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+            for each in below:
+                path = each if name == "." else f"{name}/{each}"
+                status = os.stat(each, dir_fd=descriptor, follow_symlinks=False)
+                length = len(os.fsencode(path))
+                if status.st_uid != os.getuid() and path not in opened:
+                    if length > _LONGEST:
+                        continue  # until one of those above it has been moved up
+                    found.append(path)
+                elif length > _LONGEST // 2:
+                    up = f".deep-{secrets.token_hex(8)}"
+                    os.rename(each, up, src_dir_fd=descriptor, dst_dir_fd=top)
+                    opened.add(up)
+                    path = up
+                ahead.append(path)
+        finally:
+            os.close(descriptor)
 
 
 def _directories(names: list[str]) -> bytes:

@@ -100,7 +100,7 @@ class Images:
         """Have a pod pull it, whose program does not exist: it is pulled, and nothing of it runs."""
         check = f"image-{secrets.token_hex(6)}"
         # locked while it is under way, so that nobody takes it for what a killed runner left
-        with open_scratch(check):
+        async with open_scratch(check):
             try:
                 job = await self._cluster.create("jobs", owner_body(check, lease=PULL_SECONDS, image=image))
                 await self._cluster.create("pods", self._body(check, image, platform, owner_reference(job)))

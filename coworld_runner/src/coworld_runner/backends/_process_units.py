@@ -23,8 +23,9 @@ from coworld_core.events import LeakFound, UnitCreated, UnitStarted
 from coworld_core.outcome import Exit, ExitReason
 
 from .._files import CappedLog
+from .._trees import remove_tree
 from ..backend import Backend, Publish, UnitSpec
-from ..scratch import remove_tree, scratch_root
+from ..scratch import REMOVE_SECONDS, scratch_root
 from . import _shim
 from ._ports import stranger_on
 from ._process_found import KILL_SECONDS, RUN, SCRATCH, UNIT, kill_labelled
@@ -326,7 +327,8 @@ class ProcessUnit(LocalUnit):
         self._give_ports_back()
         self._environment.clear()
         if self._private is not None:
-            reason = await anyio.to_thread.run_sync(remove_tree, self._private)
+            private = self._private
+            reason = await anyio.to_thread.run_sync(lambda: remove_tree(private, within=REMOVE_SECONDS))
             if reason:
                 self._publish(LeakFound(what=f"directory {self._private}", reason=reason))
 

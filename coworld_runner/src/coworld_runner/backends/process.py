@@ -182,7 +182,7 @@ class ProcessBackend(Backend):
             for run_id in dict.fromkeys(spec.run_id for spec in specs):
                 # the run's own directory marks it as alive; a caller who made none gets one for the time being
                 if not (scratch_root() / run_id).is_dir():
-                    stack.enter_context(open_scratch(run_id, on_leak=_leak(publish)))
+                    await stack.enter_async_context(open_scratch(run_id, on_leak=_leak(publish)))
             tasks = await stack.enter_async_context(nursery())
             units = tuple(
                 ProcessUnit(spec, backend=self, context=context, publish=publish, tasks=tasks)

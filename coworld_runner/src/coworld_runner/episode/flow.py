@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
 
 import anyio
 import anyio.to_thread
@@ -23,7 +24,7 @@ from ..starvation import StarvationMeter
 from .blame import OWN_DOING
 from .collecting import Collector
 from .ledger import Ledger
-from .record import write_record
+from .record import close_record, write_record
 from .setup import Setup
 from .specs import game_spec, player_spec
 from .watching import Watch
@@ -56,7 +57,15 @@ class Flow:
     # --- the whole
 
     async def play(self) -> EpisodeRecord:
-        """Play it, and write its record on every path."""
+        """Play it, and write its record on every path, before what its units have left is removed."""
+        async with AsyncExitStack() as later:
+            record, trouble = await self._recorded(later)
+        record = close_record(self._setup, record)
+        if trouble is not None:
+            raise trouble
+        return record
+
+    async def _recorded(self, later: AsyncExitStack) -> tuple[EpisodeRecord, BaseException | None]:
         ledger, workspace = self._ledger, self._setup.layout.workspace
         ledger.publish(started("episode", self._setup.plan, self._backend, workspace))
         status: EpisodeStatus = "failed"
@@ -64,7 +73,7 @@ class Flow:
         try:
             with anyio.CancelScope(deadline=self._deadline) as scope:
                 with unwrapped():
-                    await self._all_phases()
+                    await self._all_phases(later)
             if scope.cancelled_caught:
                 await self._at_the_deadline()
             await self._collector.judge_results()
@@ -85,33 +94,32 @@ class Flow:
         except BaseException as error:  # noqa: BLE001 - raised again below, once the record is written
             trouble = error
             await ledger.see("crashed", words=f"{type(error).__name__}: {error}")
-        record = await write_record(self._setup, ledger, status)
-        if trouble is not None:
-            raise trouble
-        return record
+        return await write_record(self._setup, ledger, status), trouble
 
-    async def _all_phases(self) -> None:
+    async def _all_phases(self, later: AsyncExitStack) -> None:
         with self._phases.during("prepare"):
             await self._ensure_images()
-        with open_scratch(self._setup.run.bus.run_id, on_leak=self._note_scratch_leak) as scratch:
-            try:
-                self._phases.begin("start_game")
-                async with self._units([game_spec(self._setup, scratch)], start=True) as (game,):
-                    self._ledger.game.unit = game
-                    self._phases.end()
-                    try:
-                        await self._with_game(game, scratch)
-                    finally:
-                        await self._collector.game(game)
-            except StartError as error:
+        scratch = await later.enter_async_context(
+            open_scratch(self._setup.run.bus.run_id, on_leak=self._note_scratch_leak)
+        )
+        try:
+            self._phases.begin("start_game")
+            async with self._units([game_spec(self._setup, scratch)], start=True) as (game,):
+                self._ledger.game.unit = game
                 self._phases.end()
-                if error.code not in OWN_DOING:
-                    raise
-                # that of a player is seen where players are started, unless it could not even be made
-                spec = self._specs.get(str(error.context.get("unit")))
-                await self._ledger.see(
-                    "not_started", spec.component if spec else "game", spec.slot if spec else None, error=error
-                )
+                try:
+                    await self._with_game(game, scratch)
+                finally:
+                    await self._collector.game(game)
+        except StartError as error:
+            self._phases.end()
+            if error.code not in OWN_DOING:
+                raise
+            # that of a player is seen where players are started, unless it could not even be made
+            spec = self._specs.get(str(error.context.get("unit")))
+            await self._ledger.see(
+                "not_started", spec.component if spec else "game", spec.slot if spec else None, error=error
+            )
 
     async def _with_game(self, game: Unit, scratch: Scratch) -> None:
         address = game.endpoint().there
@@ -134,7 +142,7 @@ class Flow:
         self._specs |= {spec.name: spec for spec in specs}
         return self._backend.units(specs, publish=self._ledger.publish, start=start, grace=self._options.stop_grace)
 
-    def _note_scratch_leak(self, path: object, reason: str) -> None:
+    def _note_scratch_leak(self, path: Path, reason: str) -> None:
         self._ledger.leak(f"directory {path}", reason)
 
     # --- phases

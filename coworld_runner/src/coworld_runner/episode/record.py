@@ -19,16 +19,14 @@ from ..workspace import artifact_records
 from .ledger import Ledger, UnitState
 from .setup import Setup
 
-__all__ = ["versions", "write_record"]
+__all__ = ["close_record", "versions", "write_record"]
 
 
 async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> EpisodeRecord:
-    """Tell that the episode is over, make its record and write it; done even when we are being cancelled."""
+    """Make the record of an episode that is over and write it; done even when we are being cancelled."""
     ledger.phases.end()
     plan, layout, bus = setup.plan, setup.layout, setup.run.bus
     ended_at, seconds = dt.datetime.now(dt.UTC), ledger.seconds()
-    ok = status == "completed" and not ledger.faults
-    ledger.publish(RunFinished(status=status, ok=ok, scores=ledger.scores, seconds=seconds))
     artifacts: tuple[ArtifactRecord, ...] = ()
     with anyio.CancelScope(shield=True):
         artifacts = await anyio.to_thread.run_sync(artifact_records, layout)
@@ -50,23 +48,44 @@ async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> E
         scores=ledger.scores,
         results=ledger.results,
         faults=tuple(ledger.faults),
-        # said by the flow, by a backend, or by the bus of a listener that failed
-        warnings=tuple(
-            event.message for event in bus.history if isinstance(event, Notice) and event.level == "warning"
-        ),
         game=UnitRecord(**_unit_fields(setup, ledger.game)),
         slots=tuple(_slot_record(setup, slot, seat, ledger.seats.get(slot)) for slot, seat in enumerate(plan.seats)),
         phases=ledger.phases.timings(),
         artifacts=artifacts,
         starvation=ledger.starvation,
         over_seconds=ledger.over_at,
-        leaks=tuple(
-            LeakRecord(what=event.what, reason=event.reason) for event in bus.history if isinstance(event, LeakFound)
-        ),
+        **_said(setup),
         versions=versions(setup.backend),
     )
-    setup.run.reserve.write(layout.record, (record.model_dump_json(indent=2) + "\n").encode())
+    _write(setup, record)
     return record
+
+
+def close_record(setup: Setup, record: EpisodeRecord) -> EpisodeRecord:
+    """Tell that the run is over, and add to the record what has been said since it was written.
+
+    That is what could not be removed, and a listener that failed.
+    """
+    setup.run.bus.publish(RunFinished(status=record.status, ok=record.ok, scores=record.scores, seconds=record.seconds))
+    closed = record.model_copy(update=_said(setup))
+    if closed != record:
+        _write(setup, closed)
+    return closed
+
+
+def _said(setup: Setup) -> dict[str, Any]:
+    history = setup.run.bus.history
+    return {
+        # by the flow, by a backend, or by the bus of a listener that failed
+        "warnings": tuple(event.message for event in history if isinstance(event, Notice) and event.level == "warning"),
+        "leaks": tuple(
+            LeakRecord(what=event.what, reason=event.reason) for event in history if isinstance(event, LeakFound)
+        ),
+    }
+
+
+def _write(setup: Setup, record: EpisodeRecord) -> None:
+    setup.run.reserve.write(setup.layout.record, (record.model_dump_json(indent=2) + "\n").encode())
 
 
 def _unit_fields(setup: Setup, state: UnitState) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from coworld_core.ids import new_run_id
 from coworld_core.outcome import Exit
 
 from ..backend import Backend, Found, Placement, Port, UnitSpec
-from ..scratch import Scratch, open_scratch
+from ..scratch import Scratch, make_scratch
 
 __all__ = [
     "HTTP",
@@ -196,7 +196,7 @@ class Suite:
     @pytest.fixture
     def arena(self) -> Generator[Arena, None, None]:
         """A run of its own for each check."""
-        with open_scratch(new_run_id()) as scratch:
+        with make_scratch(new_run_id()) as scratch:
             yield Arena(self, scratch)
 
     def needs(self, capability: bool, what: str) -> None:

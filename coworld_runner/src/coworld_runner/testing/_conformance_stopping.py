@@ -17,7 +17,7 @@ from coworld_core.ids import new_run_id
 from coworld_core.outcome import Exit
 
 from ..backend import HttpProbe, Unit
-from ..scratch import open_scratch, remove_tree, scratch_root
+from ..scratch import open_scratch, remove_run, scratch_root
 from ._conformance_kit import HTTP, Arena, Suite, does_not_apply, locked, subject_environment, units_of, until
 
 __all__ = ["StoppingChecks"]
@@ -172,7 +172,7 @@ class StoppingChecks(Suite):
     # ------------------------------------------------------------------ many
 
     async def test_runs_at_the_same_time_do_not_clash(self, arena: Arena) -> None:
-        with open_scratch(new_run_id()) as scratch:
+        async with open_scratch(new_run_id()) as scratch:
             other = Arena(self, scratch)
             async with arena.open() as backend:
                 specs = [a.spec("game", "serve:200", "hang", ports=HTTP) for a in (arena, other)]
@@ -195,7 +195,7 @@ class StoppingChecks(Suite):
         async with arena.open() as backend, anyio.create_task_group() as tasks:
 
             async def play(index: int) -> None:
-                with open_scratch(new_run_id()) as scratch:
+                async with open_scratch(new_run_id()) as scratch:
                     mine = Arena(self, scratch)
                     specs = [
                         mine.spec("game", "serve:200", "hang", ports=HTTP, clients=("player-0",)),
@@ -248,7 +248,7 @@ class StoppingChecks(Suite):
                 assert await backend.find(dead.name) == ()
                 assert arena.scratch.path.exists()
         finally:
-            remove_tree(dead)
+            remove_run(dead)
 
     async def test_a_killed_runner_leaves_nothing_that_reap_does_not_remove(self, arena: Arena) -> None:
         run_id = new_run_id()
@@ -287,4 +287,4 @@ class StoppingChecks(Suite):
                 assert await backend.find(run_id) == ()
                 assert not is_alive()
             finally:
-                remove_tree(scratch_root() / run_id)
+                remove_run(scratch_root() / run_id)

@@ -26,10 +26,13 @@ def _ignore(_event: BaseEvent) -> None:
 
 async def main(backend: Backend, spec: UnitSpec) -> None:
     """Run the unit for ever."""
-    with open_scratch(spec.run_id) as scratch:
-        async with backend, backend.units([_placed(spec, scratch.directory(spec.name, shared=True))], publish=_ignore):
-            print("up", flush=True)
-            await anyio.sleep_forever()
+    async with (
+        open_scratch(spec.run_id) as scratch,
+        backend,
+        backend.units([_placed(spec, scratch.directory(spec.name, shared=True))], publish=_ignore),
+    ):
+        print("up", flush=True)
+        await anyio.sleep_forever()
 
 
 def _placed(spec: UnitSpec, directory: Path) -> UnitSpec:
