@@ -142,6 +142,35 @@ async def test_a_key_is_one_episode_for_good(tmp_path: Path) -> None:
     assert list(rows(tmp_path / "many")) == ["a"]
 
 
+async def test_a_crash_of_one_is_that_ones_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world() as small:
+        ensure = small.backend.ensure_image
+        monkeypatch.setattr(small.backend, "ensure_image", crashing := Crashing(ensure, times=1))
+        plans = [(key, plan(small)) for key in "abc"]
+        tally = await run_many(plans, backend=small.backend, workspace=tmp_path / "many")
+    assert crashing.left == 0
+    assert (tally.status, tally.completed, tally.faulted) == ("failed", 2, 1)
+    found = rows(tmp_path / "many")
+    assert {key: (row.ok, row.fault, row.error_type) for key, row in found.items()} == {
+        "a": (False, "platform", "crash"),
+        "b": (True, None, None),
+        "c": (True, None, None),
+    }
+
+
+class Crashing:
+    """A call that is not up to something a few times."""
+
+    def __init__(self, call: Any, *, times: int) -> None:
+        self.call, self.left = call, times
+
+    async def __call__(self, *args: Any, **more: Any) -> Any:
+        if self.left:
+            self.left -= 1
+            raise RuntimeError("too many open files")
+        return await self.call(*args, **more)
+
+
 async def test_none_at_a_time_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     async with world() as small:
         with pytest.raises(UsageError):

@@ -80,8 +80,9 @@ async def run_many(
     """Play episodes of any plans, up to ``parallel`` at a time.
 
     Each has a directory of its own below the workspace, and its row in ``episodes.jsonl`` (``read_rows``) once it is
-    over. What is wrong with one plan (an image that is not to be had, a config that does not fit) is in its row; only
-    an engine that is gone, or a full disk, ends them all. Plans are taken from the iterable as there is room for them.
+    over. What goes wrong in one (an image that is not to be had, a config that does not fit, a crash of ours) is in its
+    row; only an engine that is gone, or a full disk, ends them all. Plans are taken from the iterable as there is room
+    for them.
 
     Args:
         plans: Keys and what to play. A key says for good which episode it is: it must not occur twice.
@@ -292,7 +293,7 @@ class Many:
                 listeners=episode_listeners(key) if episode_listeners else (),
                 run_id=run_id,
             )
-        except CoworldError as error:
+        except Exception as error:  # whatever it is, it is this episode's
             full = isinstance(error, EnvironmentFault) and error.code == "disk_full"
             if full or isinstance(error, (BackendUnavailable, WorkspaceError, *fatal)):
                 raise
