@@ -36,6 +36,7 @@ from coworld_core.issues import Issue
 from coworld_core.outcome import Exit
 
 __all__ = [
+    "INPUTS_MOUNT",
     "Backend",
     "Capabilities",
     "Component",
@@ -59,6 +60,9 @@ Publish = Callable[[BaseEvent], None]
 Component = Literal["game", "player", "replay", "reporter", "commissioner", "grader", "diagnoser", "optimizer"]
 """What part a unit plays."""
 
+INPUTS_MOUNT = "/coworld-inputs"
+"""Where a container sees its ``inputs``."""
+
 Network = Literal["open", "game-only", "none"]
 """``open``: as the machine; ``game-only``: nothing but the unit named by ``connects_to``; ``none``: nothing at all."""
 
@@ -72,7 +76,8 @@ class Capabilities:
     network_isolation: bool
     """Can keep a unit from the internet, the host and other units (``network`` other than ``open``)."""
     file_isolation: bool
-    """A unit sees no file of the host or of another unit but its own directory."""
+    """A unit sees no file of the host or of another unit but its own directory and its inputs, and may only read
+    those."""
     memory_limit: bool
     """Can hold a unit below ``Limits.memory_bytes``."""
     cpu_limit: bool
@@ -136,12 +141,22 @@ class Placement:
     endpoints: Mapping[str, Endpoint]
     """How to reach those ports. ``here`` is exact for ports whose spec asks for one or is ``fixed``; others are
     final once the unit has started (``Unit.endpoint``)."""
+    inputs: str = ""
+    """Absolute path of the unit's inputs as the unit sees them (no trailing slash); empty without any."""
 
     def uri(self, name: str) -> str:
         """The ``file://`` URI of a file in the unit's directory, percent-encoded."""
-        from urllib.parse import quote
+        return _file_uri(self.directory, name)
 
-        return f"file://{quote(self.directory)}/{quote(name)}"
+    def input_uri(self, name: str) -> str:
+        """The ``file://`` URI of one of the unit's inputs, percent-encoded."""
+        return _file_uri(self.inputs, name)
+
+
+def _file_uri(directory: str, name: str) -> str:
+    from urllib.parse import quote
+
+    return f"file://{quote(directory)}/{quote(name)}"
 
 
 def _no_environment(_: Placement) -> Mapping[str, str]:
@@ -170,8 +185,10 @@ class UnitSpec:
     it writes appears there. The runner makes it, the backend mounts it, the runner removes it."""
     mount: str = "/coworld"
     """Where a container sees ``directory``."""
-    read_only: bool = False
-    """Whether the unit may only read its directory."""
+    inputs: Path | None = None
+    """A directory on this machine that the unit finds when it starts, with the regular files in it at any depth, apart
+    from ``directory``. It may only read it where the backend claims ``file_isolation``. The runner makes and removes
+    it, and changes nothing in it meanwhile; every user must be able to read it."""
     ports: tuple[Port, ...] = ()
     clients: tuple[str, ...] = ()
     """Names of units that will connect to this one; they are kept apart from each other."""
