@@ -159,7 +159,8 @@ def _file_uri(directory: str, name: str) -> str:
     return f"file://{quote(directory)}/{quote(name)}"
 
 
-def _no_environment(_: Placement) -> Mapping[str, str]:
+def no_environment(_: Placement) -> Mapping[str, str]:
+    """For a unit that needs none."""
     return {}
 
 
@@ -175,7 +176,7 @@ class UnitSpec:
     image: str
     argv: tuple[str, ...] = ()
     """First element is the program, the rest its arguments; empty: the image's own command."""
-    environment: Callable[[Placement], Mapping[str, str]] = _no_environment
+    environment: Callable[[Placement], Mapping[str, str]] = no_environment
     """The unit's whole environment apart from secrets and what the backend itself needs."""
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Never in an argument list, a log, a repr or a label."""
@@ -483,15 +484,19 @@ class Backend(abc.ABC):
 
 def without_limits(spec: UnitSpec, capabilities: Capabilities) -> UnitSpec:
     """The spec with every *default* that the backend cannot enforce taken out; explicit wishes are checked before."""
-    limits = spec.limits
     return dataclasses.replace(
         spec,
         network=spec.network if capabilities.network_isolation else "open",
-        limits=dataclasses.replace(
-            limits,
-            memory_bytes=limits.memory_bytes if capabilities.memory_limit else None,
-            cpus=limits.cpus if capabilities.cpu_limit else None,
-            pids=limits.pids if capabilities.pids_limit else None,
-            disk_bytes=limits.disk_bytes if capabilities.disk_limit else None,
-        ),
+        limits=enforceable(spec.limits, capabilities),
+    )
+
+
+def enforceable(limits: Limits, capabilities: Capabilities) -> Limits:
+    """Those of some limits that a backend can enforce."""
+    return dataclasses.replace(
+        limits,
+        memory_bytes=limits.memory_bytes if capabilities.memory_limit else None,
+        cpus=limits.cpus if capabilities.cpu_limit else None,
+        pids=limits.pids if capabilities.pids_limit else None,
+        disk_bytes=limits.disk_bytes if capabilities.disk_limit else None,
     )
