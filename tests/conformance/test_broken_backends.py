@@ -917,6 +917,16 @@ class PutsInputsIntoItsDirectory(Wrapper):
         return dataclasses.replace(spec, inputs=spec.directory)
 
 
+@breaks("inputs_are_there_before_it_starts_apart_from_what_it_writes")
+class TakesInputsTooEarly(Wrapper):
+    def change(self, spec: UnitSpec) -> UnitSpec:
+        if spec.inputs is None:
+            return spec
+        return dataclasses.replace(
+            spec, inputs=Path(shutil.copytree(spec.inputs, spec.inputs.with_name("taken"), dirs_exist_ok=True))
+        )
+
+
 @breaks("inputs_cannot_be_written")
 class WritesItsInputs(_ClaimsIsolation):
     pass

@@ -309,18 +309,23 @@ async def test_its_inputs_are_copies_by_their_own_names(tmp_path: Path) -> None:
     def environment(place: Placement) -> Mapping[str, str]:
         return {"BUNDLE": place.input_uri("bundle.zip"), "GRADE": place.uri("grade.json")}
 
+    def told(place: Placement) -> str:
+        return f"read {place.input_uri('bundle.zip')}"
+
     program = grader(
         inputs={
             "bundle.zip": bundle,
             "episodes": tmp_path / "latest",
             "request": asked,
         },
+        documents={"told": told},
         environment=environment,
     )
     assert (await run(look, tmp_path, program)).ok
     assert found["BUNDLE"].startswith("file:///")
     assert found["BUNDLE"].endswith("/bundle.zip")
     assert Path(found["BUNDLE"]).parent != Path(found["GRADE"]).parent
+    assert found["told"] == f"read {found['BUNDLE']}"
     assert {name: found[name] for name in ("bundle.zip", "episodes/one/results.json", "request")} == {
         "bundle.zip": "a bundle",
         "episodes/one/results.json": "[1]",

@@ -51,7 +51,7 @@ def backend(request: pytest.FixtureRequest) -> Generator[Backend]:
 
 def subject(*steps: str, **more: Any) -> Program:
     def environment(place: Placement) -> Mapping[str, str]:
-        paths = {"BUNDLE": "bundle", "DEEP": "episodes/one/results.json", "NEW": "new"}
+        paths = {"BUNDLE": "bundle", "DEEP": "episodes/one/results.json", "REQUEST": "request", "NEW": "new"}
         return {
             **subject_environment(place),
             **{variable: f"{place.inputs}/{name}" for variable, name in paths.items()},
@@ -73,17 +73,31 @@ async def test_it_reads_what_it_was_given_and_leaves_what_it_wrote(backend: Back
     (tmp_path / "bundle").write_bytes(b"a bundle" + os.urandom(2_000_000))
     (tmp_path / "episodes" / "one").mkdir(parents=True)
     (tmp_path / "episodes" / "one" / "results.json").write_text("[1]")
-    steps = ("read:$BUNDLE", "read:$DEEP", "touch:$BUNDLE", "touch:$NEW", "size:grade.json:3000000", "write:more:2")
-    inputs = {"bundle": tmp_path / "bundle", "episodes": tmp_path / "episodes"}
+    steps = (
+        "read:$BUNDLE",
+        "read:$DEEP",
+        "read:$REQUEST",
+        "touch:$BUNDLE",
+        "touch:$NEW",
+        "size:grade.json:3000000",
+        "write:more:2",
+    )
+
+    def request(place: Placement) -> str:
+        return f"write {place.uri('grade.json')}"
+
+    more: dict[str, Any] = {
+        "inputs": {"bundle": tmp_path / "bundle", "episodes": tmp_path / "episodes"},
+        "documents": {"request": request},
+    }
     limits = Limits(memory_bytes=256 << 20, disk_bytes=32 << 20)
     async with backend as opened:
-        outcome = await run_program(
-            subject(*steps, inputs=inputs, limits=limits), backend=opened, directory=tmp_path / "run"
-        )
+        outcome = await run_program(subject(*steps, **more, limits=limits), backend=opened, directory=tmp_path / "run")
     said = (tmp_path / "run" / "logs" / "grader.stdout.log").read_text()
     assert outcome.ok, (outcome.fault, said)
     assert "/bundle: a bundle" in said
     assert "/results.json: [1]" in said
+    assert "/request: write file:///coworld/grade.json" in said
     assert said.count("cannot write") == 2
     assert outcome.outputs["grade.json"].sha256 == hashlib.sha256(bytes(3_000_000)).hexdigest()
     assert outcome.path("more").read_text() == "2"

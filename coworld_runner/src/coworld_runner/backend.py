@@ -177,7 +177,8 @@ class UnitSpec:
     argv: tuple[str, ...] = ()
     """First element is the program, the rest its arguments; empty: the image's own command."""
     environment: Callable[[Placement], Mapping[str, str]] = no_environment
-    """The unit's whole environment apart from secrets and what the backend itself needs."""
+    """The unit's whole environment apart from secrets and what the backend itself needs. Asked for before the unit
+    starts, and what it puts into ``directory`` or ``inputs`` then is there like what was there before."""
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Never in an argument list, a log, a repr or a label."""
     slot: int | None = None
@@ -189,7 +190,7 @@ class UnitSpec:
     inputs: Path | None = None
     """A directory on this machine that the unit finds when it starts, with the regular files in it at any depth, apart
     from ``directory``. It may only read it where the backend claims ``file_isolation``. The runner makes and removes
-    it, and changes nothing in it meanwhile; every user must be able to read it."""
+    it, and changes nothing in it once it has started; every user must be able to read it."""
     ports: tuple[Port, ...] = ()
     clients: tuple[str, ...] = ()
     """Names of units that will connect to this one; they are kept apart from each other."""

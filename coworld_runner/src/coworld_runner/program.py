@@ -7,6 +7,7 @@ Whatever is no game and no player is run this way: what shows a replay, reports 
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -77,6 +78,11 @@ class Program:
     inputs: Mapping[str, Given] = field(default_factory=dict[str, Given])
     """What it may only read, by plain name. It gets copies, in a directory of their own; links within a directory are
     refused, and directories with nothing in them may be left out."""
+    documents: Mapping[str, Callable[[Placement], str]] = field(
+        default_factory=dict[str, Callable[[Placement], str]], repr=False
+    )
+    """Further inputs, by plain name: short texts that depend on where the program is, such as a request that names
+    addresses of the other inputs, and may be too long for the environment."""
     outputs: tuple[str, ...] = ()
     """Plain names of files that must be there in the end. Others in the same directory are kept too."""
     ports: tuple[Port, ...] = ()
@@ -168,7 +174,7 @@ async def open_program(
     program: Program,
     *,
     backend: Backend,
-    publish: Publish,
+    publish: Publish | None = None,
     run_id: str | None = None,
     logs: Path | None = None,
     start: bool = True,
@@ -200,11 +206,15 @@ async def open_program(
         EnvironmentFault: The machine or the engine failed.
     """
     _check_names(program)
+    publish = publish or _to_nobody
     run_id = run_id or new_run_id()
     places: list[Placement] = []
 
     def environment(placement: Placement) -> Mapping[str, str]:
         places.append(placement)
+        if spec.inputs is not None:
+            for name, text in program.documents.items():
+                _put(functools.partial(_write, text(placement)), spec.inputs / name)
         return program.environment(placement)
 
     def leaked(path: Path, reason: str) -> None:
@@ -221,7 +231,7 @@ async def open_program(
             environment=environment,
             secret_env=program.secret_env,
             directory=scratch.directory("outputs", shared=True),
-            inputs=scratch.directory("inputs", shared=True) if program.inputs else None,
+            inputs=scratch.directory("inputs", shared=True) if program.inputs or program.documents else None,
             ports=program.ports,
             network=program.network,
             limits=program.limits,
@@ -509,7 +519,11 @@ def _logs(directory: Path, name: str) -> tuple[Path, Path]:
 
 
 def _check_names(program: Program) -> None:
-    for what, names in (("program", (program.name,)), ("input", program.inputs), ("output", program.outputs)):
+    for what, names in (
+        ("program", (program.name,)),
+        ("input", (*program.inputs, *program.documents)),
+        ("output", program.outputs),
+    ):
         for name in names:
             try:
                 check_name(name)
@@ -521,6 +535,10 @@ def _check_names(program: Program) -> None:
                     code="file_name",
                     context={"name": name},
                 ) from error
+
+
+def _write(text: str, target: Path) -> None:
+    target.write_text(text, encoding="utf-8")
 
 
 def _put(given: Given, target: Path) -> None:

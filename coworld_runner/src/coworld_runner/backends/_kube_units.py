@@ -181,7 +181,6 @@ class KubernetesUnit(BaseUnit):
             StartError: It could not be created; ``close`` removes what came of it.
         """
         spec, call = self.spec, self._place.call
-        self._given = await anyio.to_thread.run_sync(Given.of, spec)
         await self._ports.open(spec, self._place.tasks)
         placement = Placement(
             directory=spec.mount.rstrip("/") if spec.directory is not None else "",
@@ -191,6 +190,7 @@ class KubernetesUnit(BaseUnit):
             endpoints={port.name: self.endpoint(port.name) for port in spec.ports},
         )
         self._environment = {**spec.environment(placement), **spec.secret_env}
+        self._given = await anyio.to_thread.run_sync(Given.of, spec)
         try:
             owner = await self._uncancelled(lambda: self._place.run.owner(self._publish))
             secret = secret_body(

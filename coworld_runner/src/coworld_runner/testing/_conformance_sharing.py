@@ -116,7 +116,7 @@ class SharingChecks(Suite):
         assert ": put there" in arena.text("subject")
 
     async def test_inputs_are_there_before_it_starts_apart_from_what_it_writes(self, arena: Arena) -> None:
-        steps = ("read:$PLAIN", "read:$DEEP", "write:own:1")
+        steps = ("read:$PLAIN", "read:$DEEP", "read:$LATE", "write:own:1")
         async with (
             arena.open() as backend,
             backend.units([_with_inputs(arena, *steps)], publish=arena.publish, start=False) as (unit,),
@@ -130,6 +130,7 @@ class SharingChecks(Suite):
         said = arena.text("subject")
         assert "/plain: given" in said
         assert "/deep/a b: given too" in said
+        assert "/late: for " in said
 
     async def test_inputs_cannot_be_written(self, arena: Arena) -> None:
         self.needs(self.make_backend().capabilities.file_isolation, "file isolation")
@@ -224,7 +225,8 @@ def _with_inputs(arena: Arena, *steps: str) -> UnitSpec:
 
     def environment(placement: Placement) -> Mapping[str, str]:
         assert placement.input_uri("deep/a b") == f"file://{placement.inputs}/deep/a%20b"
-        places = {"PLAIN": "plain", "DEEP": "deep/a b", "NEW": "new"}
+        (inputs / "late").write_text(f"for {placement.inputs}")
+        places = {"PLAIN": "plain", "DEEP": "deep/a b", "LATE": "late", "NEW": "new"}
         return {
             **subject_environment(placement),
             **{variable: f"{placement.inputs}/{name}" for variable, name in places.items()},
