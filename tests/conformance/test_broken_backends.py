@@ -899,8 +899,36 @@ class _ClaimsIsolation(Wrapper):
         return dataclasses.replace(spec, network="open")
 
 
-@breaks("a_read_only_directory_cannot_be_written")
-class WritesWhatIsReadOnly(_ClaimsIsolation):
+@breaks("inputs_are_there_before_it_starts_apart_from_what_it_writes")
+class GivesNoInputs(Wrapper):
+    def change(self, spec: UnitSpec) -> UnitSpec:
+        def elsewhere(placement: Placement) -> Mapping[str, str]:
+            return spec.environment(dataclasses.replace(placement, inputs="/nonexistent"))
+
+        return dataclasses.replace(spec, environment=elsewhere)
+
+
+@breaks("inputs_are_there_before_it_starts_apart_from_what_it_writes")
+class PutsInputsIntoItsDirectory(Wrapper):
+    def change(self, spec: UnitSpec) -> UnitSpec:
+        assert spec.directory is not None
+        if spec.inputs is not None:
+            shutil.copytree(spec.inputs, spec.directory, dirs_exist_ok=True)
+        return dataclasses.replace(spec, inputs=spec.directory)
+
+
+@breaks("inputs_are_there_before_it_starts_apart_from_what_it_writes")
+class TakesInputsTooEarly(Wrapper):
+    def change(self, spec: UnitSpec) -> UnitSpec:
+        if spec.inputs is None:
+            return spec
+        return dataclasses.replace(
+            spec, inputs=Path(shutil.copytree(spec.inputs, spec.inputs.with_name("taken"), dirs_exist_ok=True))
+        )
+
+
+@breaks("inputs_cannot_be_written")
+class WritesItsInputs(_ClaimsIsolation):
     pass
 
 

@@ -74,6 +74,7 @@ class Pod:
     client: Collector
     near: Near
     directory: Path
+    inputs: Path
     port: int
     process: subprocess.Popen[bytes]
 
@@ -91,23 +92,25 @@ async def pod(tmp_path: Path, **more: Any) -> AsyncGenerator[Pod]:
 
 
 @asynccontextmanager
-async def started(tmp_path: Path, *, hold: bool = False, inputs: dict[str, bytes] | None = None) -> AsyncGenerator[Pod]:
-    directory, brought = tmp_path / "unit", tmp_path / "inputs"
+async def started(tmp_path: Path, *, hold: bool = False, given: dict[str, bytes] | None = None) -> AsyncGenerator[Pod]:
+    directory, inputs, brought = tmp_path / "unit", tmp_path / "inputs", tmp_path / "given"
     directory.mkdir()
-    brought.mkdir()
-    for name, content in (inputs or {}).items():
+    inputs.mkdir()
+    for name, content in (given or {}).items():
+        (brought / name).parent.mkdir(parents=True, exist_ok=True)
         (brought / name).write_bytes(content)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
-    settings = {"PORT": port, "DIRECTORY": directory, "INPUTS": brought, "HOLD": int(hold), "TOKEN": TOKEN}
+    places = {"DIRECTORY": directory, "INPUTS": inputs, "GIVEN": brought}
+    settings = {"PORT": port, **places, "HOLD": int(hold), "TOKEN": TOKEN}
     environment = {**os.environ, **{f"COWORLD_COLLECTOR_{name}": str(value) for name, value in settings.items()}}
     program = [sys.executable, "-c", "from coworld_runner.collector.start import main; main()"]
     near = Near()
     with subprocess.Popen(program, env=environment) as process:  # noqa: ASYNC220
         client = Collector(near, "pod", port, TOKEN)  # type: ignore[arg-type]
         try:
-            yield Pod(client, near, directory, port, process)
+            yield Pod(client, near, directory, inputs, port, process)
         finally:
             process.terminate()
 
@@ -122,12 +125,18 @@ async def test_a_unit_that_may_start_can_be_asked_about_at_once(tmp_path: Path) 
             assert (await stream.receive()).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_the_directory_is_filled_before_the_unit_may_start(tmp_path: Path) -> None:
-    async with pod(tmp_path, inputs={"config.json": b"{}"}) as it:
+async def test_the_directory_and_the_inputs_are_filled_before_the_unit_may_start(tmp_path: Path) -> None:
+    given = {"files/config.json": b"{}", "inputs/plain": b"1", "inputs/deep/deeper/a b": b"2"}
+    async with pod(tmp_path, given=given) as it:
         with it.awaits() as waiting:
             assert await anyio.to_thread.run_sync(waiting.wait, 30) == 0
         assert (it.directory / "config.json").read_bytes() == b"{}"
         assert (it.directory / "config.json").stat().st_mode & 0o666 == 0o666
+        assert (it.inputs / "plain").read_bytes() == b"1"
+        deep = it.inputs / "deep" / "deeper" / "a b"
+        assert deep.read_bytes() == b"2"
+        assert (deep.stat().st_mode & 0o777, deep.parent.stat().st_mode & 0o777) == (0o644, 0o755)
+        assert [path.name for path in it.directory.iterdir()] == ["config.json"]
 
 
 async def test_what_is_brought_is_whole_before_the_unit_may_start(tmp_path: Path) -> None:
@@ -136,13 +145,26 @@ async def test_what_is_brought_is_whole_before_the_unit_may_start(tmp_path: Path
     async with pod(tmp_path, hold=True) as it:
         with it.awaits() as waiting:
             it.near.cuts = [0]
-            await it.client.put("replay", large)
+            await it.client.put("files/replay", large)
+            await it.client.put("inputs/deep/a b", large)
             assert waiting.poll() is None
             await it.client.call("POST", "/go")
             assert await anyio.to_thread.run_sync(waiting.wait, 30) == 0
         assert (it.directory / "replay").read_bytes() == large.read_bytes()
+        assert (it.inputs / "deep" / "a b").read_bytes() == large.read_bytes()
         with pytest.raises(CollectorGone):
-            await it.client.put("late", large)
+            await it.client.put("files/late", large)
+
+
+async def test_nothing_is_brought_to_anywhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_kube_collector, "_TRIES", 1)
+    small = tmp_path / "small"
+    small.write_text("1")
+    async with pod(tmp_path, hold=True) as it:
+        for name in ("files/deep/a", "files/../a", "inputs/../a", "inputs//a", "given/a", "inputs/", "files", ""):
+            with pytest.raises(CollectorGone):
+                await it.client.put(name, small)
+        assert not [*it.directory.iterdir(), *it.inputs.iterdir()]
 
 
 async def test_nobody_without_the_token_learns_anything(tmp_path: Path) -> None:
@@ -226,7 +248,7 @@ async def test_a_collector_that_is_gone_is_told_apart(tmp_path: Path) -> None:
 
 
 async def test_files_are_told_once_their_writer_has_closed_them(tmp_path: Path) -> None:
-    async with pod(tmp_path, inputs={"config.json": b"{}"}) as it:
+    async with pod(tmp_path, given={"files/config.json": b"{}"}) as it:
         told: list[str] = []
         half = (it.directory / "replay").open("wb", buffering=0)
         half.write(b"half of it")
@@ -352,6 +374,8 @@ def test_the_program_needs_nothing_but_python(tmp_path: Path) -> None:
 
 def test_nothing_is_signalled_outside_of_a_pod() -> None:
     settings: Any = type(
-        "Settings", (), {"directory": "/nonexistent", "signals": False, "disk": None, "hold": False, "inputs": ""}
+        "Settings",
+        (),
+        {"directory": "/nonexistent", "signals": False, "disk": None, "hold": False, "inputs": "", "given": ""},
     )
     assert start.Collector(settings).signal("KILL") == 0

@@ -51,24 +51,24 @@ def settings_of(body: dict[str, Any]) -> dict[str, str]:
 def test_what_nobody_else_may_see_is_in_the_secret_alone() -> None:
     secret = "s3cret-t0ken"
     environment = {"COWORLD_PLAYER_WS_URL": f"ws://game/player?token={secret}", "ODD.NAME": secret}
-    inputs = kube.Inputs({"config.json": secret.encode()}, {})
+    given = kube.Given({"files/config.json": secret.encode()})
     unit = spec()
-    body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment=environment, inputs=inputs)
-    made = kube.secret_body(unit, "call", OWNER, environment=environment, inputs=inputs, token="its own")
+    body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment=environment, given=given)
+    made = kube.secret_body(unit, "call", OWNER, environment=environment, given=given, token="its own")
     assert secret not in json.dumps(body)
     assert "its own" not in json.dumps(body)
     main = body["spec"]["containers"][1]
     for entry in main["env"]:
         key = entry["valueFrom"]["secretKeyRef"]["key"]
         assert base64.b64decode(made["data"][key]).decode() == environment[entry["name"]]
-    (volume,) = [volume for volume in body["spec"]["volumes"] if volume["name"] == "inputs"]
-    assert volume["secret"]["items"] == [{"key": "file.0", "path": "config.json"}]
+    (volume,) = [volume for volume in body["spec"]["volumes"] if volume["name"] == "given"]
+    assert volume["secret"]["items"] == [{"key": "file.0", "path": "files/config.json"}]
     assert base64.b64decode(made["data"]["file.0"]).decode() == secret
     assert [mount["name"] for mount in main.get("volumeMounts", [])] == [], "it has no directory, and sees none"
 
 
 def test_a_player_may_do_little() -> None:
-    body = kube.pod_body(spec(), "call", OWNER, options=OPTIONS, environment={}, inputs=kube.Inputs({}, {}))["spec"]
+    body = kube.pod_body(spec(), "call", OWNER, options=OPTIONS, environment={}, given=kube.Given())["spec"]
     assert body["automountServiceAccountToken"] is False
     assert body["enableServiceLinks"] is False
     assert body["restartPolicy"] == "Never"
@@ -85,7 +85,7 @@ def test_a_player_may_do_little() -> None:
 def test_in_a_restricted_namespace_nobody_is_root() -> None:
     options = kube.PodOptions(collector_image="python:3", run_as_user=10001)
     unit = spec(component="game")
-    body = kube.pod_body(unit, "call", OWNER, options=options, environment={}, inputs=kube.Inputs({}, {}))["spec"]
+    body = kube.pod_body(unit, "call", OWNER, options=options, environment={}, given=kube.Given())["spec"]
     assert body["securityContext"]["runAsNonRoot"] is True
     assert body["securityContext"]["runAsUser"] == 10001
     for entry in body["containers"]:
@@ -95,7 +95,7 @@ def test_in_a_restricted_namespace_nobody_is_root() -> None:
 
 def test_limits_hold_and_requests_never_exceed_them() -> None:
     unit = spec(limits=Limits(memory_bytes=64 << 20, cpus=0.05, disk_bytes=1 << 30), lifetime=90.5)
-    body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, inputs=kube.Inputs({}, {}))["spec"]
+    body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, given=kube.Given())["spec"]
     resources = body["containers"][1]["resources"]
     assert resources["limits"]["memory"] == resources["requests"]["memory"] == str(64 << 20)
     assert resources["limits"]["cpu"] == resources["requests"]["cpu"] == "50m"
@@ -106,7 +106,7 @@ def test_limits_hold_and_requests_never_exceed_them() -> None:
 
 def test_a_command_reaches_the_program_as_it_is() -> None:
     unit = spec(argv=("sh", "-c", "echo $(HOME) $HOME $$"))
-    main = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, inputs=kube.Inputs({}, {}))["spec"][
+    main = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, given=kube.Given())["spec"][
         "containers"
     ][1]
     # the cluster makes each $$ a plain $ again, and leaves what follows it alone
@@ -121,7 +121,7 @@ def test_players_reach_their_game_alone() -> None:
     assert policy["ingress"] == []
     (rule,) = policy["egress"]
     assert rule["to"][0]["podSelector"]["matchExpressions"][0]["values"] == ["game"]
-    body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, inputs=kube.Inputs({}, {}))["spec"]
+    body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, given=kube.Given())["spec"]
     assert body["dnsPolicy"] == "None"
     game = spec("game", network="game-only", clients=("player-0", "player-1"), ports=(Port(name="http"),))
     policy = kube.policy_body(game, "call", OWNER)["spec"]
@@ -144,15 +144,37 @@ def test_names_are_ones_a_cluster_takes() -> None:
 
 
 def test_files_too_large_for_a_secret_are_brought_later(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "replay").write_bytes(bytes(2_000_000))
-    (tmp_path / "link").symlink_to("config.json")
-    (tmp_path / "directory").mkdir()
-    inputs = kube.Inputs.of(tmp_path)
-    assert set(inputs.small) == {"config.json"}
-    assert set(inputs.large) == {"replay"}
-    body = kube.pod_body(spec(), "call", OWNER, options=OPTIONS, environment={}, inputs=inputs)
+    directory, inputs = tmp_path / "own", tmp_path / "given"
+    for path in (directory, inputs):
+        path.mkdir()
+        (path / "config.json").write_text("{}")
+        (path / "replay").write_bytes(bytes(2_000_000))
+        (path / "link").symlink_to("config.json")
+        (path / "deep").mkdir()
+        (path / "deep" / "config.json").write_text("{}")
+    given = kube.Given.of(spec(directory=directory, inputs=inputs))
+    assert set(given.small) == {"files/config.json", "inputs/config.json", "inputs/deep/config.json"}
+    assert set(given.large) == {"files/replay", "inputs/replay"}
+    body = kube.pod_body(spec(), "call", OWNER, options=OPTIONS, environment={}, given=given)
     assert settings_of(body["spec"])["HOLD"] == "1"
+
+
+def test_many_files_are_no_pod_that_is_too_large(tmp_path: Path) -> None:
+    for number in range(600):
+        (tmp_path / str(number)).touch()
+    given = kube.Given.of(spec(inputs=tmp_path))
+    assert (len(given.small), len(given.large)) == (500, 100)
+
+
+def test_inputs_are_only_read_and_take_nothing_of_what_a_unit_may_write() -> None:
+    unit = spec(directory=Path("own"), inputs=Path("given"), limits=Limits(disk_bytes=1 << 20))
+    given = kube.Given(inputs_bytes=1 << 40)
+    body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, given=given)["spec"]
+    collector, main = body["containers"]
+    assert [mount.get("readOnly", False) for mount in main["volumeMounts"]] == [False, True]
+    assert int(main["resources"]["limits"]["ephemeral-storage"]) > 1 << 40
+    (mount,) = [mount for mount in collector["volumeMounts"] if mount["name"] == "inputs"]
+    assert settings_of(body)["INPUTS"] == mount["mountPath"] != settings_of(body)["DIRECTORY"]
 
 
 def test_the_collector_does_not_listen_where_the_unit_does() -> None:
@@ -291,7 +313,7 @@ def test_a_pod_that_is_held_back_until_there_is_room_is_waited_for() -> None:
 def test_labels_name_a_queue_and_replace_none_of_ours() -> None:
     queue = {"kueue.x-k8s.io/queue-name": "arena", kube.RUN: "another"}
     options = kube.PodOptions(collector_image="python:3", labels=queue)
-    body = kube.pod_body(spec(), "call", OWNER, options=options, environment={}, inputs=kube.Inputs({}, {}))
+    body = kube.pod_body(spec(), "call", OWNER, options=options, environment={}, given=kube.Given())
     labels = body["metadata"]["labels"]
     assert labels["kueue.x-k8s.io/queue-name"] == "arena"
     assert labels[kube.RUN] == kube.label(spec().run_id)

@@ -23,6 +23,7 @@ GUARDED = (
     "coworld_runner/src/coworld_runner/backends/_[pu]*.py",
     "coworld_runner/src/coworld_runner/backends/*kube*.py",
     "coworld_runner/src/coworld_runner/collector/*.py",
+    "coworld_runner/src/coworld_runner/_fetching.py",
     "coworld_runner/src/coworld_runner/_files.py",
     "coworld_runner/src/coworld_runner/_runs.py",
     "coworld_runner/src/coworld_runner/episode/*.py",

@@ -26,8 +26,9 @@ ExitReason = Annotated[
 ``lost`` when the platform no longer knows it.
 """
 
-FaultParty = Annotated[Literal["game", "player", "platform", "operator"], Grows]
-"""Whose fault it was: the game, one player (with slot), what runs them, or the person running it."""
+FaultParty = Annotated[Literal["game", "player", "program", "platform", "operator"], Grows]
+"""Whose fault it was: the game, one player (with slot), a program beside an episode (reporter, grader, ...), what runs
+them, or the person running it."""
 
 EpisodeStatus = Annotated[Literal["completed", "failed", "interrupted"], Grows]
 """``completed``: valid results of this run exist (there may still be faults); ``failed``; ``interrupted`` by us."""
@@ -40,6 +41,11 @@ ErrorType = Annotated[
         "player_never_started",
         "game_unhealthy",
         "game_contract_violation",
+        "program_error",
+        "program_timeout",
+        "program_never_started",
+        "output_missing",
+        "output_refused",
         "results_missing",
         "results_malformed",
         "replay_missing",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .many import Tally, run_many
     from .packages import Package, resolve_package
     from .plan import EpisodePlan, Seat, plan_episode, plan_for_people
+    from .program import Program, ProgramOptions, ProgramOutcome, RunningProgram, open_program, run_program
     from .reaper import Sweep, sweep
     from .replay import ReplayOptions, ReplaySession, open_replay, verify_replay
     from .replays import resolve_replay
@@ -82,6 +83,14 @@ _HOMES = {
         "plan_episode",
         "plan_for_people",
     ),
+    "program": (
+        "Program",
+        "ProgramOptions",
+        "ProgramOutcome",
+        "RunningProgram",
+        "open_program",
+        "run_program",
+    ),
     "reaper": (
         "Sweep",
         "sweep",
@@ -122,9 +131,13 @@ __all__ = [
     "Placement",
     "PlayLinks",
     "Port",
+    "Program",
+    "ProgramOptions",
+    "ProgramOutcome",
     "Reaped",
     "ReplayOptions",
     "ReplaySession",
+    "RunningProgram",
     "Seat",
     "Sweep",
     "Tally",
@@ -134,6 +147,7 @@ __all__ = [
     "choose_backend",
     "make_backend",
     "open_backend",
+    "open_program",
     "open_replay",
     "plan_episode",
     "plan_for_people",
@@ -142,6 +156,7 @@ __all__ = [
     "run_batch",
     "run_episode",
     "run_many",
+    "run_program",
     "sweep",
     "verify_replay",
 ]

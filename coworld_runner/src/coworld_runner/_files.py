@@ -23,7 +23,7 @@ from coworld_core.errors import TransferError
 
 from ._concurrency import nursery
 
-__all__ = ["CappedLog", "fetch_file", "log_tail", "strip_controls", "tree_size", "watch_directory"]
+__all__ = ["CappedLog", "copy_given", "fetch_file", "log_tail", "strip_controls", "tree_size", "watch_directory"]
 
 # --- watching ---------------------------------------------------------------------------------------------------
 
@@ -227,6 +227,33 @@ async def fetch_file(directory: Path, name: str, target: Path, *, limit: int | N
     """
     check_name(name)
     return await anyio.to_thread.run_sync(_fetch, directory, name, target, limit)
+
+
+def copy_given(source: Path, target: Path) -> None:
+    """Copy a file, or a directory with all that is in it, so that every user can read it. Runs in a worker thread.
+
+    A link that is named itself is followed; below a directory nothing but files and directories is copied.
+
+    Raises:
+        OSError: There is no such file, or a directory cannot be read.
+        TransferError: There is something in it that is no regular file, or it could not be read or written.
+    """
+    source = source.resolve(strict=True)
+    if not source.is_dir():
+        _copy_given(source.parent, source.name, target)
+        return
+    target.mkdir()
+    target.chmod(0o755)
+    for entry in sorted(source.iterdir()):
+        if entry.is_dir() and not entry.is_symlink():
+            copy_given(entry, target / entry.name)
+        else:
+            _copy_given(source, entry.name, target / entry.name)
+
+
+def _copy_given(directory: Path, name: str, target: Path) -> None:
+    _fetch(directory, name, target, None)
+    target.chmod(0o644)
 
 
 def check_name(name: str) -> None:

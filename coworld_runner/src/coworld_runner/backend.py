@@ -36,6 +36,7 @@ from coworld_core.issues import Issue
 from coworld_core.outcome import Exit
 
 __all__ = [
+    "INPUTS_MOUNT",
     "Backend",
     "Capabilities",
     "Component",
@@ -59,6 +60,9 @@ Publish = Callable[[BaseEvent], None]
 Component = Literal["game", "player", "replay", "reporter", "commissioner", "grader", "diagnoser", "optimizer"]
 """What part a unit plays."""
 
+INPUTS_MOUNT = "/coworld-inputs"
+"""Where a container sees its ``inputs``."""
+
 Network = Literal["open", "game-only", "none"]
 """``open``: as the machine; ``game-only``: nothing but the unit named by ``connects_to``; ``none``: nothing at all."""
 
@@ -72,7 +76,8 @@ class Capabilities:
     network_isolation: bool
     """Can keep a unit from the internet, the host and other units (``network`` other than ``open``)."""
     file_isolation: bool
-    """A unit sees no file of the host or of another unit but its own directory."""
+    """A unit sees no file of the host or of another unit but its own directory and its inputs, and may only read
+    those."""
     memory_limit: bool
     """Can hold a unit below ``Limits.memory_bytes``."""
     cpu_limit: bool
@@ -136,15 +141,26 @@ class Placement:
     endpoints: Mapping[str, Endpoint]
     """How to reach those ports. ``here`` is exact for ports whose spec asks for one or is ``fixed``; others are
     final once the unit has started (``Unit.endpoint``)."""
+    inputs: str = ""
+    """Absolute path of the unit's inputs as the unit sees them (no trailing slash); empty without any."""
 
     def uri(self, name: str) -> str:
         """The ``file://`` URI of a file in the unit's directory, percent-encoded."""
-        from urllib.parse import quote
+        return _file_uri(self.directory, name)
 
-        return f"file://{quote(self.directory)}/{quote(name)}"
+    def input_uri(self, name: str) -> str:
+        """The ``file://`` URI of one of the unit's inputs, percent-encoded."""
+        return _file_uri(self.inputs, name)
 
 
-def _no_environment(_: Placement) -> Mapping[str, str]:
+def _file_uri(directory: str, name: str) -> str:
+    from urllib.parse import quote
+
+    return f"file://{quote(directory)}/{quote(name)}"
+
+
+def no_environment(_: Placement) -> Mapping[str, str]:
+    """For a unit that needs none."""
     return {}
 
 
@@ -160,8 +176,9 @@ class UnitSpec:
     image: str
     argv: tuple[str, ...] = ()
     """First element is the program, the rest its arguments; empty: the image's own command."""
-    environment: Callable[[Placement], Mapping[str, str]] = _no_environment
-    """The unit's whole environment apart from secrets and what the backend itself needs."""
+    environment: Callable[[Placement], Mapping[str, str]] = no_environment
+    """The unit's whole environment apart from secrets and what the backend itself needs. Asked for before the unit
+    starts, and what it puts into ``directory`` or ``inputs`` then is there like what was there before."""
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Never in an argument list, a log, a repr or a label."""
     slot: int | None = None
@@ -170,8 +187,10 @@ class UnitSpec:
     it writes appears there. The runner makes it, the backend mounts it, the runner removes it."""
     mount: str = "/coworld"
     """Where a container sees ``directory``."""
-    read_only: bool = False
-    """Whether the unit may only read its directory."""
+    inputs: Path | None = None
+    """A directory on this machine that the unit finds when it starts, with the regular files in it at any depth, apart
+    from ``directory``. It may only read it where the backend claims ``file_isolation``. The runner makes and removes
+    it, and changes nothing in it once it has started; every user must be able to read it."""
     ports: tuple[Port, ...] = ()
     clients: tuple[str, ...] = ()
     """Names of units that will connect to this one; they are kept apart from each other."""
@@ -466,15 +485,19 @@ class Backend(abc.ABC):
 
 def without_limits(spec: UnitSpec, capabilities: Capabilities) -> UnitSpec:
     """The spec with every *default* that the backend cannot enforce taken out; explicit wishes are checked before."""
-    limits = spec.limits
     return dataclasses.replace(
         spec,
         network=spec.network if capabilities.network_isolation else "open",
-        limits=dataclasses.replace(
-            limits,
-            memory_bytes=limits.memory_bytes if capabilities.memory_limit else None,
-            cpus=limits.cpus if capabilities.cpu_limit else None,
-            pids=limits.pids if capabilities.pids_limit else None,
-            disk_bytes=limits.disk_bytes if capabilities.disk_limit else None,
-        ),
+        limits=enforceable(spec.limits, capabilities),
+    )
+
+
+def enforceable(limits: Limits, capabilities: Capabilities) -> Limits:
+    """Those of some limits that a backend can enforce."""
+    return dataclasses.replace(
+        limits,
+        memory_bytes=limits.memory_bytes if capabilities.memory_limit else None,
+        cpus=limits.cpus if capabilities.cpu_limit else None,
+        pids=limits.pids if capabilities.pids_limit else None,
+        disk_bytes=limits.disk_bytes if capabilities.disk_limit else None,
     )

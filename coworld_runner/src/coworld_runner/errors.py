@@ -1,4 +1,4 @@
-"""Small helpers around errors; the tree itself is in ``coworld_core.errors``."""
+"""What errors and ends come to, and small helpers around them; the tree itself is in ``coworld_core.errors``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from typing import cast
 
 from coworld_core.errors import CoworldError
 
-__all__ = ["leaves", "unwrapped"]
+__all__ = ["OWN_DOING", "PLATFORM_ENDS", "leaves", "unwrapped"]
+
+OWN_DOING = ("program_missing", "no_command", "command_failed", "image_unusable", "port_taken")
+"""Codes of a ``StartError`` that is due to what was to be started."""
+PLATFORM_ENDS = ("evicted", "lost", "deadline")
+"""Ends of a unit (``Exit.reason``) that are its host's doing."""
 
 
 def leaves(error: BaseException) -> list[BaseException]:

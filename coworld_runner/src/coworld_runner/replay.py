@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import functools
 import time
 import zlib
 from collections.abc import AsyncGenerator, Mapping
@@ -10,20 +10,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import anyio
 import anyio.from_thread
-import anyio.to_thread
 
 from coworld_core import durations
 from coworld_core.errors import CoworldError, EpisodeError, NotReadyError
-from coworld_core.ids import new_run_id
 from coworld_core.manifest import Manifest
 from coworld_core.ports import EXTRA_PORTS_ENV, parse_extra_ports
 
 from . import probes
-from .backend import Backend, HttpProbe, Limits, Placement, Port, Publish, Unit, UnitSpec, without_limits
+from .backend import Backend, HttpProbe, Limits, Placement, Port, Publish, Unit, enforceable
 from .links import extra_port_environment, extra_unit_ports
-from .scratch import open_scratch
+from .program import Program, open_program
 
 __all__ = ["ReplayOptions", "ReplaySession", "open_replay", "verify_replay"]
 
@@ -93,66 +90,55 @@ async def open_replay(
 
     Raises:
         EpisodeError: Code ``replay_unloadable``: the game did not come up with this replay, or shows no page.
+        UsageError: There is no such file, or it cannot be read.
         BackendError: The engine failed.
     """
     options = options or ReplayOptions()
-    run_id = run_id or new_run_id()
     runnable = manifest.game.runnable
     extra_text = runnable.env.get(EXTRA_PORTS_ENV)
     extra = parse_extra_ports(extra_text) if extra_text is not None else ()
-    await backend.ensure_image(runnable.image, platform=options.platform, publish=publish)
-    async with open_scratch(run_id) as scratch:
-        directory = scratch.directory("replay", shared=True)
-        file = f"{_FILE}.z" if compressed else _FILE
-        await anyio.to_thread.run_sync(_compress if compressed else _copy, replay, directory / file)
-        uri = ""
+    file = f"{_FILE}.z" if compressed else _FILE
 
-        def environment(placement: Placement) -> Mapping[str, str]:
-            nonlocal uri
-            uri = placement.uri(file)
-            return {
-                **runnable.env,
-                **extra_port_environment(placement, extra),
-                "COGAME_HOST": placement.listen_host,
-                "COGAME_PORT": str(placement.listen["http"]),
-                "COGAME_LOAD_REPLAY_URI": uri,
-                "COGAME_REPLAY_SERVER": "1",
-            }
+    def environment(placement: Placement) -> Mapping[str, str]:
+        return {
+            **runnable.env,
+            **extra_port_environment(placement, extra),
+            "COGAME_HOST": placement.listen_host,
+            "COGAME_PORT": str(placement.listen["http"]),
+            "COGAME_LOAD_REPLAY_URI": placement.input_uri(file),
+            "COGAME_REPLAY_SERVER": "1",
+        }
 
-        spec = UnitSpec(
-            run_id=run_id,
-            name="replay",
-            component="replay",
-            image=runnable.image,
-            argv=tuple(runnable.run),
-            environment=environment,
-            directory=directory,
-            mount="/coworld-replay",
-            read_only=backend.capabilities.file_isolation,
-            ports=(Port(name="http"), *extra_unit_ports(extra)),
-            limits=options.limits,
-            stdout=logs / "replay.stdout.log" if logs else scratch.path / "replay.stdout.log",
-            stderr=logs / "replay.stderr.log" if logs else scratch.path / "replay.stderr.log",
-            platform=options.platform,
+    program = Program(
+        name="replay",
+        component="replay",
+        image=runnable.image,
+        argv=tuple(runnable.run),
+        environment=environment,
+        inputs={file: functools.partial(_compress, replay) if compressed else replay},
+        ports=(Port(name="http"), *extra_unit_ports(extra)),
+        limits=enforceable(options.limits, backend.capabilities),
+        platform=options.platform,
+    )
+    async with open_program(
+        program, backend=backend, publish=publish, run_id=run_id, logs=logs, stop_grace=options.stop_grace
+    ) as running:
+        unit = running.unit
+        try:
+            await unit.wait_ready(HttpProbe(timeout=options.ready_timeout))
+        except NotReadyError as error:
+            raise await _unloadable(unit, error.message) from error
+        address, uri = unit.endpoint().here, running.place.input_uri(file)
+        dialect, result = await _page(address, uri)
+        if not result.ok:
+            raise await _unloadable(unit, f"The game shows no replay page: {result.detail}.")
+        yield ReplaySession(
+            link=f"http://{address}{probes.replay_page_path(dialect, uri)}",
+            run_id=running.run_id,
+            unit=unit,
+            local_ports={port.container: unit.endpoint(f"port-{port.container}").here for port in extra},
+            socket_path=probes.replay_socket_path(dialect, uri),
         )
-        async with backend.units(
-            [without_limits(spec, backend.capabilities)], publish=publish, grace=options.stop_grace
-        ) as (unit,):
-            try:
-                await unit.wait_ready(HttpProbe(timeout=options.ready_timeout))
-            except NotReadyError as error:
-                raise await _unloadable(unit, error.message) from error
-            address = unit.endpoint().here
-            dialect, result = await _page(address, uri)
-            if not result.ok:
-                raise await _unloadable(unit, f"The game shows no replay page: {result.detail}.")
-            yield ReplaySession(
-                link=f"http://{address}{probes.replay_page_path(dialect, uri)}",
-                run_id=run_id,
-                unit=unit,
-                local_ports={port.container: unit.endpoint(f"port-{port.container}").here for port in extra},
-                socket_path=probes.replay_socket_path(dialect, uri),
-            )
 
 
 async def _page(address: str, uri: str) -> tuple[probes.Dialect, probes.ProbeResult]:
@@ -219,10 +205,3 @@ def _compress(source: Path, target: Path) -> None:
             anyio.from_thread.check_cancelled()
             packed.write(packer.compress(piece))
         packed.write(packer.flush())
-    target.chmod(0o644)  # a container reads it under another user id
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Have a copy of a file, sharing its bytes where the file system can."""
-    shutil.copyfile(source, target)
-    target.chmod(0o644)  # a container reads it under another user id

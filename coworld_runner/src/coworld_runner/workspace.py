@@ -26,6 +26,7 @@ __all__ = [
     "point_latest",
     "prepare_workspace",
     "timestamp",
+    "unwritable",
 ]
 
 _LATEST = "latest"
@@ -66,11 +67,11 @@ def prepare_workspace(path: Path, *, overwrite: bool = False, resume: str = "") 
             context={"path": str(path)},
         ) from error
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
     try:
         entries = list(path.iterdir())
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
     if entries and not (resume and (path / resume).is_file()):
         if not overwrite:
             raise WorkspaceError(
@@ -93,12 +94,12 @@ def prepare_workspace(path: Path, *, overwrite: bool = False, resume: str = "") 
                 else:
                     entry.unlink()
         except OSError as error:
-            raise _unwritable(path, error) from error
+            raise unwritable(path, error) from error
     layout = EpisodeLayout(path)
     try:
         layout.logs.mkdir(exist_ok=bool(resume))
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
     return layout
 
 
@@ -116,7 +117,8 @@ def _is_workspace(path: Path) -> bool:
     return any((path / name).exists() for name in ours)
 
 
-def _unwritable(path: Path, error: OSError) -> WorkspaceError | EnvironmentFault:
+def unwritable(path: Path, error: OSError) -> WorkspaceError | EnvironmentFault:
+    """What it comes to that a directory for evidence cannot be written to."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return EnvironmentFault(
             f"There is no room to write to {path}.",
@@ -167,7 +169,7 @@ def atomic_write(path: Path, data: bytes) -> None:
                 temporary.unlink()
             raise
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
 
 
 class Reserve:
@@ -196,7 +198,7 @@ class Reserve:
                 self._file.close()
                 raise
         except OSError as error:
-            raise _unwritable(directory, error) from error
+            raise unwritable(directory, error) from error
 
     def __enter__(self) -> Self:
         return self

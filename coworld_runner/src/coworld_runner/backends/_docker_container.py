@@ -8,7 +8,7 @@ from typing import Any
 
 from coworld_core.outcome import Exit, ExitReason
 
-from ..backend import UnitSpec
+from ..backend import INPUTS_MOUNT, UnitSpec
 
 __all__ = ["command", "container_body", "exit_of", "programs"]
 
@@ -89,21 +89,22 @@ def container_body(
 
 
 def _mounts(spec: UnitSpec, image: Mapping[str, Any], labels: Mapping[str, str]) -> list[dict[str, Any]]:
-    mounts: list[dict[str, Any]] = []
-    if spec.directory is not None:
-        mounts.append(
-            {
-                "Type": "bind",
-                "Source": str(spec.directory.absolute()),
-                "Target": spec.mount,
-                "ReadOnly": spec.read_only,
-                "BindOptions": {"Propagation": "rprivate"},
-            }
-        )
+    mounts: list[dict[str, Any]] = [
+        {
+            "Type": "bind",
+            "Source": str(source.absolute()),
+            "Target": target,
+            "ReadOnly": read_only,
+            "BindOptions": {"Propagation": "rprivate"},
+        }
+        for source, target, read_only in ((spec.directory, spec.mount, False), (spec.inputs, INPUTS_MOUNT, True))
+        if source is not None
+    ]
+    ours = {posixpath.normpath(mount["Target"]) for mount in mounts}
     config: Mapping[str, Any] = image.get("Config") or {}
     volumes: Mapping[str, Any] = config.get("Volumes") or {}
     for target in volumes:
-        if posixpath.normpath(target) == posixpath.normpath(spec.mount):
+        if posixpath.normpath(target) in ours:
             continue
         options: dict[str, Any] = {"Labels": dict(labels)}
         if spec.limits.disk_bytes is not None:

@@ -23,7 +23,7 @@ from coworld_core.outcome import Exit, ExitReason
 from .._concurrency import nursery
 from .._files import CappedLog, tree_size
 from .._http import Answer
-from ..backend import Endpoint, Placement, Publish, UnitSpec
+from ..backend import INPUTS_MOUNT, Endpoint, Placement, Publish, UnitSpec
 from ..errors import unwrapped
 from ._docker_container import command, container_body, exit_of, programs
 from ._docker_engine import Engine, EngineGone, EngineRefused, path_segment
@@ -202,6 +202,7 @@ class DockerUnit(BaseUnit):
             self._ports[port.name] = port.host_port or (_free_port() if port.fixed else 0)
         placement = Placement(
             directory=spec.mount.rstrip("/") if spec.directory is not None else "",
+            inputs=INPUTS_MOUNT if spec.inputs is not None else "",
             listen_host="0.0.0.0",  # noqa: S104 - inside the container
             listen={port.name: port.number for port in spec.ports},
             endpoints={port.name: self.endpoint(port.name) for port in spec.ports},
@@ -570,7 +571,7 @@ class DockerUnit(BaseUnit):
         self._settled.set()
         if not self._started:
             self._forsake()
-        if self.spec.directory is not None and not self.spec.read_only:
+        if self.spec.directory is not None:
             await hand_back(self._engine, self._container, self.spec.directory, self.spec.mount)
         reason = await remove_container(self._engine, self._container)
         if reason:

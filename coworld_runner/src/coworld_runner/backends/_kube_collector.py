@@ -209,6 +209,10 @@ class Collector:
     async def put(self, name: str, path: Path) -> None:
         """Bring a file, before the unit starts.
 
+        Args:
+            name: Where it goes: ``files/NAME`` or ``inputs/PATH``.
+            path: The file.
+
         Raises:
             CollectorGone: It could not be brought.
         """
@@ -229,7 +233,7 @@ class Collector:
                     contextlib.aclosing(content()) as pieces,
                     self._ask(
                         "PUT",
-                        f"/files/{quote(name, safe='')}",
+                        f"/{quote(name)}",
                         content=pieces,
                         headers={"Content-Length": str(size)},
                     ) as answer,

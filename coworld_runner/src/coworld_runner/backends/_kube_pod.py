@@ -7,7 +7,7 @@ import hashlib
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from coworld_core.quantities import parse_quantity
 
-from ..backend import Component, UnitSpec
+from ..backend import INPUTS_MOUNT, Component, UnitSpec
 from ..scratch import scratch_root
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
     "PULL_SECONDS",
     "RUN",
     "SCRATCH",
-    "Inputs",
+    "Given",
     "PodOptions",
     "Requests",
     "annotations_of",
@@ -58,14 +58,17 @@ MANAGED = {"app.kubernetes.io/managed-by": "coworld"}
 
 _PROGRAM = "/coworld-collector"
 _START = f"import sys; sys.path.insert(0, {_PROGRAM!r}); from collector.start import main; main()"
-_INPUTS = "/coworld-inputs"
+_GIVEN = "/coworld-given"
 _COLLECTOR_DIRECTORY = "/coworld-unit"
+_COLLECTOR_INPUTS = "/coworld-unit-inputs"
 _PORTS = (47931, 47932, 47933, 47934)
 """Where the collector listens: the first that the unit does not."""
 _LOG_ROOM = 512 * 1024**2
 """What a node may keep of a unit's output, beside what the unit itself may write."""
 _SECRET_BYTES = 700 * 1024
 """What goes into one Secret; the server takes 1 MiB, base64 and all."""
+_SECRET_FILES = 500
+"""How many files go into it: each stands in the pod by its path too."""
 
 _GAME_CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"]
 """What an image's start script needs that prepares directories as root and then becomes another user."""
@@ -307,31 +310,48 @@ def pull_spec(image: str, *, policy: str, user: int = 65534) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """The files that a unit finds in its directory."""
+class Given:
+    """The files that a unit finds when it starts, by where the collector takes them.
 
-    small: Mapping[str, bytes]
+    ``files/NAME`` is one of its directory, ``inputs/PATH`` one of its inputs.
+    """
+
+    small: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """Those that fit into its Secret."""
-    large: Mapping[str, Path]
+    large: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """Those that are brought when its pod is there."""
+    inputs_bytes: int = 0
+    """What its inputs take in all."""
 
     @classmethod
-    def of(cls, directory: Path | None) -> Inputs:
-        """Read a unit's directory: regular files only."""
+    def of(cls, spec: UnitSpec) -> Given:
+        """Read a unit's directory, and its inputs at any depth: regular files only."""
         small: dict[str, bytes] = {}
         large: dict[str, Path] = {}
         room = _SECRET_BYTES
-        if directory is not None:
-            for path in sorted(directory.iterdir()):
-                if not path.is_file() or path.is_symlink():
-                    continue
-                size = path.stat().st_size
-                if size <= room:
-                    room -= size
-                    small[path.name] = path.read_bytes()
-                else:
-                    large[path.name] = path
-        return cls(small, large)
+        inputs_bytes = 0
+        for name, path in (*_regular_files(spec.directory, "files"), *_regular_files(spec.inputs, "inputs", deep=True)):
+            size = path.stat().st_size
+            if name.startswith("inputs/"):
+                inputs_bytes += size
+            if size <= room and len(small) < _SECRET_FILES:
+                room -= size
+                small[name] = path.read_bytes()
+            else:
+                large[name] = path
+        return cls(small, large, inputs_bytes)
+
+
+def _regular_files(directory: Path | None, name: str, *, deep: bool = False) -> Iterator[tuple[str, Path]]:
+    if directory is None:
+        return
+    for path in sorted(directory.iterdir()):
+        if path.is_symlink():
+            continue
+        if path.is_file():
+            yield f"{name}/{path.name}", path
+        elif deep and path.is_dir():
+            yield from _regular_files(path, f"{name}/{path.name}", deep=True)
 
 
 def secret_body(
@@ -340,12 +360,12 @@ def secret_body(
     owner: Mapping[str, Any],
     *,
     environment: Mapping[str, str],
-    inputs: Inputs,
+    given: Given,
     token: str,
 ) -> dict[str, Any]:
     """The Secret with what nobody else may see of a unit: its environment, its files, its collector's token."""
     data = {f"env.{index}": value.encode() for index, value in enumerate(environment.values())}
-    data |= {f"file.{index}": content for index, content in enumerate(inputs.small.values())}
+    data |= {f"file.{index}": content for index, content in enumerate(given.small.values())}
     data |= {f"collector.{name}": source for name, source in program().items()}
     data["token"] = token.encode()
     return {
@@ -418,7 +438,7 @@ def pod_body(
     *,
     options: PodOptions,
     environment: Mapping[str, str],
-    inputs: Inputs,
+    given: Given,
 ) -> dict[str, Any]:
     """The pod of a unit: its own container, and the collector beside it, which is up and watches before it starts."""
     secret = object_name(spec.run_id, spec.name)
@@ -433,18 +453,20 @@ def pod_body(
         "shareProcessNamespace": True,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [
-            _collector(spec, options, secret, hold=bool(inputs.large)),
-            _main(spec, options, secret, environment),
+            _collector(spec, options, secret, hold=bool(given.large)),
+            _main(spec, options, secret, environment, given.inputs_bytes),
         ],
         "volumes": [
             {"name": "unit", "emptyDir": _size(spec)},
             {"name": "program", "secret": {"secretName": secret, "items": sources}},
         ],
     }
-    if inputs.small:
-        items = [{"key": f"file.{index}", "path": name} for index, name in enumerate(inputs.small)]
-        pod["volumes"].append({"name": "inputs", "secret": {"secretName": secret, "items": items}})
-        pod["containers"][0]["volumeMounts"].append({"name": "inputs", "mountPath": _INPUTS, "readOnly": True})
+    if spec.inputs is not None:
+        pod["volumes"].append({"name": "inputs", "emptyDir": {}})
+    if given.small:
+        items = [{"key": f"file.{index}", "path": name} for index, name in enumerate(given.small)]
+        pod["volumes"].append({"name": "given", "secret": {"secretName": secret, "items": items}})
+        pod["containers"][0]["volumeMounts"].append({"name": "given", "mountPath": _GIVEN, "readOnly": True})
     if options.run_as_user is not None:
         user = options.run_as_user
         pod["securityContext"] |= {"runAsNonRoot": user != 0, "runAsUser": user, "runAsGroup": user, "fsGroup": user}
@@ -480,7 +502,9 @@ def _size(spec: UnitSpec) -> dict[str, Any]:
     return {"sizeLimit": str(spec.limits.disk_bytes * 2 + 64 * 1024**2)}
 
 
-def _main(spec: UnitSpec, options: PodOptions, secret: str, environment: Mapping[str, str]) -> dict[str, Any]:
+def _main(
+    spec: UnitSpec, options: PodOptions, secret: str, environment: Mapping[str, str], inputs_bytes: int
+) -> dict[str, Any]:
     limits = spec.limits
     asked = options.requests[spec.component]
     resources: dict[str, dict[str, str]] = {"requests": {"cpu": asked.cpu, "memory": asked.memory}, "limits": {}}
@@ -493,7 +517,8 @@ def _main(spec: UnitSpec, options: PodOptions, secret: str, environment: Mapping
         if parse_quantity(asked.cpu) > limits.cpus:
             resources["requests"]["cpu"] = resources["limits"]["cpu"]
     if limits.disk_bytes is not None:
-        resources["limits"]["ephemeral-storage"] = str(limits.disk_bytes * 2 + _LOG_ROOM)
+        # what it was given counts as the pod's too
+        resources["limits"]["ephemeral-storage"] = str(limits.disk_bytes * 2 + _LOG_ROOM + inputs_bytes)
         resources["requests"]["ephemeral-storage"] = "16Mi"
     capabilities: dict[str, Any] = {"drop": ["ALL"]}
     if spec.component != "player" and options.run_as_user is None:
@@ -511,8 +536,13 @@ def _main(spec: UnitSpec, options: PodOptions, secret: str, environment: Mapping
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": capabilities},
         "terminationMessagePolicy": "File",
     }
+    mounts: list[dict[str, Any]] = []
     if spec.directory is not None:
-        container["volumeMounts"] = [{"name": "unit", "mountPath": spec.mount, "readOnly": spec.read_only}]
+        mounts.append({"name": "unit", "mountPath": spec.mount})
+    if spec.inputs is not None:
+        mounts.append({"name": "inputs", "mountPath": INPUTS_MOUNT, "readOnly": True})
+    if mounts:
+        container["volumeMounts"] = mounts
     if spec.argv:
         # the cluster would replace $(NAME) and $$ in them
         words = [word.replace("$", "$$") for word in spec.argv]
@@ -525,7 +555,8 @@ def _collector(spec: UnitSpec, options: PodOptions, secret: str, *, hold: bool) 
     settings = {
         "PORT": port,
         "DIRECTORY": _COLLECTOR_DIRECTORY,
-        "INPUTS": _INPUTS,
+        "INPUTS": _COLLECTOR_INPUTS if spec.inputs is not None else "",
+        "GIVEN": _GIVEN,
         "HOLD": str(int(hold)),
         "DISK": "" if spec.limits.disk_bytes is None else str(spec.limits.disk_bytes),
         "SIGNALS": "1",
@@ -536,6 +567,12 @@ def _collector(spec: UnitSpec, options: PodOptions, secret: str, *, hold: bool) 
     if options.run_as_user is None:
         capabilities["add"] = _COLLECTOR_CAPABILITIES
         context["runAsUser"] = 0
+    mounts: list[dict[str, Any]] = [
+        {"name": "unit", "mountPath": _COLLECTOR_DIRECTORY},
+        {"name": "program", "mountPath": _PROGRAM, "readOnly": True},
+    ]
+    if spec.inputs is not None:
+        mounts.append({"name": "inputs", "mountPath": _COLLECTOR_INPUTS})
     return {
         "name": COLLECTOR,
         "image": options.collector_image,
@@ -554,8 +591,5 @@ def _collector(spec: UnitSpec, options: PodOptions, secret: str, *, hold: bool) 
             "limits": {"memory": _COLLECTOR_MEMORY},
         },
         "securityContext": context,
-        "volumeMounts": [
-            {"name": "unit", "mountPath": _COLLECTOR_DIRECTORY},
-            {"name": "program", "mountPath": _PROGRAM, "readOnly": True},
-        ],
+        "volumeMounts": mounts,
     }

@@ -20,7 +20,7 @@ from coworld_core.events import LeakFound, Notice, UnitCreated, UnitReady, UnitS
 from coworld_core.outcome import Exit, ExitReason
 
 from .._concurrency import nursery
-from ..backend import Endpoint, HttpProbe, Placement, Publish, UnitSpec
+from ..backend import INPUTS_MOUNT, Endpoint, HttpProbe, Placement, Publish, UnitSpec
 from ..errors import unwrapped
 from . import _kube_state as state
 from ._kube_api import Cluster, ClusterGone, ClusterRefused
@@ -28,7 +28,7 @@ from ._kube_collector import Collector, CollectorGone, Names
 from ._kube_logs import follow_log
 from ._kube_pod import (
     MAIN,
-    Inputs,
+    Given,
     PodOptions,
     collector_port,
     object_name,
@@ -95,7 +95,7 @@ class KubernetesUnit(BaseUnit):
         self._collector = Collector(place.cluster, self.pod, collector_port(spec), self._token)
         self._body: Mapping[str, Any] = {}
         self._environment: dict[str, str] = {}
-        self._inputs = Inputs({}, {})
+        self._given = Given()
         self._ports = LocalPorts(place.cluster, self.pod)
         self._state: Mapping[str, Any] = {}
         """The pod as it was seen last; empty before it was."""
@@ -181,15 +181,16 @@ class KubernetesUnit(BaseUnit):
             StartError: It could not be created; ``close`` removes what came of it.
         """
         spec, call = self.spec, self._place.call
-        self._inputs = await anyio.to_thread.run_sync(Inputs.of, spec.directory)
         await self._ports.open(spec, self._place.tasks)
         placement = Placement(
             directory=spec.mount.rstrip("/") if spec.directory is not None else "",
+            inputs=INPUTS_MOUNT if spec.inputs is not None else "",
             listen_host="0.0.0.0",  # noqa: S104 - inside the pod
             listen={port.name: port.number for port in spec.ports},
             endpoints={port.name: self.endpoint(port.name) for port in spec.ports},
         )
         self._environment = {**spec.environment(placement), **spec.secret_env}
+        self._given = await anyio.to_thread.run_sync(Given.of, spec)
         try:
             owner = await self._uncancelled(lambda: self._place.run.owner(self._publish))
             secret = secret_body(
@@ -197,7 +198,7 @@ class KubernetesUnit(BaseUnit):
                 call,
                 owner,
                 environment=self._environment,
-                inputs=self._inputs,
+                given=self._given,
                 token=self._token,
             )
             with unwrapped():
@@ -208,7 +209,7 @@ class KubernetesUnit(BaseUnit):
                     if spec.network != "open":
                         tasks.start_soon(self._make, "networkpolicies", policy_body(spec, call, owner))
             self._body = pod_body(
-                spec, call, owner, options=self._place.options, environment=self._environment, inputs=self._inputs
+                spec, call, owner, options=self._place.options, environment=self._environment, given=self._given
             )
         except (ClusterRefused, ClusterGone) as error:
             raise self._failed("created", error) from error
@@ -258,8 +259,8 @@ class KubernetesUnit(BaseUnit):
             try:
                 await self._place.room.take(self._make_pod, self._note_waiting)
                 self._place.tasks.start_soon(self._supervise, self._scope, name=f"unit {self.name}")
-                if self._inputs.large:
-                    await self._bring_inputs()
+                if self._given.large:
+                    await self._bring_files()
                 await self._until_started()
             except (ClusterRefused, ClusterGone) as error:
                 self._scope.cancel()
@@ -284,7 +285,7 @@ class KubernetesUnit(BaseUnit):
 
         await self._uncancelled(create)
 
-    async def _bring_inputs(self) -> None:
+    async def _bring_files(self) -> None:
         """Bring the files that no Secret can hold; the unit is held back until they are there."""
         await self._until(lambda: bool(state.pod_address(self._state)) or self._has_node())
         until = anyio.current_time() + self._place.room.patience
@@ -293,7 +294,7 @@ class KubernetesUnit(BaseUnit):
                 self._raise_trouble()
                 if anyio.current_time() >= until:
                     raise self._trouble("start_failed", "its collector does not answer", "See the pod's events.")
-            for name, path in self._inputs.large.items():
+            for name, path in self._given.large.items():
                 await self._collector.put(name, path)
             await self._collector.call("POST", "/go")
         except CollectorGone as error:

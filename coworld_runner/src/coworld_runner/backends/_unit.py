@@ -158,9 +158,10 @@ class LocalUnit(BaseUnit):
             listen[port.name] = reservation.number
             address = f"{LOCALHOST}:{reservation.number}"
             self._endpoints[port.name] = Endpoint(here=address, there=address)
-        directory = self.spec.directory
+        directory, inputs = self.spec.directory, self.spec.inputs
         return Placement(
             directory=str(directory.absolute()) if directory is not None else "",
+            inputs=str(inputs.absolute()) if inputs is not None else "",
             listen_host=LOCALHOST,
             listen=listen,
             endpoints=dict(self._endpoints),

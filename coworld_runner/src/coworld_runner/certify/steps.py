@@ -31,8 +31,7 @@ from coworld_core.results import check_results
 from .._hints import listed
 from ..backend import Backend, Publish
 from ..episode import EpisodeOptions, run_episode
-from ..episode.blame import OWN_DOING
-from ..errors import unwrapped
+from ..errors import OWN_DOING, unwrapped
 from ..events import Listener
 from ..packages import Package
 from ..plan import plan_episode

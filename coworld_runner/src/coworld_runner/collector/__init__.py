@@ -16,6 +16,7 @@ both, on a node that is busy with many: what they need is loaded first, and what
 ``GET /size/NAME``              its size
 ``GET /digest/NAME``            its size, SHA-256 and state
 ``PUT /files/NAME``             a file of the unit's directory, before the unit starts
+``PUT /inputs/PATH``            one of what it may only read
 ``POST /go``                    the unit may start
 ``GET /ready?port=&path=&…``    a line of JSON for each change of what is seen, until ``{"status": 200}``
 ``POST /signal?name=TERM``      to the unit's first process; ``KILL`` goes to all

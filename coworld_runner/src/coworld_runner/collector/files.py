@@ -50,19 +50,12 @@ class Files:
             return None
         return descriptor
 
-    def fill(self, inputs: str) -> None:
-        """Copy what the pod brings into the directory."""
+    def fill(self, given: str, inputs: str = "") -> None:
+        """Copy what the pod brings: below ``files`` into the directory, below ``inputs`` to what is only read."""
         os.chmod(self.directory, 0o777)  # noqa: PTH101, S103 - the unit may run as any user
-        try:
-            names = sorted(name for name in os.listdir(inputs) if not name.startswith(".."))  # noqa: PTH208
-        except FileNotFoundError:
-            return
-        for name in names:
-            target = os.path.join(self.directory, name)  # noqa: PTH118
-            with open(os.path.join(inputs, name), "rb") as source, open(target, "wb") as copy:  # noqa: PTH118, PTH123
-                # what a Secret holds, so a mebibyte at most
-                copy.write(source.read())
-            os.chmod(target, 0o666)  # noqa: PTH101, S103
+        _copy_files(os.path.join(given, "files"), self.directory, 0o666)  # noqa: PTH118
+        if inputs:
+            _copy_files(os.path.join(given, "inputs"), inputs, 0o644)  # noqa: PTH118
 
     def follow(self, descriptor: int | None) -> None:
         """Take note of what is closed, for as long as the pod lives."""
@@ -170,6 +163,23 @@ class Files:
             os.close(descriptor)
             raise ValueError("not a regular file")
         return descriptor
+
+
+def _copy_files(source: str, target: str, mode: int) -> None:
+    try:
+        names = sorted(os.listdir(source))  # noqa: PTH208
+    except FileNotFoundError:
+        return
+    for name in names:
+        path, copy = os.path.join(source, name), os.path.join(target, name)  # noqa: PTH118
+        if os.path.isdir(path):  # noqa: PTH112
+            os.makedirs(copy, exist_ok=True)  # noqa: PTH103
+            _copy_files(path, copy, mode)
+            continue
+        with open(path, "rb") as given, open(copy, "wb") as file:  # noqa: PTH123
+            # what a Secret holds, so a mebibyte at most
+            file.write(given.read())
+        os.chmod(copy, mode)  # noqa: PTH101
 
 
 def state_of(descriptor: int) -> str:

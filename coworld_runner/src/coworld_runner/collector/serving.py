@@ -81,11 +81,16 @@ class Handler(BaseHTTPRequestHandler):
         path, _ = self._target()
         if not self._permitted():
             return
-        name = unquote(path[7:])
-        if self.collector.go.is_set() or not path.startswith("/files/") or name in {"", ".", ".."} or "/" in name:
-            self._answer({"error": "not now, or not a plain file name"}, 409)
+        _, kind, name = path.split("/", 2) if path.count("/") > 1 else ("", "", "")
+        parts = unquote(name).split("/")
+        settings = self.collector.settings
+        directory, mode = {"files": (settings.directory, 0o666), "inputs": (settings.inputs, 0o644)}.get(kind, ("", 0))
+        plain = not {"", ".", ".."}.intersection(parts) and (len(parts) == 1 or kind == "inputs")
+        if self.collector.go.is_set() or not directory or not plain:
+            self._answer({"error": "not now, or not the name of a file"}, 409)
             return
-        target = os.path.join(self.collector.settings.directory, name)  # noqa: PTH118
+        target = os.path.join(directory, *parts)  # noqa: PTH118
+        os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
         part = f"{target}.part"
         left = int(self.headers["Content-Length"])
         digest = hashlib.sha256()
@@ -98,7 +103,7 @@ class Handler(BaseHTTPRequestHandler):
                 file.write(data)
                 self.collector.heard = time.monotonic()
                 left -= len(data)
-        os.chmod(part, 0o666)  # noqa: PTH101, S103
+        os.chmod(part, mode)  # noqa: PTH101
         os.replace(part, target)  # noqa: PTH105
         self._answer({"sha256": digest.hexdigest()})
 

@@ -31,7 +31,9 @@ class Settings:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.port = int(environment["COWORLD_COLLECTOR_PORT"])
         self.directory = environment["COWORLD_COLLECTOR_DIRECTORY"]
-        self.inputs = environment["COWORLD_COLLECTOR_INPUTS"]
+        self.inputs = environment.get("COWORLD_COLLECTOR_INPUTS", "")
+        """What the unit may only read; empty when there is nothing of the kind."""
+        self.given = environment["COWORLD_COLLECTOR_GIVEN"]
         self.hold = environment.get("COWORLD_COLLECTOR_HOLD") == "1"
         disk = environment.get("COWORLD_COLLECTOR_DISK")
         self.disk = int(disk) if disk else None
@@ -55,7 +57,7 @@ class Collector:
     def prepare(self) -> None:
         """Fill the directory and watch it."""
         descriptor = self.files.open_watch()
-        self.files.fill(self.settings.inputs)
+        self.files.fill(self.settings.given, self.settings.inputs)
         threading.Thread(target=self.files.follow, args=(descriptor,), daemon=True).start()
         if self.settings.disk is not None and self.processes is not None:
             threading.Thread(target=self._watch_disk, args=(self.settings.disk,), daemon=True).start()
@@ -101,6 +103,8 @@ def main() -> None:
     """Serve until told to end."""
     # what is not the unit's ends at once, whatever it is doing
     signal.signal(signal.SIGTERM, _leave)
+    # directories of what it brings may be entered by any user
+    os.umask(0o022)
     settings = Settings(os.environ)
     # both are listened on before the unit may start: whoever connects meanwhile is answered a little later
     waiting = socket.socket(socket.AF_UNIX)

@@ -18,8 +18,9 @@ from coworld_core.outcome import ErrorType, Exit, FaultParty
 from coworld_core.verdict import blame_for
 
 from ..backend import Component
+from ..errors import PLATFORM_ENDS
 
-__all__ = ["OWN_DOING", "PLATFORM_ENDS", "TABLE", "Known", "Row", "Ruling", "Seen", "What", "rule"]
+__all__ = ["TABLE", "Known", "Row", "Ruling", "Seen", "What", "rule"]
 
 What = Literal[
     "not_started",
@@ -47,10 +48,6 @@ was when its time was up, though the game was over; ``deadline`` the game was no
 own errors ended the episode, ``crashed`` any other; ``interrupted`` whoever runs it did.
 """
 
-OWN_DOING = ("program_missing", "no_command", "command_failed", "image_unusable", "port_taken")
-"""Codes of a ``StartError`` that is due to what was to be started."""
-PLATFORM_ENDS = ("evicted", "lost", "deadline")
-"""Ends of a unit that are its host's doing."""
 _BEFORE_PLAY = {
     "prepare": "Images were still being fetched",
     "start_game": "The game was still being started",

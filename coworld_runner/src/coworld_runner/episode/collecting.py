@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
-from coworld_core.errors import ManifestError, TransferError
+from coworld_core.errors import ManifestError
 from coworld_core.events import ArtifactCollected
 from coworld_core.results import MAX_RESULTS_BYTES
 
+from .._fetching import Fetched, Wanted, fetch_all
 from ..backend import Unit
 from .ledger import Ledger
 from .phases import COLLECT
@@ -24,8 +24,6 @@ MEBIBYTE = 1024 * 1024
 REPLAY_LIMIT = 4 * 1024 * MEBIBYTE
 ARTIFACT_LIMIT = 200 * MEBIBYTE
 """What the contract allows a player's zip."""
-_AT_ONCE = 8
-"""Files that are brought in at the same time."""
 
 
 class Collector:
@@ -49,23 +47,28 @@ class Collector:
                 for unit in (game, *players):
                     group.start_soon(unit.stop, self._setup.options.stop_grace)
             await self._fetch_all(
-                [
-                    (player, f"policy_artifact_{slot}.zip", self._layout.player_artifact(slot), ARTIFACT_LIMIT)
+                *(
+                    Wanted(
+                        unit=player,
+                        name=f"policy_artifact_{slot}.zip",
+                        target=self._layout.player_artifact(slot),
+                        limit=ARTIFACT_LIMIT,
+                    )
                     for player in players
                     if (slot := player.spec.slot) is not None
-                ]
+                )
             )
 
     async def game(self, game: Unit) -> None:
         """Stop the game and bring in what it has written; done even when we are being cancelled."""
         with anyio.CancelScope(shield=True), self._ledger.phases.during(COLLECT):
             await game.stop(self._setup.options.stop_grace)
-            results = [] if self._judged else [(game, RESULTS, self._layout.results, MAX_RESULTS_BYTES)]
-            await self._fetch_all([*results, (game, REPLAY, self._layout.replay, REPLAY_LIMIT)])
+            results = [] if self._judged else [self._results(game)]
+            await self._fetch_all(*results, self._replay(game))
 
     async def results(self, game: Unit) -> None:
         """Bring in the results of a game that has ended, and judge them."""
-        await self._fetch_all([(game, RESULTS, self._layout.results, MAX_RESULTS_BYTES)])
+        await self._fetch_all(self._results(game))
         await self.judge_results()
 
     async def judge_results(self) -> None:
@@ -84,40 +87,23 @@ class Collector:
             self._ledger.results = dict(results.raw)
             self._ledger.scores = tuple(results.scores)
 
-    async def _fetch_all(self, wanted: Sequence[tuple[Unit, str, Path, int]]) -> None:
-        """Bring in files, several at once, and all within the time there is for it."""
-        gate = anyio.CapacityLimiter(_AT_ONCE)
-        seconds = self._setup.options.collect_timeout
-        deadline = anyio.current_time() + seconds
+    def _replay(self, game: Unit) -> Wanted:
+        return Wanted(unit=game, name=REPLAY, target=self._layout.replay, limit=REPLAY_LIMIT)
 
-        async def one(unit: Unit, name: str, target: Path, limit: int) -> None:
-            late = True
-            with anyio.CancelScope(deadline=deadline):
-                async with gate:
-                    await self._fetch(unit, name, target, limit)
-                late = False
-            if late:
-                error = TransferError(
-                    f"{name} could not be brought in within {seconds:g} s.",
-                    code="too_slow",
-                    hint="Write less, or allow more with EpisodeOptions.collect_timeout.",
-                )
-                await self._ledger.see("not_collected", unit.spec.component, unit.spec.slot, error=error)
+    def _results(self, game: Unit) -> Wanted:
+        return Wanted(unit=game, name=RESULTS, target=self._layout.results, limit=MAX_RESULTS_BYTES)
 
-        async with anyio.create_task_group() as group:
-            for unit, name, target, limit in wanted:
-                group.start_soon(one, unit, name, target, limit)
+    async def _fetch_all(self, *wanted: Wanted) -> None:
+        await fetch_all(wanted, seconds=self._setup.options.collect_timeout, tell=self._take)
 
-    async def _fetch(self, unit: Unit, name: str, target: Path, limit: int) -> None:
-        try:
-            size = await unit.fetch(name, target, limit=limit)
-        except FileNotFoundError:
+    async def _take(self, wanted: Wanted, fetched: Fetched) -> None:
+        unit = wanted.unit.spec
+        if isinstance(fetched, int):
+            self._ledger.publish(ArtifactCollected(name=self._layout.relative(wanted.target), size=fetched))
+        elif isinstance(fetched, FileNotFoundError):
             return
-        except TransferError as error:
-            if name == RESULTS and error.code == "file_too_large":
-                self._judged = True
-                await self._ledger.see("results_malformed", "game", words=error.message)
-            else:
-                await self._ledger.see("not_collected", unit.spec.component, unit.spec.slot, error=error)
-            return
-        self._ledger.publish(ArtifactCollected(name=self._layout.relative(target), size=size))
+        elif wanted.name == RESULTS and fetched.code == "file_too_large":
+            self._judged = True
+            await self._ledger.see("results_malformed", "game", words=fetched.message)
+        else:
+            await self._ledger.see("not_collected", unit.component, unit.slot, error=fetched)

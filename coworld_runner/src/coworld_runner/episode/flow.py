@@ -16,12 +16,11 @@ from coworld_core.outcome import EpisodeStatus
 from .. import probes
 from .._runs import started
 from ..backend import HttpProbe, ImageInfo, Unit, UnitSpec
-from ..errors import unwrapped
+from ..errors import OWN_DOING, unwrapped
 from ..links import play_links
 from ..options import ContractProbe, OnReady
 from ..scratch import Scratch, open_scratch
 from ..starvation import StarvationMeter
-from .blame import OWN_DOING
 from .collecting import Collector
 from .ledger import Ledger
 from .record import close_record, write_record

@@ -21,7 +21,7 @@ import pytest
 
 from coworld_core.errors import TransferError
 
-from ..backend import HttpProbe, Placement
+from ..backend import HttpProbe, Placement, UnitSpec
 from ._conformance_kit import HTTP, Arena, Suite, subject_environment, until, with_environment
 
 __all__ = ["SharingChecks"]
@@ -115,13 +115,33 @@ class SharingChecks(Suite):
             assert (await arena.run(backend, arena.spec("subject", "read:$INPUT", environment=environment))).ok
         assert ": put there" in arena.text("subject")
 
-    async def test_a_read_only_directory_cannot_be_written(self, arena: Arena) -> None:
+    async def test_inputs_are_there_before_it_starts_apart_from_what_it_writes(self, arena: Arena) -> None:
+        steps = ("read:$PLAIN", "read:$DEEP", "read:$LATE", "write:own:1")
+        async with (
+            arena.open() as backend,
+            backend.units([_with_inputs(arena, *steps)], publish=arena.publish, start=False) as (unit,),
+            unit.written() as names,
+        ):
+            await unit.start()
+            assert {name async for name in names} == {"own"}
+            assert (await unit.wait()).ok
+            with pytest.raises(FileNotFoundError):
+                await unit.fetch("plain", arena.scratch.path / "target")
+        said = arena.text("subject")
+        assert "/plain: given" in said
+        assert "/deep/a b: given too" in said
+        assert "/late: for " in said
+
+    async def test_inputs_cannot_be_written(self, arena: Arena) -> None:
         self.needs(self.make_backend().capabilities.file_isolation, "file isolation")
-        (arena.directory("subject") / "input").write_text("put there")
+        spec = _with_inputs(arena, "touch:$PLAIN", "touch:$DEEP", "touch:$NEW")
         async with arena.open() as backend:
-            await arena.run(backend, arena.spec("subject", "touch:output", read_only=True))
-        assert "cannot write output" in arena.text("subject")
-        assert not (arena.directory("subject") / "output").exists()
+            assert (await arena.run(backend, spec)).ok
+        said = arena.text("subject")
+        assert said.count("cannot write") == 3, said
+        assert spec.inputs is not None
+        assert (spec.inputs / "plain").read_text() == "given"
+        assert not (spec.inputs / "new").exists()
 
     async def test_a_unit_sees_no_file_but_its_own(self, arena: Arena) -> None:
         self.needs(self.make_backend().capabilities.file_isolation, "file isolation")
@@ -194,6 +214,25 @@ class SharingChecks(Suite):
         assert f"connected to {there}" in said
         assert said.count("connected to") == 1, said
         assert "connected to" not in arena.text("nowhere")
+
+
+def _with_inputs(arena: Arena, *steps: str) -> UnitSpec:
+    """A subject that is given two files, and knows where they are."""
+    inputs = arena.directory("given")
+    (inputs / "plain").write_text("given")
+    (inputs / "deep").mkdir()
+    (inputs / "deep" / "a b").write_text("given too")
+
+    def environment(placement: Placement) -> Mapping[str, str]:
+        assert placement.input_uri("deep/a b") == f"file://{placement.inputs}/deep/a%20b"
+        (inputs / "late").write_text(f"for {placement.inputs}")
+        places = {"PLAIN": "plain", "DEEP": "deep/a b", "LATE": "late", "NEW": "new"}
+        return {
+            **subject_environment(placement),
+            **{variable: f"{placement.inputs}/{name}" for variable, name in places.items()},
+        }
+
+    return arena.spec("subject", *steps, inputs=inputs, environment=environment)
 
 
 def _command_lines() -> list[str]:

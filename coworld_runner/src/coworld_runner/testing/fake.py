@@ -52,6 +52,7 @@ class FakeContext:
         argv: The unit's command, program included.
         env: The unit's whole environment, secrets included.
         directory: The unit's own directory, or None.
+        inputs: What it finds there to be read, or None.
     """
 
     def __init__(self, unit: _FakeUnit, env: Mapping[str, str]) -> None:
@@ -59,6 +60,7 @@ class FakeContext:
         self.argv = unit.spec.argv
         self.env = env
         self.directory = unit.spec.directory
+        self.inputs = unit.spec.inputs
         self._unit = unit
 
     @property

@@ -1,0 +1,565 @@
+"""One program: inputs that it may only read, outputs apart, a deadline, and an outcome that says how it went.
+
+Whatever is no game and no player is run this way: what shows a replay, reports on episodes, grades or explains them.
+``run_program`` runs one to its end, ``open_program`` one that serves for as long as somebody wants it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import math
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskStatus
+
+from coworld_core.artifacts import EpisodeLayout
+from coworld_core.episode import ArtifactRecord, ImageRecord, UnitRecord
+from coworld_core.errors import StartError, TransferError, UsageError
+from coworld_core.events import ArtifactCollected, BaseEvent, FaultSeen, LeakFound, Notice
+from coworld_core.ids import new_run_id
+from coworld_core.outcome import ErrorType, Exit, Fault, FaultParty
+
+from ._fetching import Fetched, Room, Wanted, fetch_all
+from ._files import check_name, copy_given
+from ._hints import listed
+from .backend import (
+    Backend,
+    Component,
+    ImageInfo,
+    Limits,
+    Placement,
+    Port,
+    Publish,
+    Unit,
+    UnitSpec,
+    no_environment,
+)
+from .errors import OWN_DOING, PLATFORM_ENDS, unwrapped
+from .scratch import open_scratch
+from .workspace import digest, prepare_workspace, unwritable
+
+__all__ = ["Program", "ProgramOptions", "ProgramOutcome", "RunningProgram", "open_program", "run_program"]
+
+MEBIBYTE = 1024 * 1024
+_OUTPUTS = "outputs"
+_MOST_FILES = 1000
+"""How many files beside those that must be there are kept."""
+_SPARE_SECONDS = 600.0
+"""What a program may live on beyond its deadline, for its outputs to be fetched."""
+
+Given = Path | Callable[[Path], object]
+"""A file or directory, which is copied; or what writes a file where it is told to, in a worker thread."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """What to run, with what, and under which rules. What a backend cannot enforce of them it refuses."""
+
+    name: str
+    """A plain name, of the unit and of its logs."""
+    component: Component
+    """What part it plays."""
+    image: str
+    argv: tuple[str, ...] = ()
+    """First element is the program, the rest its arguments; empty: the image's own command."""
+    environment: Callable[[Placement], Mapping[str, str]] = no_environment
+    """Its whole environment apart from secrets: ``place.input_uri(name)`` is where it finds an input,
+    ``place.uri(name)`` where it is to write an output, ``place.listen`` the ports to listen on."""
+    secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Never in an argument list, a log, a repr or a label."""
+    inputs: Mapping[str, Given] = field(default_factory=dict[str, Given])
+    """What it may only read, by plain name. It gets copies, in a directory of their own; links within a directory are
+    refused, and directories with nothing in them may be left out."""
+    documents: Mapping[str, Callable[[Placement], str]] = field(
+        default_factory=dict[str, Callable[[Placement], str]], repr=False
+    )
+    """Further inputs, by plain name: short texts that depend on where the program is, such as a request that names
+    addresses of the other inputs, and may be too long for the environment."""
+    outputs: tuple[str, ...] = ()
+    """Plain names of files that must be there in the end. Others in the same directory are kept too."""
+    ports: tuple[Port, ...] = ()
+    network: Literal["open", "none"] = "open"
+    """``open``: as the machine; ``none``: nothing at all."""
+    limits: Limits = field(default_factory=Limits)
+    platform: str | None = None
+    """os/architecture of the image; None: the engine's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramOptions:
+    """How a program is run to its end. Times are seconds."""
+
+    timeout: float = 3600.0
+    """The one deadline, from the first moment to the program's end."""
+    stop_grace: float = 5.0
+    """Between TERM and KILL when the deadline has come."""
+    collect_timeout: float = 300.0
+    """For the outputs that must be there to be brought in, and again for the others."""
+    file_bytes: int = 200 * MEBIBYTE
+    """What each output may have."""
+    total_bytes: int = 1024 * MEBIBYTE
+    """What all of them may have together; those that must be there come first."""
+
+
+@dataclass(frozen=True)
+class RunningProgram:
+    """A program while it runs."""
+
+    run_id: str
+    unit: Unit
+    image: ImageInfo
+    _places: Sequence[Placement] = field(repr=False)
+
+    @property
+    def place(self) -> Placement:
+        """Where it is, as it sees that."""
+        return self._places[-1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramOutcome:
+    """How a program went, and what it left."""
+
+    run_id: str
+    directory: Path
+    """Where its outputs and logs are."""
+    unit: UnitRecord
+    """What ran, how it ended, when, and its logs relative to ``directory``."""
+    outputs: Mapping[str, ArtifactRecord]
+    """What it wrote, by name: the file relative to ``directory``, its bytes and its digest."""
+    fault: Fault | None
+    """What went wrong, and whose doing it was; None: nothing."""
+    log_tail: str
+    """The last lines of its logs."""
+    warnings: tuple[str, ...]
+    """What is no fault, but worth knowing: what was not kept, and why."""
+    seconds: float
+    """How long it took in all."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended with status 0, in time, and left all that must be there."""
+        return self.fault is None
+
+    @property
+    def outcome(self) -> Literal["ok"] | ErrorType:
+        """In a word.
+
+        ``ok``; ``program_error`` (it ended other than with 0); ``program_timeout``; ``program_never_started``;
+        ``output_missing``; ``output_refused`` (no regular file, unreadable or too large); ``artifact_transport_error``
+        (an output could not be brought in, and it is not the program's doing); ``platform_error`` (the platform
+        removed or lost it).
+        """
+        return "ok" if self.fault is None else self.fault.error_type
+
+    def path(self, output: str) -> Path:
+        """Where an output is on this machine.
+
+        Raises:
+            KeyError: The program left none of that name.
+        """
+        return self.directory / self.outputs[output].path
+
+
+@asynccontextmanager
+async def open_program(
+    program: Program,
+    *,
+    backend: Backend,
+    publish: Publish | None = None,
+    run_id: str | None = None,
+    logs: Path | None = None,
+    start: bool = True,
+    stop_grace: float = 5.0,
+    lifetime: float | None = None,
+) -> AsyncGenerator[RunningProgram]:
+    """Run a program for as long as the context is open, and stop and remove it on leaving.
+
+    What it writes goes with it, unless it is fetched before (``RunningProgram.unit.fetch``).
+
+    Args:
+        program: What to run.
+        backend: An entered backend.
+        publish: Where events go.
+        run_id: The run's label, which no other run that lives may have; a new one by default.
+        logs: A directory for its logs, ``NAME.stdout.log`` and ``NAME.stderr.log``; None: they go with it.
+        start: Whether to start it too; otherwise it waits, created, for ``Unit.start``.
+        stop_grace: Seconds between TERM and KILL on leaving.
+        lifetime: Seconds from its start after which a platform that can do so ends it, should we be gone by then.
+
+    Yields:
+        The program; not necessarily ready yet (``Unit.wait_ready``).
+
+    Raises:
+        UsageError: A name is no plain one, or an input cannot be used.
+        CapabilityError: It asks for what the backend cannot enforce; nothing was started.
+        ImageError: The image is not to be had; nothing was started.
+        StartError: It could not be started.
+        EnvironmentFault: The machine or the engine failed.
+    """
+    _check_names(program)
+    publish = publish or _to_nobody
+    run_id = run_id or new_run_id()
+    places: list[Placement] = []
+
+    def environment(placement: Placement) -> Mapping[str, str]:
+        places.append(placement)
+        if spec.inputs is not None:
+            for name, text in program.documents.items():
+                _put(functools.partial(_write, text(placement)), spec.inputs / name)
+        return program.environment(placement)
+
+    def leaked(path: Path, reason: str) -> None:
+        publish(LeakFound(what=f"directory {path}", reason=reason))
+
+    async with open_scratch(run_id, on_leak=leaked) as scratch:
+        stdout, stderr = _logs(logs or scratch.path, program.name)
+        spec = UnitSpec(
+            run_id=run_id,
+            name=program.name,
+            component=program.component,
+            image=program.image,
+            argv=program.argv,
+            environment=environment,
+            secret_env=program.secret_env,
+            directory=scratch.directory("outputs", shared=True),
+            inputs=scratch.directory("inputs", shared=True) if program.inputs or program.documents else None,
+            ports=program.ports,
+            network=program.network,
+            limits=program.limits,
+            stdout=stdout,
+            stderr=stderr,
+            platform=program.platform,
+            lifetime=lifetime,
+        )
+        backend.refuse_unenforceable([spec])
+        image = await backend.ensure_image(program.image, platform=program.platform, publish=publish)
+        if spec.inputs is not None:
+            for name, given in program.inputs.items():
+                await _give(name, given, spec.inputs / name)
+        async with backend.units([spec], publish=publish, start=start, grace=stop_grace) as (unit,):
+            yield RunningProgram(run_id, unit, image, places)
+
+
+async def run_program(
+    program: Program,
+    *,
+    backend: Backend,
+    directory: Path,
+    options: ProgramOptions | None = None,
+    publish: Publish | None = None,
+    run_id: str | None = None,
+) -> ProgramOutcome:
+    """Run a program to its end, or to its deadline, and keep what it wrote.
+
+    Args:
+        program: What to run.
+        backend: An entered backend.
+        directory: Where outputs (``outputs/``) and logs (``logs/``) go; it must be new or empty.
+        options: How to run it.
+        publish: Where events go, such as an ``EventBus``'s ``publish``.
+        run_id: The run's label; a new one by default.
+
+    Returns:
+        How it went. What the program did wrong is in it, and never raised; so is that the platform lost it.
+
+    Raises:
+        WorkspaceError: The directory is not fresh or not writable; nothing was started.
+        UsageError: A name is no plain one, or an input cannot be used; nothing was started.
+        CapabilityError: It asks for what the backend cannot enforce; nothing was started.
+        ImageError: The image is not to be had; nothing was started.
+        EnvironmentFault: The machine or the engine failed.
+    """
+    _check_names(program)
+    layout = prepare_workspace(directory)
+    outputs = layout.workspace / _OUTPUTS
+    try:
+        outputs.mkdir()
+    except OSError as error:
+        raise unwritable(outputs, error) from error
+    run = _Run(
+        program,
+        backend,
+        layout,
+        options or ProgramOptions(),
+        publish or _to_nobody,
+        run_id or new_run_id(),
+    )
+    return await run.play()
+
+
+class _Run:
+    """One program on its way from the first moment to its outcome."""
+
+    def __init__(
+        self,
+        program: Program,
+        backend: Backend,
+        layout: EpisodeLayout,
+        options: ProgramOptions,
+        publish: Publish,
+        run_id: str,
+    ) -> None:
+        self._program = program
+        self._backend = backend
+        self._layout = layout
+        self._options = options
+        self._publish = publish
+        self._run_id = run_id
+        self._begun = time.monotonic()
+        self._who = f"The {program.component}"
+        self._image = ImageRecord(image=program.image)
+        self._written: dict[str, None] = {}
+        self._outputs: dict[str, ArtifactRecord] = {}
+        self._warnings: list[str] = []
+        self._fault: Fault | None = None
+        self._started: float | None = None
+        self._ended: float | None = None
+        self._exit: Exit | None = None
+        self._log_truncated = False
+        self._log_tail = ""
+
+    async def play(self) -> ProgramOutcome:
+        deadline = anyio.current_time() + self._options.timeout
+        try:
+            with anyio.CancelScope(deadline=deadline) as preparing:
+                async with open_program(
+                    self._program,
+                    backend=self._backend,
+                    publish=self._publish,
+                    run_id=self._run_id,
+                    logs=self._layout.logs,
+                    start=False,
+                    stop_grace=self._options.stop_grace,
+                    lifetime=self._options.timeout + _SPARE_SECONDS,
+                ) as running:
+                    # from now on it is the program alone that has a deadline, and not what is made of it
+                    preparing.deadline = math.inf
+                    await self._run(running, deadline)
+            if preparing.cancelled_caught:
+                self._late("Its image was still being fetched, or it was still being made,", phase="prepare")
+        except StartError as error:
+            if error.code not in OWN_DOING:
+                raise
+            party = "operator" if error.code == "port_taken" else "program"
+            self._blame("program_never_started", party, error.message, phase="start", hint=error.hint)
+        return self._outcome()
+
+    async def _run(self, running: RunningProgram, deadline: float) -> None:
+        unit, late = running.unit, False
+        self._image = running.image.record()
+        with unwrapped():
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(self._note_written, unit)
+                with anyio.CancelScope(deadline=deadline) as scope:
+                    await unit.start()
+                    self._started = self._seconds()
+                    await unit.wait()
+                if scope.cancelled_caught:
+                    late = (await unit.stop(self._options.stop_grace)).reason == "stopped"
+        self._ended = self._seconds()
+        self._log_truncated = unit.log_truncated
+        self._log_tail = await unit.log_tail()
+        if self._started is None:
+            self._late("It was still being started", phase="start")
+            return
+        self._exit = await unit.wait()
+        if late:
+            self._exit = self._exit.model_copy(update={"reason": "deadline"})
+            if trouble := self._backend.trouble():
+                self._blame("platform_error", "platform", f"Nothing could be seen of it at {self._limit}: {trouble}.")
+            else:
+                hint = "Read its log for what it waited for, or allow more with the option timeout."
+                self._blame("program_timeout", "program", f"{self._who} had not ended at {self._limit}.", hint=hint)
+        elif self._exit.reason in PLATFORM_ENDS:
+            self._blame("platform_error", "platform", f"{self._who} {self._exit}.")
+        elif not self._exit.ok:
+            self._blame("program_error", "program", f"{self._who} {self._exit}.", hint="Read its log.")
+        await self._collect(unit)
+
+    async def _note_written(self, unit: Unit, *, task_status: TaskStatus[None]) -> None:
+        async with unit.written() as names:
+            task_status.started()
+            async for name in names:
+                if name in self._program.outputs:
+                    continue
+                if not name.isprintable():
+                    # nor could it be told of in a record
+                    self._warn_once(f"{self._who} wrote {name!a}, which is not kept: that is no name for a file.")
+                elif len(self._written) == _MOST_FILES and name not in self._written:
+                    # those that are gone in the end make no room for others: nobody knows yet which will be
+                    self._warn_once(f"{self._who} wrote more than {_MOST_FILES} further files; the rest is not kept.")
+                else:
+                    self._written[name] = None
+
+    # --- what it leaves
+
+    async def _collect(self, unit: Unit) -> None:
+        room = Room(self._options.total_bytes)
+        target = self._layout.workspace / _OUTPUTS
+        results: dict[str, Fetched] = {}
+
+        async def take(wanted: Wanted, fetched: Fetched) -> None:
+            results[wanted.name] = fetched
+            if isinstance(fetched, int):
+                path = self._layout.relative(wanted.target)
+                sha256 = await anyio.to_thread.run_sync(digest, wanted.target)
+                self._outputs[wanted.name] = ArtifactRecord(path=path, size=fetched, sha256=sha256)
+                self._publish(ArtifactCollected(name=path, size=fetched))
+
+        for names in (dict.fromkeys(self._program.outputs), sorted(self._written)):
+            wanted = [
+                Wanted(unit=unit, name=name, target=target / name, limit=self._options.file_bytes) for name in names
+            ]
+            with unwrapped():
+                await fetch_all(wanted, seconds=self._options.collect_timeout, tell=take, room=room)
+        self._judge_outputs(results)
+        for name in sorted(self._written):
+            if isinstance(error := results[name], TransferError):
+                self._warn_once(f"{name}, which {self._who.lower()} wrote besides, is not kept: {error.message}")
+
+    def _judge_outputs(self, results: Mapping[str, Fetched]) -> None:
+        missing = [name for name in self._program.outputs if isinstance(results[name], FileNotFoundError)]
+        for name in self._program.outputs:
+            error = results[name]
+            if isinstance(error, TransferError):
+                of_the_program = error.party == "writer"
+                self._blame(
+                    "output_refused" if of_the_program else "artifact_transport_error",
+                    "program" if of_the_program else "platform",
+                    error.message,
+                    phase="collect",
+                    hint=error.hint,
+                )
+        if missing:
+            self._blame(
+                "output_missing",
+                "program",
+                f"{self._who} has not written {listed(missing)}.",
+                phase="collect",
+                hint="It must write them, before it ends, to the addresses in its environment.",
+            )
+
+    # --- what is made of it
+
+    @property
+    def _limit(self) -> str:
+        return f"the deadline of {self._options.timeout:g} s"
+
+    def _seconds(self) -> float:
+        return round(time.monotonic() - self._begun, 3)
+
+    def _late(self, what: str, *, phase: str) -> None:
+        hint = "Fetch the image beforehand, or allow more with the option timeout."
+        self._blame("program_timeout", "platform", f"{what} at {self._limit}.", phase=phase, hint=hint)
+
+    def _warn_once(self, message: str) -> None:
+        if message not in self._warnings:
+            self._warnings.append(message)
+            self._publish(Notice(level="warning", message=message))
+
+    def _blame(
+        self, error_type: ErrorType, party: FaultParty, message: str, *, phase: str = "run", hint: str | None = None
+    ) -> None:
+        """Say what went wrong; what was seen first decides, and the rest follows from it."""
+        if self._fault is not None:
+            return
+        stdout, stderr = _logs(self._layout.logs, self._program.name)
+        log = stderr if self._backend.capabilities.separate_streams else stdout
+        self._fault = Fault(
+            fault=party,
+            error_type=error_type,
+            message=message,
+            hint=hint,
+            phase=phase,
+            time=dt.datetime.now(dt.UTC),
+            seconds=self._seconds(),
+            exit=self._exit,
+            log=self._layout.relative(log) if log.exists() else None,
+            log_tail=self._log_tail,
+        )
+        self._publish(FaultSeen(fault=self._fault))
+
+    def _outcome(self) -> ProgramOutcome:
+        logs = _logs(self._layout.logs, self._program.name)
+        return ProgramOutcome(
+            run_id=self._run_id,
+            directory=self._layout.workspace,
+            unit=UnitRecord(
+                image=self._image,
+                run=self._program.argv,
+                exit=self._exit,
+                started_seconds=self._started,
+                ended_seconds=self._ended,
+                logs=tuple(self._layout.relative(path) for path in logs if path.exists()),
+                log_truncated=self._log_truncated,
+            ),
+            outputs=dict(sorted(self._outputs.items())),
+            fault=self._fault,
+            log_tail=self._log_tail,
+            warnings=tuple(self._warnings),
+            seconds=self._seconds(),
+        )
+
+
+def _to_nobody(_: BaseEvent) -> None:
+    pass
+
+
+def _logs(directory: Path, name: str) -> tuple[Path, Path]:
+    return directory / f"{name}.stdout.log", directory / f"{name}.stderr.log"
+
+
+def _check_names(program: Program) -> None:
+    for what, names in (
+        ("program", (program.name,)),
+        ("input", (*program.inputs, *program.documents)),
+        ("output", program.outputs),
+    ):
+        for name in names:
+            try:
+                check_name(name)
+            except TransferError as error:
+                raise UsageError(
+                    f"{name!r} cannot be the name of a program's {what}: it must be a plain file name."
+                    if what != "program"
+                    else f"{name!r} cannot be the name of a program: it must be a plain file name.",
+                    code="file_name",
+                    context={"name": name},
+                ) from error
+
+
+def _write(text: str, target: Path) -> None:
+    target.write_text(text, encoding="utf-8")
+
+
+def _put(given: Given, target: Path) -> None:
+    if isinstance(given, Path):
+        copy_given(given, target)
+    else:
+        given(target)
+        target.chmod(0o644)  # a container reads it under another user id
+
+
+async def _give(name: str, given: Given, target: Path) -> None:
+    """Put an input where a program is to find it."""
+    try:
+        await anyio.to_thread.run_sync(_put, given, target)
+    except (OSError, TransferError) as error:
+        if isinstance(error, TransferError) and error.party == "platform":
+            raise
+        reason = error.message if isinstance(error, TransferError) else f"{error.strerror or error}."
+        raise UsageError(
+            f"The input {name!r} cannot be used: {reason}",
+            code="input_unusable",
+            hint="Name a file or a directory of files that can be read; links in a directory are not followed.",
+            context={"name": name},
+        ) from error
