@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from coworld_core.errors import BackendUnavailable
+from coworld_core.errors import BackendUnavailable, CoworldError
 
 from .backend import Backend, Found, Reaped
 from .scratch import find_scratch, reap_scratch
@@ -63,6 +63,10 @@ async def sweep(
                 reaped.extend(gone)
         except BackendUnavailable as error:
             unavailable.append(f"{backend.name}: {error.message}")
+        except CoworldError:
+            raise
+        except Exception as error:  # noqa: BLE001 - anybody may have written it, and the others are swept all the same
+            unavailable.append(f"{backend.name}: it failed with {type(error).__name__}: {error}")
     directories = find_scratch(run_id)
     found.extend(directories)
     if apply:

@@ -34,6 +34,7 @@ from ._docker_labels import find_labelled, object_name, reap_labelled, run_label
 from ._docker_networks import SharedNetwork
 from ._docker_units import DockerUnit, Place, Run
 from .base import BaseBackend, managed, refuse_taken_names
+from .registry import BackendOptions
 
 __all__ = ["DockerBackend"]
 
@@ -68,6 +69,11 @@ class DockerBackend(BaseBackend):
         self._images: Images | None = None
         self._runs: dict[str, Run] = {}
         self._programs: set[tuple[str, ...]] = set()
+
+    @classmethod
+    def of(cls, options: BackendOptions) -> Self:
+        """The engine that the ``docker`` command would use: what ``coworld.backends`` names."""
+        return cls()
 
     @property
     def capabilities(self) -> Capabilities:

@@ -44,6 +44,7 @@ from ._kube_runs import Run
 from ._kube_units import KubernetesUnit, Place
 from ._kube_watch import follow
 from .base import BaseBackend, BaseUnit, for_all, refuse_taken_names
+from .registry import BackendOptions
 
 __all__ = ["DEFAULT_COLLECTOR_IMAGE", "KubernetesBackend", "PodOptions", "Requests"]
 
@@ -108,6 +109,19 @@ class KubernetesBackend(BaseBackend):
         self._images: Images | None = None
         self._room: Room | None = None
         self._runs: dict[str, Run] = {}
+
+    @classmethod
+    def of(cls, options: BackendOptions) -> Self:
+        """The cluster that was named, or the current one: what ``coworld.backends`` names."""
+        cluster = options.cluster
+        return cls(
+            context=cluster.context,
+            namespace=cluster.namespace,
+            kubeconfig=cluster.kubeconfig,
+            collector_image=cluster.collector_image,
+            network_policy=cluster.network_policy,
+            pull_secrets=cluster.pull_secrets,
+        )
 
     @property
     def capabilities(self) -> Capabilities:

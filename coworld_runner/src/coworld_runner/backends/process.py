@@ -29,6 +29,7 @@ from ..scratch import open_scratch, scratch_root
 from ._process_found import KILL_SECONDS, labelled, our_own, still_labelled
 from ._process_units import ProcessUnit
 from .base import BaseBackend
+from .registry import BackendOptions
 
 __all__ = ["ProcessBackend"]
 
@@ -51,6 +52,11 @@ class ProcessBackend(BaseBackend):
         # kept as given: a mapping may know an image under another tag than it lists
         self._contexts: Mapping[str, Path] = contexts or {}
         self._default_context = default_context
+
+    @classmethod
+    def of(cls, options: BackendOptions) -> Self:
+        """The backend for a package: what ``coworld.backends`` names."""
+        return cls(contexts=options.contexts)
 
     @property
     def capabilities(self) -> Capabilities:
