@@ -14,6 +14,7 @@ from coworld_core.events import BaseEvent, LeakFound, UnitCreated, UnitExited, U
 from coworld_core.outcome import Exit
 from coworld_runner.backend import Capabilities, Endpoint, Found, ImageInfo, Publish, UnitSpec
 from coworld_runner.backends.base import BaseBackend, BaseUnit
+from coworld_runner.reaper import sweep
 
 RUN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
@@ -195,10 +196,21 @@ async def test_what_cannot_be_removed_is_a_leak_that_hides_no_error_of_the_body(
     assert one.steps == WHOLE
 
 
+def left_on(paper: Paper, *names: str) -> None:
+    for name in names:
+        Noting(UnitSpec(run_id=RUN, name=name, component="player", image="paper"), backend=paper, publish=print)
+
+
+async def test_what_two_backends_see_is_found_once() -> None:
+    paper = Paper()
+    left_on(paper, "dead", "nailed")
+    swept = await sweep([paper, paper], run_id=RUN)
+    assert [item.name for item in swept.found] == ["dead", "nailed"]
+
+
 async def test_found_things_of_the_living_are_left_alone() -> None:
     paper = Paper()
-    for name in ("alive", "dead", "nailed"):
-        Noting(UnitSpec(run_id=RUN, name=name, component="player", image="paper"), backend=paper, publish=print)
+    left_on(paper, "alive", "dead", "nailed")
     found = await paper.find(RUN)
     assert [(item.removed, item.reason) for item in await paper.reap(found)] == [
         (False, "its runner is still running"),

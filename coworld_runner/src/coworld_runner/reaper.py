@@ -56,7 +56,9 @@ async def sweep(
         try:
             async with backend:
                 if not apply:
-                    found.extend(await _units(backend, run_id))
+                    # one backend may be built on another, and see what that one sees
+                    known = {(item.kind, item.id) for item in found}
+                    found.extend(item for item in await _units(backend, run_id) if (item.kind, item.id) not in known)
                     continue
                 mine, gone = await _remove_units(backend, run_id, force=force, killed=killed)
                 found.extend(mine)

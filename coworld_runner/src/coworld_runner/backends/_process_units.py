@@ -24,8 +24,8 @@ from coworld_core.outcome import Exit, ExitReason
 from ..backend import Backend, Publish, UnitSpec
 from ..scratch import remove_tree, scratch_root
 from . import _shim
-from ._process_found import KILL_SECONDS, RUN, SCRATCH, UNIT, kill_labelled
-from .base import CappedLog, LocalUnit
+from ._process_found import KILL_SECONDS
+from .base import CappedLog, LocalUnit, kill_processes, process_labels
 
 __all__ = ["ProcessUnit"]
 
@@ -58,7 +58,6 @@ class ProcessUnit(LocalUnit):
         self._control: socket.socket | None = None
         self._pid = 0
         self._scope: anyio.CancelScope | None = None
-        self._never = False
 
     # -- made
 
@@ -84,10 +83,7 @@ class ProcessUnit(LocalUnit):
             **_base_environment(self._private),
             **spec.environment(placement),
             **spec.secret_env,
-            RUN: spec.run_id,
-            UNIT: spec.name,
-            # where its runner's lock is, for whoever finds the process under another TMPDIR
-            SCRATCH: str(scratch_root() / spec.run_id),
+            **process_labels(spec),
         }
         try:
             logs = self._spawn()
@@ -190,8 +186,6 @@ class ProcessUnit(LocalUnit):
                     await self._bury(said)
                     tasks.cancel_scope.deadline = anyio.current_time() + _DRAIN_SECONDS
             finally:
-                if said is None and self._never:
-                    said = Exit(reason="stopped", detail="it was never started")
                 self._end(said or Exit(reason="lost", detail="its supervising process was killed"))
 
     async def _listen(self) -> Exit | None:
@@ -250,7 +244,7 @@ class ProcessUnit(LocalUnit):
         assert shim is not None
         await _reap_child(shim)
         if said is None:
-            await kill_labelled(self.spec.run_id, self.name)
+            await kill_processes(self.spec.run_id, self.name)
 
     async def _pump(self, read: int, log: CappedLog) -> None:
         try:
@@ -284,7 +278,6 @@ class ProcessUnit(LocalUnit):
     # -- ended
 
     async def discard(self) -> None:
-        self._never = True
         if self._shim is not None:
             self._order(b"K")
             with anyio.move_on_after(self.kill_seconds):

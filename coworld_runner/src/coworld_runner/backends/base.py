@@ -7,6 +7,8 @@ A backend of its own says what is particular to it; the rest is here, and ours u
   and ``remove``, calls ``mark_started`` and ``finish``, and writes to what ``open_log`` returns.
 * :class:`LocalUnit` is for units that listen on ports of this machine themselves.
 * :class:`BaseBackend` makes and removes them all at once, and finds and removes what a killed runner left.
+* :func:`find_processes`, :func:`kill_processes` and :func:`reap_processes` are for units that are local processes
+  under :func:`process_labels`.
 * :func:`managed` and :func:`close_all` are those steps for a backend that has to do something of its own in between.
 
 ``docs/backends.md`` has a whole backend that is built on this.
@@ -15,7 +17,7 @@ A backend of its own says what is particular to it; the rest is here, and ours u
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import ClassVar, Self, TypeVar
 
@@ -42,9 +44,10 @@ from .._concurrency import nursery
 from .._files import CappedLog, fetch_file, log_tail, tree_size, watch_directory
 from ..backend import Backend, Endpoint, Found, HttpProbe, Placement, Publish, Reaped, Unit, UnitSpec
 from ..errors import unwrapped
-from ..scratch import find_scratch, reap_scratch
+from ..scratch import find_scratch, open_scratch, reap_scratch, scratch_root
 from ._ports import LOCALHOST, Reservation, choose_port, port_taken, stranger_on, take_port
 from ._probe import wait_until_ready
+from ._process_found import find_processes, kill_processes, process_labels, reap_processes
 
 __all__ = [
     "LOCALHOST",
@@ -56,10 +59,14 @@ __all__ = [
     "choose_port",
     "close_all",
     "fetch_file",
+    "find_processes",
     "for_all",
+    "kill_processes",
     "managed",
     "nursery",
     "port_taken",
+    "process_labels",
+    "reap_processes",
     "refuse_taken_names",
     "stranger_on",
     "take_port",
@@ -180,7 +187,7 @@ class BaseUnit(Unit):
         Args:
             since: When it started, on the event loop's clock; None: now.
         """
-        if not self.started.is_set():
+        if not self.started.is_set() and self._exit is None:
             self.started_at = anyio.current_time() if since is None else since
             self.tell(UnitStarted)
             self.started.set()
@@ -271,8 +278,8 @@ class BaseUnit(Unit):
             return self._exit
         async with self.starting:
             if not self.started.is_set() and self._exit is None:
-                await self.discard()
                 self.finish(Exit(reason="stopped", detail="it was never started"))
+                await self.discard()
         if self._exit is None and grace > 0:
             if not self._asked:
                 self._asked = True
@@ -552,10 +559,14 @@ class BaseBackend(Backend):
             StartError: One could not be created or started.
         """
         self.refuse_unenforceable(specs)
-        async with nursery() as tasks:
+        async with AsyncExitStack() as stack:
+            for run_id in dict.fromkeys(spec.run_id for spec in specs):
+                # the run's own directory marks it as alive; a caller who made none gets one for the time being
+                if not (scratch_root() / run_id).is_dir():
+                    stack.enter_context(open_scratch(run_id, on_leak=_leak(publish)))
+            tasks = await stack.enter_async_context(nursery())
             units = [self.unit(spec, publish=publish, tasks=tasks) for spec in specs]
-            async with managed(units, start=start, grace=grace, within=self.remove_seconds) as made:
-                yield made
+            yield await stack.enter_async_context(managed(units, start=start, grace=grace, within=self.remove_seconds))
 
     async def find(self, run_id: str | None = None) -> tuple[Found, ...]:
         """Whatever exists of units, and the directories of runs."""
@@ -566,3 +577,10 @@ class BaseBackend(Backend):
         """Remove what was found; directories last, when nobody writes into them any more."""
         units = await self.reap_units([item for item in found if item.kind != "directory"], force=force)
         return (*units, *await anyio.to_thread.run_sync(lambda: reap_scratch(found, force=force)))
+
+
+def _leak(publish: Publish) -> Callable[[Path, str], None]:
+    def told(path: Path, reason: str) -> None:
+        publish(LeakFound(what=f"directory {path}", reason=reason))
+
+    return told

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -21,14 +19,12 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from coworld_core.errors import BackendUnavailable, ImageError, StartError
-from coworld_core.events import ImageReady, LeakFound
+from coworld_core.events import ImageReady
 from coworld_core.issues import Issue
 
-from ..backend import Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
-from ..scratch import open_scratch, scratch_root
-from ._process_found import KILL_SECONDS, labelled, our_own, still_labelled
+from ..backend import Capabilities, Found, ImageInfo, Publish, Reaped, UnitSpec
 from ._process_units import ProcessUnit
-from .base import BaseBackend
+from .base import BaseBackend, find_processes, reap_processes
 from .registry import BackendOptions
 
 __all__ = ["ProcessBackend"]
@@ -160,29 +156,13 @@ class ProcessBackend(BaseBackend):
             publish(ImageReady(image=image, platform=here))
         return ImageInfo(image=image, platform=here, context=context)
 
-    @asynccontextmanager
-    async def units(
-        self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
-    ) -> AsyncGenerator[tuple[Unit, ...], None]:
-        """Start local processes; kill them, their children and their children's children on leaving.
+    def unit(self, spec: UnitSpec, *, publish: Publish, tasks: TaskGroup) -> ProcessUnit:
+        """A local process.
 
         Raises:
-            CapabilityError: A spec asks for what this backend cannot enforce.
-            ImageError: An image has no directory to run in.
-            StartError: A spec has no command, a port is taken, or a program cannot be run.
+            ImageError: Its image has no directory to run in.
+            StartError: The spec has no command.
         """
-        # before even a directory is made
-        self.refuse_unenforceable(specs)
-        with ExitStack() as stack:
-            for run_id in dict.fromkeys(spec.run_id for spec in specs):
-                # the run's own directory marks it as alive; a caller who made none gets one for the time being
-                if not (scratch_root() / run_id).is_dir():
-                    stack.enter_context(open_scratch(run_id, on_leak=_leak(publish)))
-            async with super().units(specs, publish=publish, start=start, grace=grace) as units:
-                yield units
-
-    def unit(self, spec: UnitSpec, *, publish: Publish, tasks: TaskGroup) -> ProcessUnit:
-        """A local process."""
         context = self._context(spec.image)
         if not spec.argv:
             raise StartError(
@@ -195,32 +175,8 @@ class ProcessBackend(BaseBackend):
 
     async def find_units(self, run_id: str | None) -> Sequence[Found]:
         """This user's processes whose environment carries a run's label."""
-        return await anyio.to_thread.run_sync(labelled, run_id)
+        return await anyio.to_thread.run_sync(find_processes, run_id)
 
     async def reap_units(self, found: Sequence[Found], *, force: bool) -> Sequence[Reaped]:
         """Kill processes; never this process itself or one it runs in."""
-        refused = {item.id: "its runner is still running" for item in found if item.alive and not force}
-        own = {str(pid) for pid in our_own()} if found else set[str]()
-        refused |= {item.id: "it is this very process, or one it runs in" for item in found if item.id in own}
-        doomed = [item for item in found if item.id not in refused]
-        left = {item.id: item for item in doomed}
-        with anyio.move_on_after(KILL_SECONDS):
-            while left := {key: item for key, item in left.items() if still_labelled(int(key), item.run_id)}:
-                for key in left:
-                    try:
-                        os.kill(int(key), signal.SIGKILL)
-                    except ProcessLookupError:
-                        continue
-                    except PermissionError:
-                        refused[key] = "it belongs to another user"
-                left = {key: item for key, item in left.items() if key not in refused}
-                await anyio.sleep(0.005)
-        reasons = dict.fromkeys(left, f"it is still there {KILL_SECONDS:g} s after it was killed") | refused
-        return [Reaped(found=item, removed=item.id not in reasons, reason=reasons.get(item.id, "")) for item in found]
-
-
-def _leak(publish: Publish) -> Callable[[Path, str], None]:
-    def told(path: Path, reason: str) -> None:
-        publish(LeakFound(what=f"directory {path}", reason=reason))
-
-    return told
+        return await reap_processes(found, force=force)
