@@ -83,6 +83,12 @@ class Same(Unit):
     async def wait_ready(self, probe: HttpProbe) -> float:
         return await self.inner.wait_ready(probe)
 
+    async def reach(self) -> None:
+        await self.inner.reach()
+
+    async def size(self, name: str) -> int | None:
+        return await self.inner.size(name)
+
     async def log_tail(self, limit: int = 4000) -> str:
         return await self.inner.log_tail(limit)
 
@@ -147,6 +153,12 @@ class Wrapper(Backend):
         self, image: str, *, platform: str | None = None, publish: Publish | None = None
     ) -> ImageInfo:
         return await self.inner.ensure_image(image, platform=platform, publish=publish)
+
+    async def has_image(self, image: str) -> bool:
+        return await self.inner.has_image(image)
+
+    def trouble(self) -> str:
+        return self.inner.trouble()
 
     def change(self, spec: UnitSpec) -> UnitSpec:
         """What the backend inside is told to run."""
@@ -268,6 +280,47 @@ class HasEveryImage(Wrapper):
         self, image: str, *, platform: str | None = None, publish: Publish | None = None
     ) -> ImageInfo:
         return ImageInfo(image=image)
+
+
+@breaks("an_image_is_here_once_a_unit_has_run_from_it")
+class SaysThatItHasEveryImage(Wrapper):
+    async def has_image(self, image: str) -> bool:
+        return True
+
+
+@breaks("an_image_is_here_once_a_unit_has_run_from_it")
+class SeesNoImage(Wrapper):
+    rejected = TimeoutError
+    deadline = 1.5
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return dataclasses.replace(self.inner.capabilities, images=True)
+
+
+@breaks("no_trouble_is_told_of_while_there_is_none")
+class ComplainsAllTheTime(Wrapper):
+    def trouble(self) -> str:
+        return "the moon is full"
+
+
+class _NotesFailures(Same):
+    async def wait(self) -> Exit:
+        exit = await super().wait()
+        if not exit.ok:
+            _failed.add(self.name)
+        return exit
+
+
+_failed: set[str] = set()
+
+
+@breaks("no_trouble_is_told_of_while_there_is_none")
+class TakesAFailureForTrouble(Wrapper):
+    unit = _NotesFailures
+
+    def trouble(self) -> str:
+        return " ".join(_failed)
 
 
 @breaks("what_it_cannot_enforce_it_refuses_before_anything_is_made")
@@ -632,6 +685,31 @@ class SaysNotWhatItSaw(Wrapper):
     unit = _TellsNoReason
 
 
+class _ReachedOnceItAnswers(Same):
+    async def reach(self) -> None:
+        await self.inner.wait_ready(HttpProbe(timeout=1000))
+
+
+@breaks("a_unit_that_does_not_answer_is_reached_all_the_same")
+class TakesSilenceForABrokenWay(Wrapper):
+    rejected = TimeoutError
+    deadline = 1.5
+    unit = _ReachedOnceItAnswers
+
+
+class _ReachesOnlyTheLiving(Same):
+    async def reach(self) -> None:
+        while self.exit is not None:  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+
+
+@breaks("a_unit_that_does_not_answer_is_reached_all_the_same")
+class LooksForTheWayToTheDead(Wrapper):
+    rejected = TimeoutError
+    deadline = 1.5
+    unit = _ReachesOnlyTheLiving
+
+
 class _ReadyIfAnybodyAnswers(Same):
     async def wait_ready(self, probe: HttpProbe) -> float:
         host, _, port = self.endpoint().here.rpartition(":")
@@ -877,6 +955,49 @@ class _TakesAnySize(Same):
 @breaks("fetch_copies_regular_files_only")
 class FetchesAnySize(Wrapper):
     unit = _TakesAnySize
+
+
+class _SizesOfWholeFiles(Same):
+    async def size(self, name: str) -> int | None:
+        return await super().size(name) if self.exit is not None else None
+
+
+@breaks("the_size_of_a_file_is_what_it_is_just_now")
+class TellsSizesAfterwards(Wrapper):
+    unit = _SizesOfWholeFiles
+
+
+class _FirstSize(Same):
+    first: int | None = None
+
+    async def size(self, name: str) -> int | None:
+        self.first = self.first or await super().size(name)
+        return self.first
+
+
+@breaks("the_size_of_a_file_is_what_it_is_just_now")
+class KeepsTheFirstSize(Wrapper):
+    unit = _FirstSize
+
+
+class _NoSizesOfTheDead(Same):
+    async def size(self, name: str) -> int | None:
+        return await super().size(name) if self.exit is None else None
+
+
+@breaks("the_size_of_a_file_is_what_it_is_just_now")
+class ForgetsSizesAtTheEnd(Wrapper):
+    unit = _NoSizesOfTheDead
+
+
+class _EmptyForNone(Same):
+    async def size(self, name: str) -> int | None:
+        return await super().size(name) or 0
+
+
+@breaks("the_size_of_a_file_is_what_it_is_just_now")
+class TakesNoFileForAnEmptyOne(Wrapper):
+    unit = _EmptyForNone
 
 
 @breaks("a_unit_finds_what_was_put_into_its_directory")

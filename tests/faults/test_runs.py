@@ -31,7 +31,7 @@ from coworld_core.events import UnitExited, UnitStarted
 from coworld_core.outcome import Exit
 from coworld_runner import probes
 from coworld_runner.backend import Capabilities, ImageInfo, Publish, Unit, UnitSpec
-from coworld_runner.backends._unit import BaseUnit
+from coworld_runner.backends.base import BaseUnit
 from coworld_runner.backends.process import ProcessBackend
 from coworld_runner.batch import run_batch
 from coworld_runner.episode import EpisodeOptions, run_episode

@@ -40,7 +40,7 @@ from coworld_runner.backends import KubernetesBackend
 from coworld_runner.backends import _kube_units as units_module
 from coworld_runner.backends._kube_api import Cluster
 from coworld_runner.backends._kube_pod import object_name
-from coworld_runner.backends._probe import wait_until_ready
+from coworld_runner.backends.base import wait_until_ready
 from coworld_runner.scratch import make_scratch, remove_run, scratch_root
 from coworld_runner.testing.conformance import subject_environment
 

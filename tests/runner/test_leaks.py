@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from coworld_core.ids import new_run_id
-from coworld_runner.backends._ports import choose_port
+from coworld_runner.backends.base import choose_port
 from coworld_runner.scratch import make_scratch, scratch_root
 from coworld_runner.testing import leak_check, leaks, private_scratch
 

@@ -25,7 +25,7 @@ from coworld_core.outcome import Exit
 from coworld_runner import _files
 from coworld_runner.backend import HttpProbe, Limits, Placement, Port, Unit, UnitSpec
 from coworld_runner.backends import ProcessBackend, _ports
-from coworld_runner.backends._ports import choose_port
+from coworld_runner.backends.base import choose_port
 from coworld_runner.scratch import Scratch, make_scratch, scratch_root
 
 DEADLINE = 30
@@ -517,7 +517,7 @@ async def test_what_does_not_die_is_published_and_held_against_nobody(
 ) -> None:
     from coworld_runner.backends import _process_units
 
-    monkeypatch.setattr(_process_units, "KILL_SECONDS", 0.3)
+    monkeypatch.setattr(_process_units.ProcessUnit, "kill_seconds", 0.3)
     async with stage.units(stage.spec("sleep", "1000"), grace=0) as (unit,):
         shim = psutil.Process(int(unit.id)).parent()
         assert shim is not None

@@ -62,7 +62,11 @@ _CONSTANTS = {"coworld_core", "coworld_core.lazy", "coworld_core.durations"}
 
 def heavy(loaded: set[str]) -> set[str]:
     """Which of these modules a help has no use for; of ``coworld_core`` all but constants."""
-    return {name for name in loaded if (top := name.partition(".")[0]) in _HEAVY or top == "coworld_core"} - _CONSTANTS
+    return {
+        name
+        for name in loaded
+        if (top := name.partition(".")[0]) in _HEAVY or top == "coworld_core" or name == "importlib.metadata"
+    } - _CONSTANTS
 
 
 def command(*args: str | Path) -> list[str]:

@@ -44,7 +44,7 @@ from typing import Any
 import pytest
 import yaml
 
-from coworld_runner.backends._ports import choose_port
+from coworld_runner.backends.base import choose_port
 
 from .postgres import find_programs, running_postgres
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import anyio
 
@@ -19,11 +19,12 @@ from coworld_core.ids import new_run_id
 from coworld_core.loading import MANIFEST_NAME
 from coworld_core.request import load_request
 from coworld_runner.backend import Backend
+from coworld_runner.backends.registry import ClusterOptions
 from coworld_runner.episode import run_episode
 from coworld_runner.packages import Package, resolve_package
 from coworld_runner.plan import EpisodePlan, plan_episode
 from coworld_runner.secret_env import read_secret_env
-from coworld_runner.selection import BackendName, ClusterOptions, open_backend
+from coworld_runner.selection import open_backend
 from coworld_runner.workspace import default_workspace
 
 from . import exitcodes
@@ -134,9 +135,8 @@ async def _secrets(flags: EpisodeFlags, out: Output) -> Mapping[str, str]:
 async def opened_backend(flags: BackendFlags, package: Package, running: Running) -> AsyncGenerator[Backend]:
     """The backend a package runs on, entered; which one and why is narrated."""
     refuse_cluster_options(flags.backend)
-    name = cast("BackendName", flags.backend)
-    cluster = ClusterOptions(**given_cluster()) if name == "kubernetes" else None
-    async with open_backend(name, package, cluster=cluster) as (backend, choice):
+    cluster = ClusterOptions(**given_cluster())
+    async with open_backend(flags.backend, package, cluster=cluster) as (backend, choice):
         running.out.note(f"Backend: {backend.name} ({clean(choice.reason, one_line=True)})")
         with running.on_hurry(backend.hurry):
             yield backend

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_SERVER",
     "BackendFlags",
+    "BackendName",
     "EpisodeFlags",
     "Seconds",
     "SectionCommand",
@@ -41,8 +42,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 if TYPE_CHECKING:
     _FloatType = click.ParamType[float]
+    _StringType = click.ParamType[str]
 else:
-    _FloatType = click.ParamType  # generic only since click 8.4
+    _FloatType = _StringType = click.ParamType  # generic only since click 8.4
 
 REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "isolation": ("network_isolation", "file_isolation"),
@@ -130,6 +132,40 @@ class Quantity(_FloatType):
         return float(parse_quantity(value))
 
 
+class BackendName(_StringType):
+    """The name of a backend that is installed, whoever made it; with ``auto`` also that.
+
+    What is installed is looked up when a name was given, or is completed: no help text pays for it.
+    """
+
+    name = "backend"
+
+    def __init__(self, *, auto: bool = False) -> None:
+        self._auto = auto
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """See that there is such a backend."""
+        if self._auto and value == "auto":
+            return "auto"
+        from coworld_core.errors import UsageError
+        from coworld_runner.backends.registry import find_backend
+
+        try:
+            find_backend(str(value))
+        except UsageError as error:
+            self.fail(" ".join(filter(None, (error.message, error.hint))), param, ctx)
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        """The names that begin like that."""
+        from click.shell_completion import CompletionItem
+
+        from coworld_runner.backends.registry import backend_names
+
+        names = (*(("auto",) if self._auto else ()), *backend_names())
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
 def manifest_argument(function: _F) -> _F:
     """The MANIFEST argument."""
     return click.argument("manifest")(function)
@@ -157,13 +193,14 @@ def backend_options(function: _F) -> _F:
     return _option(
         "Where it runs",
         "--backend",
-        type=click.Choice(["auto", "process", "docker", "kubernetes"]),
+        type=BackendName(auto=True),
+        metavar="NAME",
         default="auto",
         envvar="COWORLD_BACKEND",
         show_default=True,
         show_envvar=True,
-        help="Local processes (for code you trust), Docker containers, pods of a cluster, or whichever of the first "
-        "two fits.",
+        help="Local processes (process, for code you trust), Docker containers (docker), pods of a cluster "
+        "(kubernetes), whichever of the first two fits (auto), or any other backend that is installed.",
     )(cluster_options(function))
 
 
@@ -232,6 +269,7 @@ def cluster_options(function: _F) -> _F:
 
 
 _CLUSTER = "coworld_cli.cluster"
+_WITHOUT_CLUSTER = ("auto", "process", "docker")
 
 
 def _keep_cluster(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
@@ -249,14 +287,14 @@ def given_cluster() -> dict[str, Any]:
 
 
 def refuse_cluster_options(backend: str) -> None:
-    """Refuse options that only a cluster has a use for, where none is used.
+    """Refuse options that only a cluster has a use for, where certainly none is used.
 
     Raises:
         click.UsageError: One was given on the command line.
     """
     ctx = click.get_current_context(silent=True)
     named = ctx.meta.get(f"{_CLUSTER}.named") if ctx is not None else None
-    if named is not None and backend != "kubernetes":
+    if named is not None and backend in _WITHOUT_CLUSTER:
         raise click.UsageError(f"{named} goes with --backend kubernetes.", ctx)
 
 

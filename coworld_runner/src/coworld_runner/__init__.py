@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Unit,
         UnitSpec,
     )
+    from .backends.registry import BackendOptions, ClusterOptions, backend_names
     from .batch import run_batch
     from .build import BuildResult, build_coworld
     from .certify import Certification, CertifyOptions
@@ -102,6 +103,11 @@ _HOMES = {
         "verify_replay",
     ),
     "replays": ("resolve_replay",),
+    "backends.registry": (
+        "BackendOptions",
+        "ClusterOptions",
+        "backend_names",
+    ),
     "selection": (
         "BackendChoice",
         "choose_backend",
@@ -114,10 +120,12 @@ _HOMES = {
 __all__ = [
     "Backend",
     "BackendChoice",
+    "BackendOptions",
     "BuildResult",
     "Capabilities",
     "Certification",
     "CertifyOptions",
+    "ClusterOptions",
     "Endpoint",
     "EpisodeOptions",
     "EpisodePlan",
@@ -143,6 +151,7 @@ __all__ = [
     "Tally",
     "Unit",
     "UnitSpec",
+    "backend_names",
     "build_coworld",
     "choose_backend",
     "make_backend",

@@ -423,7 +423,7 @@ class Backend(abc.ABC):
         """
 
     async def has_image(self, image: str) -> bool:
-        """Whether an image is here already; nothing is fetched."""
+        """Whether an image is here already; nothing is fetched. Where there are no images, none is."""
         return False
 
     @abc.abstractmethod

@@ -7,7 +7,7 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,28 +16,27 @@ from typing import Literal
 import anyio
 import anyio.to_thread
 
-from coworld_core.errors import BackendUnavailable, CoworldError
+from coworld_core.errors import CoworldError, UsageError
 from coworld_core.issues import Issue
 
 from .backend import Backend
+from .backends.registry import ClusterOptions, backend_names
 from .reaper import Sweep, sweep
 from .scratch import scratch_root, unsafe_root
-from .selection import ClusterOptions, PlaceName, make_backend
+from .selection import make_backend
 from .starvation import StarvationMeter
 
 __all__ = ["Check", "Machine", "check_machine", "leftovers", "machine_versions"]
 
 DISTRIBUTIONS = ("coworld-cli", "coworld-runner", "coworld-core", "coworld-client")
 
-_BACKENDS: tuple[PlaceName, ...] = ("process", "docker")
-"""What is looked at unless it is said what; clusters are somebody else's machines, and are looked at when named."""
-
 _PATIENCE = 10.0
 """Seconds for an engine to answer; one that takes longer is no use for episodes."""
+_REMOTE_PATIENCE = 60.0
+"""The same for one on another machine."""
 _QUICK = 2.0
 """Seconds for an engine to say its version where that is only an aside."""
 
-_CLUSTER_PATIENCE = 60.0
 _STATUS: Mapping[str, Literal["ok", "warn", "fail"]] = {"info": "ok", "warning": "warn", "error": "fail"}
 
 _LITTLE_ROOM = 2 * 1024**3
@@ -72,27 +71,30 @@ class Machine:
         return bool(self.backends) and all(check.status != "fail" for check in self.checks if check.name == "temp")
 
 
-async def check_machine(
-    *, backends: Sequence[PlaceName] | None = None, cluster: ClusterOptions | None = None
-) -> Machine:
+async def check_machine(*, backends: Sequence[str] | None = None, cluster: ClusterOptions | None = None) -> Machine:
     """Look at everything a run depends on: Python, the processors, room for files, watching them, each backend.
 
     Args:
         backends: Names of backends; None: those of this machine.
-        cluster: Which cluster, when ``kubernetes`` is among them.
+        cluster: Which cluster, for those that run on one.
 
     Returns:
         A check for each, and which backends work. A backend that does not work is a warning as long as another does.
+
+    Raises:
+        UsageError: There is no backend of that name.
     """
-    names = tuple(backends) if backends else _BACKENDS
+    chosen, broken = _made(backends, cluster)
     found: dict[str, tuple[Check, ...]] = {}
     async with anyio.create_task_group() as group:
 
-        async def note(name: PlaceName) -> None:
-            found[name] = await (_check_cluster(cluster) if name == "kubernetes" else _one(_check_backend(name)))
+        async def note(name: str, backend: Backend) -> None:
+            found[name] = await _check_backend(name, backend)
 
-        for name in names:
-            group.start_soon(note, name)
+        for name, backend in chosen.items():
+            group.start_soon(note, name, backend)
+    found |= {name: (_failed(name, error),) for name, error in broken.items()}
+    names = sorted(found)
     working = tuple(name for name in names if all(check.status != "fail" for check in found[name]))
     looked_at = [
         check
@@ -112,8 +114,29 @@ async def check_machine(
     return Machine(checks=tuple(check for check in checks if check is not None), backends=working)
 
 
-async def _one(check: Awaitable[Check]) -> tuple[Check, ...]:
-    return (await check,)
+def _made(
+    names: Sequence[str] | None, cluster: ClusterOptions | None
+) -> tuple[dict[str, Backend], dict[str, Exception]]:
+    """Backends by name, not entered, and what is wrong with those that cannot be made.
+
+    Raises:
+        UsageError: There is no backend of that name.
+    """
+    made: dict[str, Backend] = {}
+    broken: dict[str, Exception] = {}
+    for name in names or backend_names():
+        try:
+            backend = make_backend(name, cluster=cluster)
+            remote = backend.capabilities.remote
+        except Exception as error:  # anybody may have written it, and the others are looked at all the same
+            if names and isinstance(error, UsageError):
+                raise
+            broken[name] = error
+            continue
+        # other machines are somebody else's, and are looked at when they are named
+        if names or not remote:
+            made[name] = backend
+    return made, broken
 
 
 async def machine_versions() -> Mapping[str, str | None]:
@@ -145,23 +168,19 @@ async def leftovers(
     """Look for what killed runs left, wherever there is something to look at (see ``reaper.sweep``).
 
     Args:
-        backends: Names of backends; None: those of this machine. One that cannot be reached is reported in
-            ``unavailable``.
+        backends: Names of backends; None: those of this machine. One that cannot be reached, or is of no use, is
+            reported in ``unavailable``.
         run_id: Only this run.
         apply: Whether to remove.
         force: Whether to remove what a living runner owns, too.
-        cluster: Which cluster, when ``kubernetes`` is among them.
+        cluster: Which cluster, for those that run on one.
+
+    Raises:
+        UsageError: There is no backend of that name.
     """
-    opened: list[Backend] = []
-    missing: list[str] = []
-    known: tuple[PlaceName, ...] = (*_BACKENDS, "kubernetes")
-    for name in known:
-        if name in (backends if backends is not None else _BACKENDS):
-            try:
-                opened.append(make_backend(name, cluster=cluster))
-            except BackendUnavailable as error:
-                missing.append(f"{name}: {error.message}")
-    swept = await sweep(opened, run_id=run_id, apply=apply, force=force)
+    made, broken = _made(backends, cluster)
+    swept = await sweep(tuple(made.values()), run_id=run_id, apply=apply, force=force)
+    missing = [f"{name}: {error}" for name, error in broken.items()]
     return Sweep(swept.found, swept.reaped, (*missing, *swept.unavailable))
 
 
@@ -257,54 +276,48 @@ def _check_inotify() -> Check | None:
     return Check(name="inotify", status="ok", message=f"{instances} watchers a user")
 
 
-async def _check_backend(name: str) -> Check:
-    with anyio.move_on_after(_PATIENCE):
-        try:
-            backend = make_backend("docker" if name == "docker" else "process")
+async def _check_backend(name: str, backend: Backend) -> tuple[Check, ...]:
+    """What a backend says of itself: a check for each thing that one on other machines needs, else one in all."""
+    try:
+        remote = backend.capabilities.remote
+        patience = _REMOTE_PATIENCE if remote else _PATIENCE
+        with anyio.move_on_after(patience):
             issues = await backend.check()
+            if remote:
+                return tuple(_told(name, issue) for issue in issues)
             errors = [issue for issue in issues if issue.severity == "error"]
             if errors:
-                return Check(name=name, status="fail", message=_joined(errors), hint=errors[0].hint)
+                return (Check(name=name, status="fail", message=_joined(errors), hint=errors[0].hint),)
             async with backend:
                 engine = backend.engine_version()
-        except CoworldError as error:
-            return Check(name=name, status="fail", message=error.message, hint=error.hint)
-        warnings = [issue for issue in issues if issue.severity == "warning"]
-        message = engine or "works"
-        if warnings:
-            return Check(name=name, status="ok", message=f"{message}; {_joined(warnings)}", hint=warnings[0].hint)
-        return Check(name=name, status="ok", message=message)
-    return Check(
-        name=name,
-        status="fail",
-        message=f"does not answer within {_PATIENCE:g} s",
-        hint="Look at the engine's own log, or restart it." if name == "docker" else None,
+            warnings = [issue for issue in issues if issue.severity == "warning"]
+            message = "; ".join(filter(None, (engine or "works", _joined(warnings))))
+            return (Check(name=name, status="ok", message=message, hint=warnings[0].hint if warnings else None),)
+    except Exception as error:  # noqa: BLE001 - anybody may have written it, and the others are looked at all the same
+        return (_failed(name, error),)
+    return (
+        Check(
+            name=name,
+            status="fail",
+            message=f"does not answer within {patience:g} s",
+            hint="See whether it can be reached." if remote else "Look at the engine's own log, or restart it.",
+        ),
     )
 
 
-async def _check_cluster(cluster: ClusterOptions | None) -> tuple[Check, ...]:
-    """A check for each thing that a cluster needs."""
-    with anyio.move_on_after(_CLUSTER_PATIENCE):
-        try:
-            issues = await make_backend("kubernetes", cluster=cluster).check()
-        except CoworldError as error:
-            return (Check(name="kubernetes", status="fail", message=error.message, hint=error.hint),)
-        return tuple(
-            Check(
-                name=f"kubernetes/{issue.code}",
-                status=_STATUS[issue.severity],
-                message=issue.message,
-                hint=issue.hint if issue.severity != "info" else None,
-            )
-            for issue in issues
-        )
-    return (
-        Check(
-            name="kubernetes",
-            status="fail",
-            message=f"the cluster does not answer within {_CLUSTER_PATIENCE:g} s",
-            hint="See whether it can be reached: kubectl version.",
-        ),
+def _told(name: str, issue: Issue) -> Check:
+    hint = issue.hint if issue.severity != "info" else None
+    return Check(name=f"{name}/{issue.code}", status=_STATUS[issue.severity], message=issue.message, hint=hint)
+
+
+def _failed(name: str, error: Exception) -> Check:
+    if isinstance(error, CoworldError):
+        return Check(name=name, status="fail", message=error.message, hint=error.hint)
+    return Check(
+        name=name,
+        status="fail",
+        message=f"its check failed: {type(error).__name__}: {error}",
+        hint="That is a mistake of its own: tell who makes it.",
     )
 
 

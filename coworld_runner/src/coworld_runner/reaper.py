@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import anyio
 import anyio.to_thread
 
-from coworld_core.errors import BackendUnavailable
+from coworld_core.errors import CoworldError
 
 from .backend import Backend, Found, Reaped
 from .scratch import find_scratch, reap_scratch, scratch_root, unsafe_root
@@ -57,13 +57,17 @@ async def sweep(
         try:
             async with backend:
                 if not apply:
-                    found.extend(await _units(backend, run_id))
+                    # one backend may be built on another, and see what that one sees
+                    known = {(item.kind, item.id) for item in found}
+                    found.extend(item for item in await _units(backend, run_id) if (item.kind, item.id) not in known)
                     continue
                 mine, gone = await _remove_units(backend, run_id, force=force, killed=killed)
                 found.extend(mine)
                 reaped.extend(gone)
-        except BackendUnavailable as error:
+        except CoworldError as error:
             unavailable.append(f"{backend.name}: {error.message}")
+        except Exception as error:  # noqa: BLE001 - anybody may have written it, and the others are swept all the same
+            unavailable.append(f"{backend.name}: it failed with {type(error).__name__}: {error}")
     if why := unsafe_root():
         unavailable.append(f"directories: {scratch_root()} {why}, so nothing there is touched")
     directories = find_scratch(run_id)

@@ -2,49 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from coworld_core.errors import BackendUnavailable, UsageError
+from coworld_core.errors import BackendUnavailable
 from coworld_core.manifest import Runnable
 
 from .backend import Backend
+from .backends.registry import BackendOptions, ClusterOptions, find_backend
 from .packages import Package
 
 __all__ = [
     "BackendChoice",
-    "BackendName",
-    "ClusterOptions",
-    "PlaceName",
     "choose_backend",
     "make_backend",
     "open_backend",
 ]
-
-BackendName = Literal["auto", "process", "docker", "kubernetes"]
-PlaceName = Literal["process", "docker", "kubernetes"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterOptions:
-    """Which cluster, and how pods are made there; what is None is found out, as ``KubernetesBackend`` says."""
-
-    context: str | None = None
-    namespace: str | None = None
-    kubeconfig: Path | None = None
-    collector_image: str | None = None
-    network_policy: bool | None = None
-    pull_secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class BackendChoice:
     """A backend's name, and why it was taken."""
 
-    name: PlaceName
+    name: str
     reason: str
 
 
@@ -62,8 +44,8 @@ def runs_as_processes(package: Package) -> str:
     return ""
 
 
-async def choose_backend(name: BackendName, package: Package) -> BackendChoice:
-    """Decide for ``auto``; take any other name as it is.
+async def choose_backend(name: str, package: Package) -> BackendChoice:
+    """Decide for ``auto``, which is one of ours; take any other name as it is.
 
     A package fetched from elsewhere never becomes local processes by itself: those are for code you trust. A template
     has no images, so it runs as processes. A built package runs on Docker where an engine answers and holds the game's
@@ -90,45 +72,25 @@ async def choose_backend(name: BackendName, package: Package) -> BackendChoice:
     return BackendChoice("process", "the engine does not have the game's image; `coworld build` makes it")
 
 
-def make_backend(name: PlaceName, package: Package | None = None, *, cluster: ClusterOptions | None = None) -> Backend:
+def make_backend(name: str, package: Package | None = None, *, cluster: ClusterOptions | None = None) -> Backend:
     """A backend, not yet entered; its module is imported only now.
 
     Args:
-        name: Which.
+        name: Which of those that are installed.
         package: What is to run there, for a backend that needs its build contexts.
-        cluster: Which cluster, for the one that runs pods.
+        cluster: Which cluster, for one that runs on a cluster.
 
     Raises:
         UsageError: There is no backend of that name.
+        BackendUnavailable: What is installed under that name cannot be used.
     """
-    if name == "process":
-        from .backends.process import ProcessBackend
-
-        return ProcessBackend(contexts=package.contexts if package is not None else {})
-    if name == "docker":
-        from .backends.docker import DockerBackend
-
-        return DockerBackend()
-    if name == "kubernetes":
-        from .backends.kubernetes import KubernetesBackend
-
-        chosen = cluster or ClusterOptions()
-        return KubernetesBackend(
-            context=chosen.context,
-            namespace=chosen.namespace,
-            kubeconfig=chosen.kubeconfig,
-            collector_image=chosen.collector_image,
-            network_policy=chosen.network_policy,
-            pull_secrets=chosen.pull_secrets,
-        )
-    raise UsageError(
-        f"There is no backend {name!r}.", code="unknown_backend", hint="Use auto, process, docker or kubernetes."
-    )
+    contexts: Mapping[str, Path] = package.contexts if package is not None else {}
+    return find_backend(name)(BackendOptions(contexts=contexts, cluster=cluster or ClusterOptions()))
 
 
 @asynccontextmanager
 async def open_backend(
-    name: BackendName, package: Package, *, cluster: ClusterOptions | None = None
+    name: str, package: Package, *, cluster: ClusterOptions | None = None
 ) -> AsyncGenerator[tuple[Backend, BackendChoice]]:
     """An entered backend for a package, and why it was taken."""
     choice = await choose_backend(name, package)

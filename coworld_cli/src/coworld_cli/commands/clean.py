@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from .. import exitcodes
-from ..options import cluster_options, given_cluster
+from ..options import BackendName, cluster_options, given_cluster
 from ..output import Output, output_options
 
 __all__ = ["command"]
@@ -17,7 +17,8 @@ __all__ = ["command"]
 @click.option("--force", is_flag=True, help="Take what belongs to runs that are still going, too.")
 @click.option(
     "--backend",
-    type=click.Choice(["process", "docker", "kubernetes"]),
+    type=BackendName(),
+    metavar="NAME",
     multiple=True,
     help="Look only there; repeatable. Default: on this machine.",
 )
@@ -32,15 +33,15 @@ def command(out: Output, apply: bool, run_id: str | None, force: bool, backend: 
 
     The exit status is 3 when something could not be removed, or a --backend could not be asked.
     """
+    from coworld_runner.backends.registry import ClusterOptions
     from coworld_runner.doctor import leftovers
     from coworld_runner.reaper import Sweep
-    from coworld_runner.selection import ClusterOptions
 
     from ..render import sweep_result
     from ..running import Running, run_async
 
     async def sweep(_: Running) -> Sweep:
-        cluster = ClusterOptions(**given_cluster()) if "kubernetes" in backend else None
+        cluster = ClusterOptions(**given_cluster())
         return await leftovers(backends=backend or None, run_id=run_id, apply=apply, force=force, cluster=cluster)
 
     swept = run_async(out, sweep)

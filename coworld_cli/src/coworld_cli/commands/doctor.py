@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from .. import exitcodes
-from ..options import cluster_options, given_cluster
+from ..options import BackendName, cluster_options, given_cluster
 from ..output import Output, output_options
-
-if TYPE_CHECKING:
-    from coworld_runner.selection import PlaceName
 
 __all__ = ["command"]
 
@@ -21,26 +16,27 @@ _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"
 @click.command("doctor")
 @click.option(
     "--backend",
-    type=click.Choice(["process", "docker", "kubernetes"]),
+    type=BackendName(),
+    metavar="NAME",
     multiple=True,
     help="Look only at this; repeatable. Default: what is on this machine.",
 )
 @cluster_options
 @output_options
-def command(out: Output, backend: tuple[PlaceName, ...]) -> int:
+def command(out: Output, backend: tuple[str, ...]) -> int:
     """Check what this machine, or a cluster, has for Coworlds.
 
     One line a check, and what to do where something is missing. Nothing is changed. The exit status is 3 when no
     backend works at all.
     """
+    from coworld_runner.backends.registry import ClusterOptions
     from coworld_runner.doctor import Machine, check_machine
-    from coworld_runner.selection import ClusterOptions
 
     from ..running import Running, run_async
     from ..text import clean, table
 
     async def look(_: Running) -> Machine:
-        cluster = ClusterOptions(**given_cluster()) if "kubernetes" in backend else None
+        cluster = ClusterOptions(**given_cluster())
         return await check_machine(backends=backend or None, cluster=cluster)
 
     machine = run_async(out, look)

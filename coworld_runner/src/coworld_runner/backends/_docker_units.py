@@ -7,7 +7,6 @@ import signal
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,13 +16,11 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from coworld_core.errors import BackendError, StartError, TransferError
-from coworld_core.events import LeakFound, UnitCreated, UnitStarted
 from coworld_core.outcome import Exit, ExitReason
 
 from .._concurrency import nursery
-from .._files import CappedLog, tree_size
 from .._http import Answer
-from ..backend import INPUTS_MOUNT, Endpoint, Placement, Publish, UnitSpec
+from ..backend import INPUTS_MOUNT, Backend, Endpoint, Placement, Publish, UnitSpec
 from ..errors import unwrapped
 from ._docker_container import command, container_body, exit_of, programs
 from ._docker_engine import Engine, EngineGone, EngineRefused, path_segment
@@ -31,15 +28,12 @@ from ._docker_files import fetch_archived, hand_back
 from ._docker_images import is_full
 from ._docker_labels import labels_of, object_name, remove_container
 from ._docker_networks import NetworkKind, SharedNetwork, drop_network, make_network
-from ._ports import LOCALHOST, port_taken
-from ._unit import BaseUnit
+from .base import LOCALHOST, BaseUnit, CappedLog, port_taken, tree_size
 
 __all__ = ["DockerUnit", "Place", "Run"]
 
 _CREATE_SECONDS = 60.0
 """A creation under way is waited for even when cancelled, so that what came of it is known and removed."""
-_KILL_SECONDS = 20.0
-"""How long after SIGKILL a container may take to end before the engine counts as having lost it."""
 _PORT_TRIES = 5
 _DISK_SECONDS = 1.0
 """Seconds between two looks at what a unit has written; the engine has no event for it."""
@@ -66,8 +60,6 @@ class Place:
     engine: Engine
     run: Run
     tasks: TaskGroup
-    patience: Callable[[float], AbstractContextManager[object]]
-    """Waits inside for so many seconds, or until there is a hurry."""
     found: set[tuple[str, ...]]
     """Programs known to be in their images, over all runs."""
 
@@ -83,14 +75,13 @@ class _Attempt:
 
 
 class DockerUnit(BaseUnit):
-    """A container. Made by ``DockerBackend.units``, which also calls ``create`` and ``close``."""
+    """A container. Made by ``DockerBackend.units``."""
 
-    def __init__(self, spec: UnitSpec, place: Place, publish: Publish) -> None:
-        super().__init__(spec, publish)
+    def __init__(self, spec: UnitSpec, place: Place, *, backend: Backend, publish: Publish) -> None:
+        super().__init__(spec, backend=backend, publish=publish)
         self._engine = place.engine
         self._run = place.run
         self._tasks = place.tasks
-        self._patience = place.patience
         self._found = place.found
         self._container = object_name(spec.run_id, spec.name)
         """Its name, known before it exists."""
@@ -104,18 +95,10 @@ class DockerUnit(BaseUnit):
         self._ports: dict[str, int] = {}
         self._settled = anyio.Event()
         """Set when it is made, or never will be."""
-        self._starting = anyio.Lock()
-        self._started = False
-        self._closed = False
-        self._running = anyio.Event()
         self._attempt: _Attempt | None = None
         self._signalling = anyio.Lock()
-        self._termed = False
-        self._ended_by: ExitReason | None = None
         self._ended_why = ""
         self._releasing = anyio.Lock()
-        self.removed = False
-        """Whether nothing of it is left on the engine."""
 
     # --- what it is
 
@@ -125,9 +108,9 @@ class DockerUnit(BaseUnit):
         return self._id or self._container
 
     @property
-    def container(self) -> str:
-        """The container's name."""
-        return self._container
+    def label(self) -> str:
+        """What it is called when it could not be removed."""
+        return f"container {self._container}, with its networks"
 
     def endpoint(self, port: str = "http") -> Endpoint:
         """How to reach a port: over loopback from here, by the unit's name from its clients."""
@@ -140,11 +123,11 @@ class DockerUnit(BaseUnit):
 
     # --- made
 
-    async def create(self) -> None:
+    async def make(self) -> None:
         """Create it with its networks; nothing runs yet.
 
         Raises:
-            StartError: It could not be created; ``close`` removes what came of it.
+            StartError: It could not be created; ``remove`` takes away what came of it.
         """
         try:
             peer = self._peer()
@@ -156,7 +139,6 @@ class DockerUnit(BaseUnit):
             raise self._failed("created", error) from error
         finally:
             self._settled.set()
-        self._tell(UnitCreated)
 
     def _peer(self) -> DockerUnit | None:
         if self.spec.connects_to is None:
@@ -312,33 +294,26 @@ class DockerUnit(BaseUnit):
 
     # --- started
 
-    async def start(self) -> None:
-        """Start it; does nothing when it was started before.
+    async def launch(self) -> None:
+        """Start it, under other ports when those that it was to have were lost.
 
         Raises:
             StartError: It could not be started.
         """
-        async with self._starting:
-            if self._started:
-                return
-            if self._closed:
-                raise StartError(f"{self.name} was stopped before it was started.", context={"unit": self.name})
-            for left in reversed(range(_PORT_TRIES)):
-                try:
-                    await self._start()
-                except EngineRefused as error:
-                    if not re.search(r"port is already allocated|address already in use", error.words):
-                        raise self._failed("started", error) from error
-                    await self._ports_taken(error, last=left == 0)
-                except EngineGone as error:
+        for left in reversed(range(_PORT_TRIES)):
+            try:
+                self.mark_started(await self._start())
+            except EngineRefused as error:
+                if not re.search(r"port is already allocated|address already in use", error.words):
                     raise self._failed("started", error) from error
-                else:
-                    break
-            self._started = True
-        self._tell(UnitStarted)
-        self._running.set()
+                await self._ports_taken(error, last=left == 0)
+            except EngineGone as error:
+                raise self._failed("started", error) from error
+            else:
+                return
 
-    async def _start(self) -> None:
+    async def _start(self) -> float:
+        """Try to start it; returns when that was."""
         attempt = self._attempt = _Attempt()
         # not with the task group's own start(): cancelled, it would wait for a task that is shielded from it
         self._tasks.start_soon(self._supervise, attempt, name=f"unit {self.name}")
@@ -347,10 +322,11 @@ class DockerUnit(BaseUnit):
             if attempt.error is not None:
                 raise attempt.error
             await self._engine.call("POST", f"{self._path}/start")
-            self._started_at = anyio.current_time()
+            since = anyio.current_time()
             if self.spec.ports:
                 described = await self._engine.call("GET", f"{self._path}/json")
                 self._read_ports(described["NetworkSettings"]["Ports"] or {})
+            return since
         except BaseException:
             # nobody follows what does not run; what was started although we were cancelled is removed by name
             attempt.scope.cancel()
@@ -382,7 +358,7 @@ class DockerUnit(BaseUnit):
                     if self.spec.limits.disk_bytes is not None:
                         beside.start_soon(self._watch_disk, self.spec.limits.disk_bytes)
                     await self._follow_logs(attempt)
-                    await self._running.wait()
+                    await self.started.wait()
                     ended = await self._conclude()
             except (EngineRefused, EngineGone) as error:
                 if not attempt.attached.is_set():
@@ -390,7 +366,7 @@ class DockerUnit(BaseUnit):
                     attempt.attached.set()
                     return
                 ended = Exit(reason="lost", detail=error.words)
-            self._end(ended)
+            self.finish(ended)
             await self._release()
 
     async def _follow_logs(self, attempt: _Attempt) -> None:
@@ -399,9 +375,9 @@ class DockerUnit(BaseUnit):
         logs: dict[int, CappedLog] = {}
         try:
             if spec.stdout is not None:
-                logs[1] = logs[2] = self._open_log(spec.stdout)
+                logs[1] = logs[2] = self.open_log(spec.stdout)
             if spec.stderr is not None:
-                logs[2] = self._open_log(spec.stderr)
+                logs[2] = self.open_log(spec.stderr)
             if not logs:
                 attempt.attached.set()
                 return
@@ -416,11 +392,11 @@ class DockerUnit(BaseUnit):
                 raise
         finally:
             for log in set(logs.values()):
-                self._close_log(log)
+                self.close_log(log)
 
     async def _watch_disk(self, limit: int) -> None:
         """End it when it has written too much. The kernel keeps each single file from growing far beyond."""
-        await self._running.wait()
+        await self.started.wait()
         pause = _DISK_SECONDS
         while True:
             await anyio.sleep(pause)
@@ -448,14 +424,14 @@ class DockerUnit(BaseUnit):
             async with self._signalling:
                 state = await self._state()
         except EngineRefused as error:
-            if self._ended_by is None:
+            if self.ended_by is None:
                 return Exit(reason="lost", detail=error.words)
-            return Exit(reason=self._ended_by, detail=self._ended_why)
+            return Exit(reason=self.ended_by, detail=self._ended_why)
         except EngineGone as error:
             return Exit(reason="lost", detail=f"the engine stopped answering: {error.words}")
-        if self._ended_by is None and state.get("Status") in ("removing", "dead"):
+        if self.ended_by is None and state.get("Status") in ("removing", "dead"):
             return Exit(reason="lost", detail="its container was removed by somebody else")
-        ended = exit_of(state, ours=self._ended_by, detail=self._ended_why)
+        ended = exit_of(state, ours=self.ended_by, detail=self._ended_why)
         if ended.reason == "signal" and ended.signal == signal.SIGKILL and await self._ran_out_of_memory():
             return ended.model_copy(update={"reason": "oom"})
         limit = self.spec.limits.disk_bytes
@@ -493,10 +469,6 @@ class DockerUnit(BaseUnit):
         except EngineRefused:
             return True
 
-    def _end(self, ended: Exit) -> None:
-        self._closed = True
-        self._finish(ended, tell=self._running.is_set())
-
     # --- used
 
     async def fetch(self, name: str, target: Path, *, limit: int | None = None) -> int:
@@ -510,38 +482,27 @@ class DockerUnit(BaseUnit):
 
     # --- ended
 
-    async def stop(self, grace: float = 5.0) -> Exit:
-        """TERM, then KILL after ``grace`` seconds."""
-        if self._exit is not None:
-            return self._exit
-        async with self._starting:
-            if not self._started:
-                self._end(Exit(reason="stopped", detail="it was never started"))
-        if grace > 0:
-            if not self._termed:
-                self._termed = True
-                await self._signal("SIGTERM", "stopped")
-            with self._patience(grace):
-                return await self.wait()
+    async def terminate(self) -> None:
+        """TERM."""
+        await self._signal("SIGTERM", "stopped")
+
+    async def kill(self) -> None:
+        """KILL."""
         await self._signal("SIGKILL", "stopped")
-        with anyio.move_on_after(_KILL_SECONDS):
-            return await self.wait()
-        self._end(Exit(reason="lost", detail=f"it was still there {_KILL_SECONDS:g} s after it was killed"))
-        return await self.wait()
 
     async def _signal(self, signal: str, reason: ExitReason, why: str = "") -> None:
         """Send a signal, and remember why if it arrived: what had ended already did so by itself."""
         # shielded: whether it arrived must be known, or its end would look like the unit's own
-        with anyio.move_on_after(_KILL_SECONDS, shield=True):
+        with anyio.move_on_after(self.kill_seconds, shield=True):
             async with self._signalling:
-                if self._exit is not None:
+                if self.exit is not None:
                     return
                 try:
                     await self._engine.call("POST", f"{self._path}/kill", query={"signal": signal})
                 except (EngineRefused, EngineGone):
                     return
-                if self._ended_by is None:
-                    self._ended_by, self._ended_why = reason, why
+                if self.ended_by is None:
+                    self.ended_by, self._ended_why = reason, why
 
     async def _release(self) -> list[tuple[str, str]]:
         """Give its networks back; returns names and reasons of those that are still there."""
@@ -565,29 +526,22 @@ class DockerUnit(BaseUnit):
                     left.append((self._run.open.name, reason))
         return left
 
-    async def close(self, grace: float) -> None:
-        """Stop it and remove everything of it; what could not be removed is published."""
-        await self.stop(grace)
+    async def remove(self) -> None:
+        """Remove everything of it; what could not be removed is published."""
         self._settled.set()
-        if not self._started:
-            self._forsake()
+        if not self.started.is_set():
+            self.forsake()
         if self.spec.directory is not None:
             await hand_back(self._engine, self._container, self.spec.directory, self.spec.mount)
         reason = await remove_container(self._engine, self._container)
         if reason:
-            self._publish(LeakFound(what=f"container {self._container}", reason=reason))
+            self.leak(f"container {self._container}", reason)
         left = await self._release()
         for name, why in left:
-            self._publish(LeakFound(what=f"network {name}", reason=why))
-        self.removed = True
-        self._forsake()
+            self.leak(f"network {name}", why)
+        self.forsake()
 
-    def abandon(self) -> None:
-        """Give up on it: the engine does not do what it is told."""
-        self._end(Exit(reason="lost", detail="the engine did not remove it"))
-        self._forsake()
-
-    def _forsake(self) -> None:
+    def forsake(self) -> None:
         """End what follows it, if anything still does."""
         if self._attempt is not None:
             self._attempt.scope.cancel()

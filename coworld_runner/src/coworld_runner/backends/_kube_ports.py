@@ -9,7 +9,7 @@ from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskGroup
 from ..backend import Port, UnitSpec
 from ._kube_api import Cluster, ClusterGone, ClusterRefused
 from ._kube_forward import carry
-from ._ports import LOCALHOST, port_taken
+from .base import LOCALHOST, port_taken
 
 __all__ = ["LocalPorts"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,11 +16,11 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from coworld_core.errors import BackendError, NotReadyError, StartError, TransferError
-from coworld_core.events import LeakFound, Notice, UnitCreated, UnitReady, UnitStarted
-from coworld_core.outcome import Exit, ExitReason
+from coworld_core.events import Notice, UnitReady
+from coworld_core.outcome import Exit
 
 from .._concurrency import nursery
-from ..backend import INPUTS_MOUNT, Endpoint, HttpProbe, Placement, Publish, UnitSpec
+from ..backend import INPUTS_MOUNT, Backend, Endpoint, HttpProbe, Placement, Publish, UnitSpec
 from ..errors import unwrapped
 from . import _kube_state as state
 from ._kube_api import Cluster, ClusterGone, ClusterRefused
@@ -40,16 +40,12 @@ from ._kube_pod import (
 from ._kube_ports import LocalPorts
 from ._kube_room import Room
 from ._kube_runs import Run
-from ._ports import LOCALHOST
-from ._probe import wait_until_ready
-from ._unit import BaseUnit
+from .base import LOCALHOST, BaseUnit, wait_until_ready
 
 __all__ = ["KubernetesUnit", "Place"]
 
 _CREATE_SECONDS = 60.0
 """A creation under way is waited for even when cancelled, so that what came of it is known and removed."""
-_KILL_SECONDS = 20.0
-"""How long after SIGKILL a container may take to end before the cluster counts as having lost it."""
 _END_SECONDS = 45.0
 """How long a pod may take to end whose node reports; then it is forgotten like one whose node does not."""
 _LOG_SECONDS = 30.0
@@ -75,17 +71,15 @@ class Place:
     tasks: TaskGroup
     options: PodOptions
     room: Room
-    patience: Callable[[float], AbstractContextManager[object]]
-    """Waits inside for so many seconds, or until there is a hurry."""
     outage: float
     """Seconds without an answer of the API server after which a unit counts as lost."""
 
 
 class KubernetesUnit(BaseUnit):
-    """A pod. Made by ``KubernetesBackend.units``, which also calls ``create`` and ``close``."""
+    """A pod. Made by ``KubernetesBackend.units``."""
 
-    def __init__(self, spec: UnitSpec, place: Place, publish: Publish) -> None:
-        super().__init__(spec, publish)
+    def __init__(self, spec: UnitSpec, place: Place, *, backend: Backend, publish: Publish) -> None:
+        super().__init__(spec, backend=backend, publish=publish)
         self._place = place
         self._cluster = place.cluster
         self.pod = object_name(spec.run_id, spec.name)
@@ -102,22 +96,14 @@ class KubernetesUnit(BaseUnit):
         self._gone = False
         self._lost = ""
         self._changed = anyio.Event()
-        self._starting = anyio.Lock()
         self._asked_for = False
         """Whether a pod may exist."""
-        self._started = False
-        self._closed = False
-        self._running = anyio.Event()
         self._container_ended = anyio.Event()
         self._scope: anyio.CancelScope | None = None
         self._signalling = anyio.Lock()
-        self._termed = False
-        self._ended_by: ExitReason | None = None
         self._names = Names()
         self._following = False
         self._drained = anyio.Event()
-        self.removed = False
-        """Whether its pod is gone from the cluster, or never was there."""
 
     # --- what it is
 
@@ -135,7 +121,7 @@ class KubernetesUnit(BaseUnit):
     @property
     def is_silent(self) -> bool:
         """Whether it has neither ended nor been seen for want of an answer of the API server."""
-        return self._asked_for and self._exit is None
+        return self._asked_for and self.exit is None
 
     @property
     def trouble(self) -> str:
@@ -174,11 +160,11 @@ class KubernetesUnit(BaseUnit):
 
     # --- made
 
-    async def create(self) -> None:
+    async def make(self) -> None:
         """Create what belongs to it apart from the pod, which would run at once.
 
         Raises:
-            StartError: It could not be created; ``close`` removes what came of it.
+            StartError: It could not be created; ``remove`` takes away what came of it.
         """
         spec, call = self.spec, self._place.call
         await self._ports.open(spec, self._place.tasks)
@@ -192,7 +178,7 @@ class KubernetesUnit(BaseUnit):
         self._environment = {**spec.environment(placement), **spec.secret_env}
         self._given = await anyio.to_thread.run_sync(Given.of, spec)
         try:
-            owner = await self._uncancelled(lambda: self._place.run.owner(self._publish))
+            owner = await self._uncancelled(lambda: self._place.run.owner(self.publish))
             secret = secret_body(
                 spec,
                 call,
@@ -213,7 +199,6 @@ class KubernetesUnit(BaseUnit):
             )
         except (ClusterRefused, ClusterGone) as error:
             raise self._failed("created", error) from error
-        self._tell(UnitCreated)
 
     async def _make(self, kind: Any, body: Mapping[str, Any]) -> None:
         await self._uncancelled(lambda: self._cluster.create(kind, body))
@@ -242,39 +227,30 @@ class KubernetesUnit(BaseUnit):
 
     # --- started
 
-    async def start(self) -> None:
-        """Start it; does nothing when it was started before.
+    async def launch(self) -> None:
+        """Make its pod, and wait until that runs.
 
         Raises:
             StartError: It could not be started.
         """
-        async with self._starting:
-            if self._started:
-                return
-            if self._closed:
-                raise StartError(f"{self.name} was stopped before it was started.", context={"unit": self.name})
-            # not with the task group's own start(): cancelled, it would wait for a task that is shielded from it
-            self._scope = anyio.CancelScope(shield=True)
-            self._asked_for = True
-            try:
-                await self._place.room.take(self._make_pod, self._note_waiting)
-                self._place.tasks.start_soon(self._supervise, self._scope, name=f"unit {self.name}")
-                if self._given.large:
-                    await self._bring_files()
-                await self._until_started()
-            except (ClusterRefused, ClusterGone) as error:
-                self._scope.cancel()
-                raise self._failed("started", error) from error
-            except BaseException:
-                self._scope.cancel()
-                raise
-            self._started = True
-            self._started_at = anyio.current_time()
-        self._tell(UnitStarted)
-        self._running.set()
+        # not with the task group's own start(): cancelled, it would wait for a task that is shielded from it
+        self._scope = anyio.CancelScope(shield=True)
+        self._asked_for = True
+        try:
+            await self._place.room.take(self._make_pod, self._note_waiting)
+            self._place.tasks.start_soon(self._supervise, self._scope, name=f"unit {self.name}")
+            if self._given.large:
+                await self._bring_files()
+            await self._until_started()
+        except (ClusterRefused, ClusterGone) as error:
+            self._scope.cancel()
+            raise self._failed("started", error) from error
+        except BaseException:
+            self._scope.cancel()
+            raise
 
     def _note_waiting(self, words: str) -> None:
-        self._publish(Notice(message=f"{self.name} waits for room on the cluster: {words}"))
+        self.publish(Notice(message=f"{self.name} waits for room on the cluster: {words}"))
 
     async def _make_pod(self) -> None:
         async def create() -> None:
@@ -374,7 +350,7 @@ class KubernetesUnit(BaseUnit):
     async def _supervise(self, scope: anyio.CancelScope) -> None:
         # shielded: what is cancelled is the body; units are stopped, and this then ends by itself
         with scope:
-            await self._running.wait()
+            await self.started.wait()
             async with nursery() as beside:
                 logged = anyio.Event()
                 beside.start_soon(self._keep_log, logged)
@@ -386,22 +362,22 @@ class KubernetesUnit(BaseUnit):
             if ended.signal == _SIGKILL and ended.reason == "signal" and self.spec.limits.disk_bytes is not None:
                 ended = await self._over_disk(ended)
             await self._drain()
-            self._end(ended)
+            self.finish(ended)
 
     async def _conclude(self) -> Exit:
         """Wait for its end and find out how it came."""
         while True:
             changed = self._changed
             async with self._signalling:
-                ended = state.exit_of(self._state, ours=self._ended_by)
+                ended = state.exit_of(self._state, ours=self.ended_by)
             if ended is not None:
                 return ended
             if self._gone:
                 why = f"pod {self.id} was deleted by somebody else"
-                return Exit(reason=self._ended_by or "lost", detail="" if self._ended_by else why)
+                return Exit(reason=self.ended_by or "lost", detail="" if self.ended_by else why)
             if self._lost:
                 return Exit(reason="lost", detail=self._lost)
-            words = "" if self._ended_by else state.collector_end(self._state)
+            words = "" if self.ended_by else state.collector_end(self._state)
             # its node may see the two ends one after the other
             with anyio.move_on_after(_SAME_END if words else None) as waiting:
                 await changed.wait()
@@ -425,7 +401,7 @@ class KubernetesUnit(BaseUnit):
         if path is None:
             logged.set()
             return
-        log = self._open_log(path)
+        log = self.open_log(path)
         try:
             whole = await follow_log(
                 self._cluster,
@@ -436,9 +412,9 @@ class KubernetesUnit(BaseUnit):
                 ended=self._container_ended,
             )
             if not whole and not self._gone:
-                self._publish(Notice(level="warning", message=f"{path} may not be complete: its stream broke."))
+                self.publish(Notice(level="warning", message=f"{path} may not be complete: its stream broke."))
         finally:
-            self._close_log(log)
+            self.close_log(log)
             logged.set()
 
     async def _drain(self) -> None:
@@ -452,11 +428,11 @@ class KubernetesUnit(BaseUnit):
                     pass
         self._names.end()
 
-    def _end(self, ended: Exit) -> None:
-        self._closed = True
+    def finish(self, exit: Exit) -> None:
+        """Keep how it ended; nothing more comes from it."""
         self._container_ended.set()
         self._names.end()
-        self._finish(ended, tell=self._running.is_set())
+        super().finish(exit)
 
     # --- used
 
@@ -474,22 +450,22 @@ class KubernetesUnit(BaseUnit):
             await self._collector.until_ready(number, probe.path, probe.interval, note)
 
         while True:
-            since = self._started_at or anyio.current_time()
+            since = self.started_at or anyio.current_time()
             try:
                 seconds = await wait_until_ready(self, probe, since=since, elsewhere=ask)
             except NotReadyError:
-                if self._exit is not None or (reached and await self._collector_answers()):
+                if self.exit is not None or (reached and await self._collector_answers()):
                     raise
                 # nobody has asked it: it has its time once somebody can
                 await self.reach()
             else:
-                self._tell(UnitReady, seconds=seconds)
+                self.tell(UnitReady, seconds=seconds)
                 return seconds
 
     async def reach(self) -> None:
         """Wait until its collector answers, to which the way is the same, or it has ended."""
         async with nursery() as tasks:
-            tasks.start_soon(_cancel_after, self._ended, tasks.cancel_scope)
+            tasks.start_soon(_cancel_after, self.ended, tasks.cancel_scope)
             while not await self._collector_answers():  # noqa: ASYNC110 - a way tells nobody that it is mended
                 await anyio.sleep(_ASK_AGAIN)
             tasks.cancel_scope.cancel()
@@ -502,7 +478,7 @@ class KubernetesUnit(BaseUnit):
     async def _written(self) -> AsyncGenerator[MemoryObjectReceiveStream[str], None]:
         if self.spec.directory is None:
             raise TransferError(f"{self.name} has no directory of its own to watch.", context={"unit": self.name})
-        if not self._following and self._exit is None:
+        if not self._following and self.exit is None:
             self._following = True
             self._place.tasks.start_soon(self._follow_written, name=f"files of {self.name}")
         send, receive = anyio.create_memory_object_stream[str](64)
@@ -513,18 +489,18 @@ class KubernetesUnit(BaseUnit):
     async def _follow_written(self) -> None:
         try:
             async with nursery() as tasks:
-                tasks.start_soon(_cancel_after, self._ended, tasks.cancel_scope)
-                await self._running.wait()
+                tasks.start_soon(_cancel_after, self.ended, tasks.cancel_scope)
+                await self.started.wait()
                 await self._collector.follow_written(self._names.note)
         except CollectorGone as error:
-            if self._exit is None and not self._container_ended.is_set():
-                self._publish(Notice(level="warning", message=f"{self.name}: {error.message}"))
+            if self.exit is None and not self._container_ended.is_set():
+                self.publish(Notice(level="warning", message=f"{self.name}: {error.message}"))
         finally:
             self._drained.set()
 
     async def fetch(self, name: str, target: Path, *, limit: int | None = None) -> int:
         """Copy a file out of its directory, as the collector's digest says."""
-        if self.spec.directory is None or not self._started:
+        if self.spec.directory is None or not self.started.is_set():
             raise FileNotFoundError(f"{self.name} has no directory that could be looked into.")
         if self._gone or self._lost or state.is_over(self._state):
             raise FileNotFoundError(f"The pod {self.id} is gone, and its directory with it.")
@@ -535,36 +511,24 @@ class KubernetesUnit(BaseUnit):
 
     async def size(self, name: str) -> int | None:
         """Bytes of a file in its directory so far; None when there is none, or it cannot be seen."""
-        return await self._collector.size(name) if self._started and not self._gone else None
+        return await self._collector.size(name) if self.started.is_set() and not self._gone else None
 
     # --- ended
 
-    async def stop(self, grace: float = 5.0) -> Exit:
-        """TERM, then KILL after ``grace`` seconds."""
-        if self._exit is not None:
-            return self._exit
-        async with self._starting:
-            if not self._started:
-                self._end(Exit(reason="stopped", detail="it was never started"))
-                return await self.wait()
-        if grace > 0:
-            if not self._termed:
-                self._termed = True
-                await self._signal("TERM")
-            with self._place.patience(grace):
-                return await self.wait()
+    async def terminate(self) -> None:
+        """TERM."""
+        await self._signal("TERM")
+
+    async def kill(self) -> None:
+        """KILL."""
         await self._signal("KILL")
-        with anyio.move_on_after(_KILL_SECONDS):
-            return await self.wait()
-        self._end(Exit(reason="lost", detail=f"it was still there {_KILL_SECONDS:g} s after it was killed"))
-        return await self.wait()
 
     async def _signal(self, name: str) -> None:
         """Send a signal, and remember it if it arrived: what had ended already did so by itself."""
         # shielded: whether it arrived must be known, or its end would look like the unit's own
-        with anyio.move_on_after(_KILL_SECONDS, shield=True):
+        with anyio.move_on_after(self.kill_seconds, shield=True):
             async with self._signalling:
-                if self._exit is not None:
+                if self.exit is not None:
                     return
                 try:
                     if not await self._collector.signal(name):
@@ -573,8 +537,8 @@ class KubernetesUnit(BaseUnit):
                     # without a collector there is still the node, which ends the whole pod
                     if self._lost or not await self._delete(1):
                         return
-                if self._ended_by is None:
-                    self._ended_by = "stopped"
+                if self.ended_by is None:
+                    self.ended_by = "stopped"
 
     async def _delete(self, grace: int) -> bool:
         try:
@@ -582,14 +546,11 @@ class KubernetesUnit(BaseUnit):
         except BackendError:
             return False
 
-    async def close(self, grace: float) -> None:
-        """Stop it and remove its pod; a pod that could not be removed is published."""
-        await self.stop(grace)
+    async def remove(self) -> None:
+        """Remove its pod; a pod that could not be removed is published."""
         if self._asked_for and not self._gone:
             await self._remove_pod()
-        self.removed = True
-        if self._scope is not None:
-            self._scope.cancel()
+        self.forsake()
 
     async def _remove_pod(self) -> None:
         try:
@@ -603,11 +564,10 @@ class KubernetesUnit(BaseUnit):
             if not self._gone:
                 await self._cluster.delete("pods", self.pod, grace=0, uid=self._uid or None)
         except BackendError as error:
-            self._publish(LeakFound(what=f"pod {self.id}", reason=_reason(error)))
+            self.leak(f"pod {self.id}", _reason(error))
 
-    def abandon(self) -> None:
-        """Give up on it: the cluster does not do what it is told."""
-        self._end(Exit(reason="lost", detail="the cluster did not remove it"))
+    def forsake(self) -> None:
+        """End what follows it here."""
         if self._scope is not None:
             self._scope.cancel()
 

@@ -6,26 +6,40 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import anyio
 
-from ..backend import Found
+from ..backend import Found, Reaped, UnitSpec
 from ..scratch import owner_is_alive, scratch_root
 
-__all__ = ["KILL_SECONDS", "RUN", "SCRATCH", "UNIT", "kill_labelled", "labelled", "our_own", "still_labelled"]
+__all__ = ["KILL_SECONDS", "find_processes", "kill_processes", "process_labels", "reap_processes"]
 
 
-RUN = "COWORLD_RUN_ID"
-UNIT = "COWORLD_UNIT"
-SCRATCH = "COWORLD_SCRATCH"
+_RUN = "COWORLD_RUN_ID"
+_UNIT = "COWORLD_UNIT"
+_SCRATCH = "COWORLD_SCRATCH"
 
 KILL_SECONDS = 5.0
 """How long after SIGKILL something may still be there before it counts as left behind."""
 
 
-def labelled(run_id: str | None = None) -> list[Found]:
-    """Processes of this user that carry a run's label, in our own process namespace."""
+def process_labels(spec: UnitSpec) -> Mapping[str, str]:
+    """Variables of a local process by which it is found, and everything below it that keeps its environment."""
+    return {
+        _RUN: spec.run_id,
+        _UNIT: spec.name,
+        # where its runner's lock is, for whoever finds the process under another TMPDIR
+        _SCRATCH: str(scratch_root() / spec.run_id),
+    }
+
+
+def find_processes(run_id: str | None = None) -> list[Found]:
+    """Processes of this user that carry ``process_labels``, in our own process namespace; of one run, or of all.
+
+    Blocks while it looks, some ten milliseconds.
+    """
     import psutil
 
     found: list[Found] = []
@@ -42,16 +56,16 @@ def labelled(run_id: str | None = None) -> list[Found]:
                 if not environment and not last and process.exe():
                     bare.append(process)
                     continue
-                run = environment.get(RUN)
+                run = environment.get(_RUN)
                 if not run or (run_id is not None and run != run_id) or _namespace(str(process.pid)) != space:
                     continue  # what is in a container is its engine's to remove
                 found.append(
                     Found(
                         kind="process",
                         id=str(process.pid),
-                        name=environment.get(UNIT, ""),
+                        name=environment.get(_UNIT, ""),
                         run_id=run,
-                        alive=owner_is_alive(Path(environment.get(SCRATCH) or scratch_root() / run)),
+                        alive=owner_is_alive(Path(environment.get(_SCRATCH) or scratch_root() / run)),
                         age_seconds=max(0.0, time.time() - process.create_time()),
                     )
                 )
@@ -76,7 +90,7 @@ def _namespace(pid: str) -> str:
         return ""
 
 
-def our_own() -> set[int]:
+def _our_own() -> set[int]:
     """This process and those it runs in, which it must not kill."""
     import psutil
 
@@ -84,22 +98,44 @@ def our_own() -> set[int]:
     return {me.pid, *(parent.pid for parent in me.parents())}
 
 
-def still_labelled(pid: int, run_id: str) -> bool:
+def _still_labelled(pid: int, run_id: str) -> bool:
     """Whether a process is (still) one of that run: the number may belong to another by now."""
     import psutil
 
     try:
         process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and process.environ().get(RUN) == run_id
+        return process.status() != psutil.STATUS_ZOMBIE and process.environ().get(_RUN) == run_id
     except (psutil.Error, OSError):
         return False
 
 
-async def kill_labelled(run_id: str, unit: str) -> None:
-    """Kill what is left of a unit whose shim was killed."""
+async def kill_processes(run_id: str, unit: str) -> None:
+    """Kill everything of a unit, and see that it is gone; what is still there after five seconds is let be."""
     with anyio.move_on_after(KILL_SECONDS):
-        while left := [item for item in labelled(run_id) if item.name == unit]:
+        while left := [item for item in find_processes(run_id) if item.name == unit]:
             for item in left:
                 with contextlib.suppress(OSError):
                     os.kill(int(item.id), signal.SIGKILL)
             await anyio.sleep(0.01)
+
+
+async def reap_processes(found: Sequence[Found], *, force: bool) -> list[Reaped]:
+    """Kill processes that ``find_processes`` found; never this process itself or one it runs in."""
+    refused = {item.id: "its runner is still running" for item in found if item.alive and not force}
+    own = {str(pid) for pid in _our_own()} if found else set[str]()
+    refused |= {item.id: "it is this very process, or one it runs in" for item in found if item.id in own}
+    doomed = [item for item in found if item.id not in refused]
+    left = {item.id: item for item in doomed}
+    with anyio.move_on_after(KILL_SECONDS):
+        while left := {key: item for key, item in left.items() if _still_labelled(int(key), item.run_id)}:
+            for key in left:
+                try:
+                    os.kill(int(key), signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+                except PermissionError:
+                    refused[key] = "it belongs to another user"
+            left = {key: item for key, item in left.items() if key not in refused}
+            await anyio.sleep(0.005)
+    reasons = dict.fromkeys(left, f"it is still there {KILL_SECONDS:g} s after it was killed") | refused
+    return [Reaped(found=item, removed=item.id not in reasons, reason=reasons.get(item.id, "")) for item in found]

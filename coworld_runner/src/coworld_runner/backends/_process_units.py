@@ -9,9 +9,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar
 
 import anyio
 import anyio.lowlevel
@@ -19,19 +19,16 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from coworld_core.errors import CoworldError, StartError
-from coworld_core.events import LeakFound, UnitCreated, UnitStarted
 from coworld_core.outcome import Exit, ExitReason
 
-from .._files import CappedLog
 from .._trees import remove_tree
 from ..backend import Backend, Publish, UnitSpec
 from ..scratch import REMOVE_SECONDS, scratch_root
 from . import _shim
-from ._ports import stranger_on
-from ._process_found import KILL_SECONDS, RUN, SCRATCH, UNIT, kill_labelled
-from ._unit import LocalUnit
+from ._process_found import KILL_SECONDS
+from .base import CappedLog, LocalUnit, kill_processes, process_labels
 
-__all__ = ["ProcessUnit", "close_all"]
+__all__ = ["ProcessUnit"]
 
 
 _DRAIN_SECONDS = 2.0
@@ -45,33 +42,34 @@ _BOOT = "import os, sys; sys.path.append(sys.argv[1]); import _shim; _shim.main(
 
 
 class ProcessUnit(LocalUnit):
+    kill_seconds: ClassVar[float] = KILL_SECONDS
+
     def __init__(self, spec: UnitSpec, *, backend: Backend, context: Path, publish: Publish, tasks: TaskGroup) -> None:
-        super().__init__(spec, publish)
-        self._backend = backend
+        super().__init__(spec, backend=backend, publish=publish)
         self._context = context
         self._tasks = tasks
         self._environment: dict[str, str] = {}
         self._private: Path | None = None
-        self._state: Literal["made", "started", "closed"] = "made"
-        self._starting = anyio.Lock()
         self._spawned = anyio.Event()
+        """Set when the command runs, or never will."""
+        self._buried = anyio.Event()
+        """Set when its shim is gone, and with it the whole tree."""
         self._start_error: CoworldError | None = None
         self._shim: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._pid = 0
         self._scope: anyio.CancelScope | None = None
-        self._never = False
 
     # -- made
 
-    def prepare(self) -> None:
+    async def make(self) -> None:
         """Everything short of running the command: ports, private directories, the shim.
 
         Raises:
             StartError: The machine has no room for it, or a port is taken.
         """
         spec = self.spec
-        placement = self._take_ports()
+        placement = self.take_ports()
         try:
             self._private = Path(tempfile.mkdtemp(prefix=f".{spec.name}-", dir=scratch_root() / spec.run_id))
             for name in ("home", "tmp"):
@@ -86,10 +84,7 @@ class ProcessUnit(LocalUnit):
             **_base_environment(self._private),
             **spec.environment(placement),
             **spec.secret_env,
-            RUN: spec.run_id,
-            UNIT: spec.name,
-            # where its runner's lock is, for whoever finds the process under another TMPDIR
-            SCRATCH: str(scratch_root() / spec.run_id),
+            **process_labels(spec),
         }
         try:
             logs = self._spawn()
@@ -100,22 +95,25 @@ class ProcessUnit(LocalUnit):
                 context={"unit": self.name},
             ) from error
         self._tasks.start_soon(self._supervise, logs, name=f"unit {self.name}")
-        self._tell(UnitCreated)
 
     @property
     def id(self) -> str:
         return str(self._pid) if self._pid else ""
 
+    @property
+    def label(self) -> str:
+        return f"process {self._pid} ({self.name})"
+
+    def processes(self) -> Iterable[int]:
+        return _below(self._shim.pid) if self._shim is not None else ()
+
     # -- started
 
-    async def start(self) -> None:
-        async with self._starting:
-            if self._state == "made":
-                self._state = "started"
-                self._order(b"G")
-            await self._spawned.wait()
-            if self._start_error is not None:
-                raise self._start_error
+    async def launch(self) -> None:
+        self._order(b"G")
+        await self._spawned.wait()
+        if self._start_error is not None:
+            raise self._start_error
 
     def _spawn(self) -> list[tuple[int, CappedLog]]:
         """Start the shim; returns the descriptors to read logs from, with where they go."""
@@ -134,7 +132,7 @@ class ProcessUnit(LocalUnit):
                 read, write = os.pipe()
                 opened.callback(os.close, write)
                 os.set_blocking(read, False)
-                logs.append((read, self._open_log(path)))
+                logs.append((read, self.open_log(path)))
                 return write
 
             stdout = sink(spec.stdout)
@@ -189,8 +187,6 @@ class ProcessUnit(LocalUnit):
                     await self._bury(said)
                     tasks.cancel_scope.deadline = anyio.current_time() + _DRAIN_SECONDS
             finally:
-                if said is None and self._never:
-                    said = Exit(reason="stopped", detail="it was never started")
                 self._end(said or Exit(reason="lost", detail="its supervising process was killed"))
 
     async def _listen(self) -> Exit | None:
@@ -216,8 +212,7 @@ class ProcessUnit(LocalUnit):
         word, _, rest = line.partition(" ")
         if word == "S":
             self._pid = int(rest)
-            self._started_at = anyio.current_time()
-            self._tell(UnitStarted)
+            self.mark_started()
             self._spawned.set()
         elif word == "F":
             number, _, what = rest.partition(" ")
@@ -250,7 +245,7 @@ class ProcessUnit(LocalUnit):
         assert shim is not None
         await _reap_child(shim)
         if said is None:
-            await kill_labelled(self.spec.run_id, self.name)
+            await kill_processes(self.spec.run_id, self.name)
 
     async def _pump(self, read: int, log: CappedLog) -> None:
         try:
@@ -267,13 +262,10 @@ class ProcessUnit(LocalUnit):
                 await anyio.lowlevel.checkpoint()
         finally:
             os.close(read)
-            self._close_log(log)
+            self.close_log(log)
 
     def _end(self, exit: Exit) -> None:
-        self._state = "closed"
-        if self._control is not None:
-            self._control.close()
-            self._control = None
+        self._hang_up()
         if not self._pid and self._start_error is None:
             self._start_error = StartError(
                 f"{self.name} was ended before it was started.",
@@ -281,26 +273,22 @@ class ProcessUnit(LocalUnit):
                 context={"unit": self.name},
             )
         self._spawned.set()
-        self._finish(exit, tell=bool(self._pid))
+        self.finish(exit)
+        self._buried.set()
 
-    # -- used
+    # -- ended
 
-    def _stranger(self, port: str) -> str:
-        return stranger_on(self._number(port), _below(self._shim.pid)) if self._shim is not None else ""
-
-    async def stop(self, grace: float = 5.0) -> Exit:
-        if self._state == "made":
-            self._state = "closed"
-            self._never = True
-            if self._shim is None:
-                self._end(Exit(reason="stopped", detail="it was never started"))
-        if self._exit is None:
-            if grace > 0 and not self._never:
-                self._order(b"T")
-                with self._backend.patience(grace):
-                    return await self.wait()
+    async def discard(self) -> None:
+        if self._shim is not None:
             self._order(b"K")
-        return await self.wait()
+            with anyio.move_on_after(self.kill_seconds):
+                await self._buried.wait()
+
+    async def terminate(self) -> None:
+        self._order(b"T")
+
+    async def kill(self) -> None:
+        self._order(b"K")
 
     def _order(self, order: bytes) -> None:
         if self._control is not None:
@@ -308,29 +296,32 @@ class ProcessUnit(LocalUnit):
             with contextlib.suppress(OSError):
                 self._control.send(order)
 
+    def _hang_up(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+
     # -- done
 
-    async def close(self) -> None:
+    async def remove(self) -> None:
         """Give back what the unit had besides its process. What still runs is published as a leak."""
-        if self._scope is not None and not self._ended.is_set():
-            self._publish(
-                LeakFound(
-                    what=f"process {self._pid} ({self.name})",
-                    reason=f"it was still there {KILL_SECONDS:g} s after it was killed",
-                )
-            )
-            if self._shim is not None:
-                # it goes on killing, and ends by itself; nobody waits for it any more
-                self._shim.returncode = 0
-        if self._scope is not None:
-            self._scope.cancel()
-        self._give_ports_back()
+        if self._shim is not None and not self._buried.is_set():
+            self.leak(self.label, f"it was still there {self.kill_seconds:g} s after it was killed")
+            # it goes on killing, and ends by itself; nobody waits for it any more
+            self._shim.returncode = 0
+        self.forsake()
+        self._hang_up()
+        self.give_ports_back()
         self._environment.clear()
         if self._private is not None:
             private = self._private
             reason = await anyio.to_thread.run_sync(lambda: remove_tree(private, within=REMOVE_SECONDS))
             if reason:
-                self._publish(LeakFound(what=f"directory {self._private}", reason=reason))
+                self.leak(f"directory {self._private}", reason)
+
+    def forsake(self) -> None:
+        if self._scope is not None:
+            self._scope.cancel()
 
 
 def _base_environment(private: Path) -> dict[str, str]:
@@ -388,15 +379,3 @@ async def _reap_child(child: subprocess.Popen[bytes]) -> None:
     while child.poll() is None:
         await anyio.sleep(pause)
         pause = min(0.05, pause * 2)
-
-
-async def close_all(units: Sequence[ProcessUnit], grace: float) -> None:
-    """Stop and remove all at once, whatever is cancelled, within a deadline."""
-    with anyio.CancelScope(shield=True, deadline=anyio.current_time() + grace + KILL_SECONDS):
-        async with anyio.create_task_group() as tasks:
-            for unit in units:
-                tasks.start_soon(unit.stop, grace)
-    with anyio.CancelScope(shield=True):
-        async with anyio.create_task_group() as tasks:
-            for unit in units:
-                tasks.start_soon(unit.close)

@@ -24,27 +24,24 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.errors import BackendUnavailable, UsageError
-from coworld_core.events import LeakFound
 from coworld_core.issues import Issue
 
 from .._concurrency import nursery
-from ..backend import Backend, Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
-from ..scratch import find_scratch, reap_scratch
+from ..backend import Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
 from ._docker_engine import Engine, resolve_address
 from ._docker_images import Images
 from ._docker_labels import find_labelled, object_name, reap_labelled, run_labels
 from ._docker_networks import SharedNetwork
 from ._docker_units import DockerUnit, Place, Run
-from ._unit import for_all
+from .base import BaseBackend, managed, refuse_taken_names
+from .registry import BackendOptions
 
 __all__ = ["DockerBackend"]
 
-_REMOVE_SECONDS = 60.0
-"""How long removing may take beyond the grace before what is left is reported."""
 _LOW_DISK = 2 * 1024**3
 
 
-class DockerBackend(Backend):
+class DockerBackend(BaseBackend):
     """Runs units as containers of a Docker engine on this machine.
 
     Args:
@@ -56,6 +53,7 @@ class DockerBackend(Backend):
     """
 
     name = "docker"
+    remove_seconds = 60.0
 
     def __init__(
         self,
@@ -71,6 +69,11 @@ class DockerBackend(Backend):
         self._images: Images | None = None
         self._runs: dict[str, Run] = {}
         self._programs: set[tuple[str, ...]] = set()
+
+    @classmethod
+    def of(cls, options: BackendOptions) -> Self:
+        """The engine that the ``docker`` command would use: what ``coworld.backends`` names."""
+        return cls()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -190,21 +193,16 @@ class DockerBackend(Backend):
         self.refuse_unenforceable(specs)
         async with nursery() as tasks:
             units = tuple(
-                DockerUnit(spec, Place(engine, self._run(spec.run_id), tasks, self.patience, self._programs), publish)
+                DockerUnit(
+                    spec, Place(engine, self._run(spec.run_id), tasks, self._programs), backend=self, publish=publish
+                )
                 for spec in specs
             )
             self._register(units)
-
-            async def prepare(unit: DockerUnit) -> None:
-                await unit.create()
-                if start:
-                    await unit.start()
-
             try:
-                await for_all(units, prepare)
-                yield units
+                async with managed(units, start=start, grace=grace, within=self.remove_seconds) as made:
+                    yield made
             finally:
-                await _close(units, grace, publish)
                 self._forget(units)
 
     def _run(self, run_id: str) -> Run:
@@ -213,12 +211,7 @@ class DockerBackend(Backend):
         return self._runs[run_id]
 
     def _register(self, units: Sequence[DockerUnit]) -> None:
-        names = [(unit.spec.run_id, unit.name) for unit in units]
-        for index, (run_id, name) in enumerate(names):
-            if name in self._run(run_id).units or names[index] in names[:index]:
-                raise UsageError(
-                    f"Run {run_id} has a unit {name!r} already.", code="unit_name_taken", context={"unit": name}
-                )
+        refuse_taken_names(units, lambda run_id: self._run(run_id).units)
         for unit in units:
             self._run(unit.spec.run_id).units[unit.name] = unit
 
@@ -231,33 +224,13 @@ class DockerBackend(Backend):
 
     # --- what was left
 
-    async def find(self, run_id: str | None = None) -> tuple[Found, ...]:
-        """Containers, networks and volumes by label, and the directories of runs."""
-        labelled = await find_labelled(self._entered(), run_id)
-        return (*labelled, *await anyio.to_thread.run_sync(find_scratch, run_id))
+    async def find_units(self, run_id: str | None) -> Sequence[Found]:
+        """Containers, networks and volumes by label."""
+        return await find_labelled(self._entered(), run_id)
 
-    async def reap(self, found: Sequence[Found], *, force: bool = False) -> tuple[Reaped, ...]:
-        """Remove what was found: containers, then what they used, then directories."""
-        reaped = await reap_labelled(self._entered(), found, force=force)
-        directories = await anyio.to_thread.run_sync(lambda: reap_scratch(found, force=force))
-        return (*reaped, *directories)
-
-
-async def _close(units: Sequence[DockerUnit], grace: float, publish: Publish) -> None:
-    """Stop and remove all at once, whatever is cancelled, within a deadline; what is left is named."""
-    with anyio.move_on_after(grace + _REMOVE_SECONDS, shield=True):
-        async with anyio.create_task_group() as tasks:
-            for unit in units:
-                tasks.start_soon(unit.close, grace)
-    for unit in units:
-        if not unit.removed:
-            unit.abandon()
-            publish(
-                LeakFound(
-                    what=f"container {unit.container}, with its networks",
-                    reason=f"the engine did not remove it within {grace + _REMOVE_SECONDS:g} s",
-                )
-            )
+    async def reap_units(self, found: Sequence[Found], *, force: bool) -> Sequence[Reaped]:
+        """Remove what was found: containers, then what they used."""
+        return await reap_labelled(self._entered(), found, force=force)
 
 
 def _free_bytes(directory: str) -> int | None:

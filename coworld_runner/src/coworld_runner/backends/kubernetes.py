@@ -27,15 +27,13 @@ from pathlib import Path
 from typing import Any, Self
 
 import anyio
-import anyio.to_thread
 
 from coworld_core.errors import BackendUnavailable, CoworldError, UsageError
 from coworld_core.events import LeakFound, Notice
 from coworld_core.issues import Issue
 
 from .._concurrency import nursery
-from ..backend import Backend, Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
-from ..scratch import find_scratch, reap_scratch
+from ..backend import Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
 from ._kube_api import Cluster, ClusterRefused
 from ._kube_check import check_cluster, enforces_policies
 from ._kube_found import find_labelled, reap_labelled
@@ -45,22 +43,21 @@ from ._kube_room import Room, need_of
 from ._kube_runs import Run
 from ._kube_units import KubernetesUnit, Place
 from ._kube_watch import follow
-from ._unit import for_all
+from .base import BaseBackend, BaseUnit, for_all, refuse_taken_names
+from .registry import BackendOptions
 
 __all__ = ["DEFAULT_COLLECTOR_IMAGE", "KubernetesBackend", "PodOptions", "Requests"]
 
 DEFAULT_COLLECTOR_IMAGE = "python:3.12-slim"
 """Any image with Python does; ``COWORLD_COLLECTOR_IMAGE`` names another."""
 
-_REMOVE_SECONDS = 90.0
-"""How long removing may take beyond the grace before what is left is reported."""
 _REFUSED_SECONDS = 30.0
 """How long it may be forbidden to watch pods before units count as lost."""
 _OLDEST = (1, 19)
 """The first version that keeps a seccomp profile instead of dropping it without a word."""
 
 
-class KubernetesBackend(Backend):
+class KubernetesBackend(BaseBackend):
     """Runs units as pods of a Kubernetes cluster.
 
     Args:
@@ -79,6 +76,7 @@ class KubernetesBackend(Backend):
     """
 
     name = "kubernetes"
+    remove_seconds = 90.0
 
     def __init__(
         self,
@@ -111,6 +109,19 @@ class KubernetesBackend(Backend):
         self._images: Images | None = None
         self._room: Room | None = None
         self._runs: dict[str, Run] = {}
+
+    @classmethod
+    def of(cls, options: BackendOptions) -> Self:
+        """The cluster that was named, or the current one: what ``coworld.backends`` names."""
+        cluster = options.cluster
+        return cls(
+            context=cluster.context,
+            namespace=cluster.namespace,
+            kubeconfig=cluster.kubeconfig,
+            collector_image=cluster.collector_image,
+            network_policy=cluster.network_policy,
+            pull_secrets=cluster.pull_secrets,
+        )
 
     @property
     def capabilities(self) -> Capabilities:
@@ -231,10 +242,10 @@ class KubernetesBackend(Backend):
                         tasks=tasks,
                         options=self._pods,
                         room=room,
-                        patience=self.patience,
                         outage=self._outage,
                     ),
-                    publish,
+                    backend=self,
+                    publish=publish,
                 )
                 for spec in specs
             )
@@ -246,11 +257,6 @@ class KubernetesBackend(Backend):
             watching = anyio.CancelScope(shield=True)
             tasks.start_soon(self._watch, cluster, call, units, watching, name=f"pods of {call}")
 
-            async def prepare(unit: KubernetesUnit) -> None:
-                await unit.create()
-                if start:
-                    await unit.start()
-
             def waits(words: str) -> None:
                 publish(Notice(message=f"Waiting for room: {words}"))
 
@@ -258,7 +264,9 @@ class KubernetesBackend(Backend):
                 for run_id in runs:
                     mine = [spec for spec in specs if spec.run_id == run_id]
                     await room.enter(run_id, call, need_of(mine, self._pods), waits)
-                await for_all(units, prepare)
+                await for_all(units, BaseUnit.create)
+                if start:
+                    await for_all(units, BaseUnit.start)
                 yield units
             finally:
                 await self._close(cluster, units, call, grace, publish)
@@ -276,12 +284,7 @@ class KubernetesBackend(Backend):
         return self._runs[run_id]
 
     def _register(self, units: Sequence[KubernetesUnit]) -> None:
-        names = [(unit.spec.run_id, unit.name) for unit in units]
-        for index, (run_id, name) in enumerate(names):
-            if name in self._run(run_id).units or names[index] in names[:index]:
-                raise UsageError(
-                    f"Run {run_id} has a unit {name!r} already.", code="unit_name_taken", context={"unit": name}
-                )
+        refuse_taken_names(units, lambda run_id: self._run(run_id).units)
         for unit in units:
             self._run(unit.spec.run_id).units[unit.name] = unit
 
@@ -338,7 +341,7 @@ class KubernetesBackend(Backend):
     ) -> None:
         """Stop and remove all at once, whatever is cancelled, within a deadline; what is left is named."""
         swept = False
-        with anyio.move_on_after(grace + _REMOVE_SECONDS, shield=True):
+        with anyio.move_on_after(grace + self.remove_seconds, shield=True):
             async with anyio.create_task_group() as tasks:
                 for unit in units:
                     tasks.start_soon(unit.close, grace)
@@ -354,7 +357,7 @@ class KubernetesBackend(Backend):
             publish(
                 LeakFound(
                     what=f"{what}, in namespace {cluster.namespace}",
-                    reason=self.trouble() or f"the cluster did not remove it within {grace + _REMOVE_SECONDS:g} s",
+                    reason=self.trouble() or f"the cluster did not remove it within {grace + self.remove_seconds:g} s",
                 )
             )
 
@@ -397,16 +400,13 @@ class KubernetesBackend(Backend):
 
     # --- what was left
 
-    async def find(self, run_id: str | None = None) -> tuple[Found, ...]:
-        """Pods, services, secrets, policies and Jobs by label, and the directories of runs."""
-        labelled = await find_labelled(self._entered(), run_id)
-        return (*labelled, *await anyio.to_thread.run_sync(find_scratch, run_id))
+    async def find_units(self, run_id: str | None) -> Sequence[Found]:
+        """Pods, services, secrets, policies and Jobs by label."""
+        return await find_labelled(self._entered(), run_id)
 
-    async def reap(self, found: Sequence[Found], *, force: bool = False) -> tuple[Reaped, ...]:
-        """Remove what was found: pods, then what they used, then the Jobs that own it all, then directories."""
-        reaped = await reap_labelled(self._entered(), found, force=force)
-        directories = await anyio.to_thread.run_sync(lambda: reap_scratch(found, force=force))
-        return (*reaped, *directories)
+    async def reap_units(self, found: Sequence[Found], *, force: bool) -> Sequence[Reaped]:
+        """Remove what was found: pods, then what they used, then the Jobs that own it all."""
+        return await reap_labelled(self._entered(), found, force=force)
 
 
 def _refuse_old(cluster: Cluster) -> None:

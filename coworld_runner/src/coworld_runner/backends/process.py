@@ -9,31 +9,28 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 import anyio
 import anyio.to_thread
+from anyio.abc import TaskGroup
 
 from coworld_core.errors import BackendUnavailable, ImageError, StartError
-from coworld_core.events import ImageReady, LeakFound
+from coworld_core.events import ImageReady
 from coworld_core.issues import Issue
 
-from .._concurrency import nursery
-from ..backend import Backend, Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
-from ..scratch import find_scratch, open_scratch, reap_scratch, scratch_root
-from ._process_found import KILL_SECONDS, labelled, our_own, still_labelled
-from ._process_units import ProcessUnit, close_all
-from ._unit import for_all
+from ..backend import Capabilities, Found, ImageInfo, Publish, Reaped, UnitSpec
+from ._process_units import ProcessUnit
+from .base import BaseBackend, find_processes, reap_processes
+from .registry import BackendOptions
 
 __all__ = ["ProcessBackend"]
 
 
-class ProcessBackend(Backend):
+class ProcessBackend(BaseBackend):
     """Runs units as local processes. For code you trust: it keeps nothing from them but the caller's environment.
 
     Limits are watched rather than enforced by the kernel: a few times a second the memory of a unit's whole tree is
@@ -51,6 +48,11 @@ class ProcessBackend(Backend):
         # kept as given: a mapping may know an image under another tag than it lists
         self._contexts: Mapping[str, Path] = contexts or {}
         self._default_context = default_context
+
+    @classmethod
+    def of(cls, options: BackendOptions) -> Self:
+        """The backend for a package: what ``coworld.backends`` names."""
+        return cls(contexts=options.contexts)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -80,9 +82,6 @@ class ProcessBackend(Backend):
                 hint="Run coworld from an ordinary Python installation.",
             )
         return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        return None
 
     async def check(self) -> tuple[Issue, ...]:
         """Say what this backend does not do here, and which build contexts are missing."""
@@ -157,81 +156,27 @@ class ProcessBackend(Backend):
             publish(ImageReady(image=image, platform=here))
         return ImageInfo(image=image, platform=here, context=context)
 
-    @asynccontextmanager
-    async def units(
-        self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
-    ) -> AsyncGenerator[tuple[Unit, ...], None]:
-        """Start local processes; kill them, their children and their children's children on leaving.
+    def unit(self, spec: UnitSpec, *, publish: Publish, tasks: TaskGroup) -> ProcessUnit:
+        """A local process.
 
         Raises:
-            CapabilityError: A spec asks for what this backend cannot enforce.
-            ImageError: An image has no directory to run in.
-            StartError: A spec has no command, a port is taken, or a program cannot be run.
+            ImageError: Its image has no directory to run in.
+            StartError: The spec has no command.
         """
-        self.refuse_unenforceable(specs)
-        contexts = [self._context(spec.image) for spec in specs]
-        for spec in specs:
-            if not spec.argv:
-                raise StartError(
-                    f"{spec.name} names no command, and a local process has no image to take one from.",
-                    code="no_command",
-                    hint="Give the runnable a `run` in the manifest, or use the docker backend.",
-                    context={"unit": spec.name, "image": spec.image},
-                )
-        async with AsyncExitStack() as stack:
-            for run_id in dict.fromkeys(spec.run_id for spec in specs):
-                # the run's own directory marks it as alive; a caller who made none gets one for the time being
-                if not (scratch_root() / run_id).is_dir():
-                    await stack.enter_async_context(open_scratch(run_id, on_leak=_leak(publish)))
-            tasks = await stack.enter_async_context(nursery())
-            units = tuple(
-                ProcessUnit(spec, backend=self, context=context, publish=publish, tasks=tasks)
-                for spec, context in zip(specs, contexts, strict=True)
+        context = self._context(spec.image)
+        if not spec.argv:
+            raise StartError(
+                f"{spec.name} names no command, and a local process has no image to take one from.",
+                code="no_command",
+                hint="Give the runnable a `run` in the manifest, or use the docker backend.",
+                context={"unit": spec.name, "image": spec.image},
             )
-            try:
-                for unit in units:
-                    unit.prepare()
-                if start:
-                    await for_all(units, ProcessUnit.start)
-                yield units
-            finally:
-                await close_all(units, grace)
+        return ProcessUnit(spec, backend=self, context=context, publish=publish, tasks=tasks)
 
-    async def find(self, run_id: str | None = None) -> tuple[Found, ...]:
-        """This user's processes whose environment carries a run's label, and the directories of runs."""
-        processes = await anyio.to_thread.run_sync(labelled, run_id)
-        return (*processes, *find_scratch(run_id))
+    async def find_units(self, run_id: str | None) -> Sequence[Found]:
+        """This user's processes whose environment carries a run's label."""
+        return await anyio.to_thread.run_sync(find_processes, run_id)
 
-    async def reap(self, found: Sequence[Found], *, force: bool = False) -> tuple[Reaped, ...]:
-        """Kill processes and then remove directories; never this process itself or one it runs in."""
-        processes = [item for item in found if item.kind == "process"]
-        refused = {item.id: "its runner is still running" for item in processes if item.alive and not force}
-        own = {str(pid) for pid in our_own()} if processes else set[str]()
-        refused |= {item.id: "it is this very process, or one it runs in" for item in processes if item.id in own}
-        doomed = [item for item in processes if item.id not in refused]
-        left = {item.id: item for item in doomed}
-        with anyio.move_on_after(KILL_SECONDS):
-            while left := {key: item for key, item in left.items() if still_labelled(int(key), item.run_id)}:
-                for key in left:
-                    try:
-                        os.kill(int(key), signal.SIGKILL)
-                    except ProcessLookupError:
-                        continue
-                    except PermissionError:
-                        refused[key] = "it belongs to another user"
-                left = {key: item for key, item in left.items() if key not in refused}
-                await anyio.sleep(0.005)
-        reasons = dict.fromkeys(left, f"it is still there {KILL_SECONDS:g} s after it was killed") | refused
-        reaped = [
-            Reaped(found=item, removed=item.id not in reasons, reason=reasons.get(item.id, "")) for item in processes
-        ]
-        # directories last: who still wrote into them is gone now
-        directories = await anyio.to_thread.run_sync(lambda: reap_scratch(found, force=force))
-        return (*reaped, *directories)
-
-
-def _leak(publish: Publish) -> Callable[[Path, str], None]:
-    def told(path: Path, reason: str) -> None:
-        publish(LeakFound(what=f"directory {path}", reason=reason))
-
-    return told
+    async def reap_units(self, found: Sequence[Found], *, force: bool) -> Sequence[Reaped]:
+        """Kill processes; never this process itself or one it runs in."""
+        return await reap_processes(found, force=force)

@@ -72,6 +72,31 @@ class MakingChecks(Suite):
         assert image in caught.value.message
         assert caught.value.hint
 
+    async def test_an_image_is_here_once_a_unit_has_run_from_it(self, arena: Arena) -> None:
+        spec = arena.spec("subject", "exit:0")
+        async with arena.open() as backend:
+            assert not await backend.has_image("coworld.invalid/no-such-image:never")
+            assert (await arena.run(backend, spec)).ok
+            if not backend.capabilities.images:
+                assert not await backend.has_image(spec.image)
+                return
+            while not await backend.has_image(spec.image):  # noqa: ASYNC110 - a node says so in its own time
+                await anyio.sleep(0.1)
+
+    async def test_no_trouble_is_told_of_while_there_is_none(self, arena: Arena) -> None:
+        async with arena.open() as backend:
+            assert backend.trouble() == ""
+            async with backend.units(
+                [arena.spec("one", "exit:1"), arena.spec("other", "hang")], publish=arena.publish
+            ) as (
+                one,
+                _,
+            ):
+                # that a unit fails is no trouble of the platform
+                assert not (await one.wait()).ok
+                assert backend.trouble() == ""
+            assert backend.trouble() == ""
+
     # ------------------------------------------------------------------ capabilities
 
     async def test_what_it_cannot_enforce_it_refuses_before_anything_is_made(self, arena: Arena) -> None:

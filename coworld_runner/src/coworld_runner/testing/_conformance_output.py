@@ -155,6 +155,19 @@ class OutputChecks(Suite):
         assert last in str(caught.value.context["last"])
         assert caught.value.hint
 
+    async def test_a_unit_that_does_not_answer_is_reached_all_the_same(self, arena: Arena) -> None:
+        spec = arena.spec("subject", "mute", "print:up", "hang", ports=HTTP)
+        async with (
+            arena.open() as backend,
+            backend.units([spec], publish=arena.publish) as (unit,),
+        ):
+            await arena.said("subject", "up")
+            # what lies between is as it should be, so that its silence is its own
+            await unit.reach()
+            assert unit.exit is None
+            await unit.stop(0)
+            await unit.reach()
+
     async def test_a_stranger_on_the_port_does_not_count(self, arena: Arena) -> None:
         if self.make_backend().capabilities.images:
             does_not_apply("the engine listens on the port itself")

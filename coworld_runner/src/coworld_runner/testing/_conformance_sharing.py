@@ -104,6 +104,28 @@ class SharingChecks(Suite):
                 await unit.fetch("none", target)
             assert target.read_bytes() == before
 
+    async def test_the_size_of_a_file_is_what_it_is_just_now(self, arena: Arena) -> None:
+        text = "0123456789" * 10
+        specs = [
+            arena.spec("subject", f"slow:replay:{text}:go", "wait:end"),
+            arena.spec("bare", "hang", directory=None),
+        ]
+        async with (
+            arena.open() as backend,
+            backend.units(specs, publish=arena.publish) as (unit, bare),
+        ):
+            await arena.said("subject", "half replay")
+            assert await unit.size("replay") == len(text) // 2
+            assert await unit.size("none") is None
+            assert await bare.size("replay") is None
+            directory = arena.inside("subject")
+            (directory / "go").touch()
+            await arena.said("subject", "whole replay")
+            assert await unit.size("replay") == len(text)
+            (directory / "end").touch()
+            assert (await unit.wait()).ok
+            assert await unit.size("replay") == len(text)
+
     async def test_a_unit_finds_what_was_put_into_its_directory(self, arena: Arena) -> None:
         (arena.directory("subject") / "input").write_text("put there")
 

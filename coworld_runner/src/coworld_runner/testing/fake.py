@@ -13,10 +13,9 @@ import json
 import os
 import signal
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Never, Self
+from typing import Never
 
 import anyio
 import anyio.abc
@@ -24,16 +23,11 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from coworld_core.errors import ImageError, StartError
-from coworld_core.events import ImageReady, UnitCreated, UnitStarted
-from coworld_core.issues import Issue
+from coworld_core.events import ImageReady
 from coworld_core.outcome import Exit
 
-from .._concurrency import nursery
-from .._files import CappedLog, tree_size
-from ..backend import Backend, Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
-from ..backends._ports import stranger_on
-from ..backends._unit import LocalUnit
-from ..scratch import find_scratch, reap_scratch
+from ..backend import Capabilities, Found, ImageInfo, Publish, UnitSpec
+from ..backends.base import BaseBackend, CappedLog, LocalUnit, tree_size
 
 __all__ = ["FakeBackend", "FakeContext", "Program", "subject"]
 
@@ -101,31 +95,44 @@ _living: dict[str, _FakeUnit] = {}
 
 class _FakeUnit(LocalUnit):
     def __init__(
-        self, spec: UnitSpec, *, backend: FakeBackend, program: Program, publish: Publish, tasks: TaskGroup
+        self,
+        spec: UnitSpec,
+        *,
+        backend: FakeBackend,
+        program: Program,
+        executables: Container[str] | None,
+        publish: Publish,
+        tasks: TaskGroup,
     ) -> None:
-        super().__init__(spec, publish)
-        self._backend = backend
+        super().__init__(spec, backend=backend, publish=publish)
+        self._executables = executables
         self._id = f"fake-{next(_numbers)}"
         self._program = program
         self._tasks = tasks
         self._env: dict[str, str] = {}
         self._logs: list[CappedLog] = []
-        self._state: Literal["made", "started", "ended"] = "made"
         self._life = anyio.CancelScope(shield=True)
         self._tree: TaskGroup | None = None
         self._how: Exit | None = None
         self.stopping = anyio.Event()
         self.handles_term = False
 
-    def prepare(self) -> None:
+    async def make(self) -> None:
         """Ports, the environment, the label."""
-        self._env = {**self.spec.environment(self._take_ports()), **self.spec.secret_env}
+        self._env = {**self.spec.environment(self.take_ports()), **self.spec.secret_env}
         _living[self._id] = self
-        self._tell(UnitCreated)
+        program = self.spec.argv[0] if self.spec.argv else ""
+        if self._executables is not None and program and program not in self._executables:
+            raise StartError(
+                f"{self.name} cannot be started: there is no {program!r}.",
+                code="program_missing",
+                hint="Name one of the backend's executables.",
+                context={"unit": self.name, "program": program},
+            )
 
-    def close(self) -> None:
+    async def remove(self) -> None:
         """Give everything back."""
-        self._give_ports_back()
+        self.give_ports_back()
         self._env.clear()
         _living.pop(self._id, None)
 
@@ -158,7 +165,7 @@ class _FakeUnit(LocalUnit):
         spec = self.spec
         for path in (spec.stdout, spec.stderr):
             if path is not None:
-                self._logs.append(self._open_log(path))
+                self._logs.append(self.open_log(path))
         context = FakeContext(self, dict(self._env))
         # shielded: what is cancelled is the body; the unit is stopped, which then cancels this
         with self._life:
@@ -171,9 +178,8 @@ class _FakeUnit(LocalUnit):
         if exit.reason in {"exited", "signal"} and self._over_disk():
             exit = Exit(reason="disk", code=exit.code, signal=exit.signal)
         for log in self._logs:
-            self._close_log(log)
-        self._finish(exit)
-        self._state = "ended"
+            self.close_log(log)
+        self.finish(exit)
 
     async def _result(self, context: FakeContext) -> int | Exit:
         try:
@@ -199,34 +205,24 @@ class _FakeUnit(LocalUnit):
     def id(self) -> str:
         return self._id
 
-    async def start(self) -> None:
-        await anyio.lowlevel.checkpoint()
-        if self._state == "made":
-            self._state = "started"
-            self._started_at = anyio.current_time()
-            self._tasks.start_soon(self._run, name=f"unit {self.name}")
-            self._tell(UnitStarted)
-        elif not self._started_at:
-            raise StartError(f"{self.name} was ended before it was started.", context={"unit": self.name})
+    def processes(self) -> Iterable[int]:
+        return [os.getpid()]
 
-    def _stranger(self, port: str) -> str:
-        return stranger_on(self._number(port), [os.getpid()])
+    async def launch(self) -> None:
+        self._tasks.start_soon(self._run, name=f"unit {self.name}")
 
-    async def stop(self, grace: float = 5.0) -> Exit:
-        if self._state == "made":
-            self._state = "ended"
-            self._finish(Exit(reason="stopped", detail="it was never started"), tell=False)
-        if self._exit is None:
-            self.stopping.set()
-            if self.handles_term and grace > 0:
-                with self._backend.patience(grace):
-                    return await self.wait()
-            number = signal.SIGKILL if self.handles_term else signal.SIGTERM
-            self.end_as(Exit(reason="stopped", signal=int(number)))
-        return await self.wait()
+    async def terminate(self) -> None:
+        self.stopping.set()
+        if not self.handles_term:
+            self.end_as(Exit(reason="stopped", signal=int(signal.SIGTERM)))
+
+    async def kill(self) -> None:
+        self.stopping.set()
+        number = signal.SIGKILL if self.handles_term else signal.SIGTERM
+        self.end_as(Exit(reason="stopped", signal=int(number)))
 
 
-class FakeBackend(Backend):
+class FakeBackend(BaseBackend):
     """Runs programs that are coroutine functions, by image name, inside this process.
 
     Args:
@@ -259,16 +255,6 @@ class FakeBackend(Backend):
             remote=False,
         )
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        return None
-
-    async def check(self) -> tuple[Issue, ...]:
-        """Nothing can be missing."""
-        return ()
-
     def _find_program(self, image: str) -> Program:
         if image not in self._programs:
             raise ImageError(
@@ -291,71 +277,32 @@ class FakeBackend(Backend):
             publish(ImageReady(image=image))
         return ImageInfo(image=image)
 
-    @asynccontextmanager
-    async def units(
-        self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
-    ) -> AsyncGenerator[tuple[Unit, ...], None]:
-        """Start programs as tasks; cancel them on leaving.
+    def unit(self, spec: UnitSpec, *, publish: Publish, tasks: TaskGroup) -> _FakeUnit:
+        """A program as a task.
 
         Raises:
-            CapabilityError: A spec asks for what this backend cannot enforce.
             ImageError: There is no such program.
-            StartError: A command does not begin with one of ``executables``, or a port is taken.
         """
-        self.refuse_unenforceable(specs)
-        programs = [self._find_program(spec.image) for spec in specs]
-        async with nursery() as tasks:
-            units = tuple(
-                _FakeUnit(spec, backend=self, program=program, publish=publish, tasks=tasks)
-                for spec, program in zip(specs, programs, strict=True)
-            )
-            try:
-                for unit in units:
-                    unit.prepare()
-                for unit in units:
-                    program = unit.spec.argv[0] if unit.spec.argv else ""
-                    if self._executables is not None and program and program not in self._executables:
-                        raise StartError(
-                            f"{unit.name} cannot be started: there is no {program!r}.",
-                            code="program_missing",
-                            hint="Name one of the backend's executables.",
-                            context={"unit": unit.name, "program": program},
-                        )
-                    if start:
-                        await unit.start()
-                yield units
-            finally:
-                with anyio.CancelScope(shield=True):
-                    async with anyio.create_task_group() as stopping:
-                        for unit in units:
-                            stopping.start_soon(unit.stop, grace)
-                for unit in units:
-                    unit.close()
+        program = self._find_program(spec.image)
+        return _FakeUnit(
+            spec, backend=self, program=program, executables=self._executables, publish=publish, tasks=tasks
+        )
 
-    async def find(self, run_id: str | None = None) -> tuple[Found, ...]:
-        """The living tasks of a run, and the directories of runs."""
-        units = [
+    async def find_units(self, run_id: str | None) -> Sequence[Found]:
+        """The living tasks of a run."""
+        return [
             Found(kind="process", id=unit.id, name=unit.name, run_id=unit.spec.run_id, alive=True)
             for unit in _living.values()
             if unit.exit is None and run_id in {None, unit.spec.run_id}
         ]
-        return (*units, *find_scratch(run_id))
 
-    async def reap(self, found: Sequence[Found], *, force: bool = False) -> tuple[Reaped, ...]:
-        """End tasks and remove directories; their runner is this process, so tasks only with ``force``."""
-        reaped: list[Reaped] = []
-        for item in found:
-            if item.kind != "process":
-                continue
-            unit = _living.get(item.id)
-            if unit is not None and not force:
-                reaped.append(Reaped(found=item, removed=False, reason="its runner is still running"))
-                continue
-            if unit is not None:
-                unit.end_as(Exit(reason="signal", signal=int(signal.SIGKILL)))
-                await unit.wait()
-            reaped.append(Reaped(found=item, removed=True))
-        return (*reaped, *reap_scratch(found, force=force))
+    async def remove_found(self, found: Found) -> str:
+        """End a task. Its runner is this process, so that is asked for with ``force`` only."""
+        unit = _living.get(found.id)
+        if unit is not None:
+            unit.end_as(Exit(reason="signal", signal=int(signal.SIGKILL)))
+            await unit.wait()
+        return ""
 
 
 # --- the subject, as a coroutine --------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ..backends._ports import Reservation
+from ..backends.base import Reservation
 from ..scratch import scratch_root
 
 __all__ = ["leak_check", "private_scratch"]

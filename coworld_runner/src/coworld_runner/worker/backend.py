@@ -20,7 +20,7 @@ from .._concurrency import nursery
 from ..backend import Backend, Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
 from ..backends._kube_api import Cluster, ClusterRefused
 from ..backends._kube_watch import follow
-from ..backends._unit import for_all
+from ..backends.base import BaseUnit, close_all, for_all
 from .inputs import Settings
 from .pods import ATTEMPT, JOB, service_body
 from .pulls import Pulls
@@ -129,18 +129,11 @@ class JobBackend(Backend):
                 settings=self._settings,
                 attempt=self._attempt,
                 followers=followers,
-                patience=self.patience,
                 until=self.until,
                 routed=self._route,
             )
             units = tuple(self._unit(spec, place, publish) for spec in specs)
             game = any(isinstance(unit, GameUnit) for unit in units)
-
-            async def prepare(unit: GameUnit | PlayerUnit) -> None:
-                await unit.create()
-                if start:
-                    await unit.start()
-
             try:
                 if game:
                     followers.start(lambda: self._follow("job-id", self._see_own, _nothing, publish), "own pod")
@@ -149,7 +142,9 @@ class JobBackend(Backend):
                     )
                     await self._make_service()
                     self._pull(followers, besides=specs[0].image)
-                await for_all(units, prepare)
+                await for_all(units, BaseUnit.create)
+                if start:
+                    await for_all(units, BaseUnit.start)
                 yield units
             finally:
                 await self._close(units, grace, publish, service=game)
@@ -166,9 +161,9 @@ class JobBackend(Backend):
         if spec.component == "game":
             # what the game and this worker share is where its files are, and its two streams come as one
             spec = dataclasses.replace(spec, directory=self._settings.workdir, stderr=None)
-            self._game = GameUnit(spec, place, publish)
+            self._game = GameUnit(spec, place, backend=self, publish=publish)
             return self._game
-        player = PlayerUnit(spec, place, publish)
+        player = PlayerUnit(spec, place, backend=self, publish=publish)
         self._players[player.pod] = player
         return player
 
@@ -178,16 +173,11 @@ class JobBackend(Backend):
         """Remove what was made, all at once, whatever is cancelled, within a deadline; what is left is named."""
         with anyio.move_on_after(grace + _REMOVE_SECONDS, shield=True):
             async with anyio.create_task_group() as tasks:
-                for unit in units:
-                    tasks.start_soon(unit.close, grace)
                 if service:
                     tasks.start_soon(self._drop_service, publish)
+                await close_all(units, grace, within=_REMOVE_SECONDS)
         for unit in units:
-            if isinstance(unit, PlayerUnit):
-                self._players.pop(unit.pod, None)
-                if not unit.removed:
-                    unit.abandon()
-                    publish(LeakFound(what=f"pod {unit.pod}", reason="the cluster did not remove it in time"))
+            self._players.pop(unit.pod, None)
 
     # --- the name of the game
 

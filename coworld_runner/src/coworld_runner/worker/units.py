@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,16 +11,15 @@ import anyio
 from anyio.abc import TaskGroup
 
 from coworld_core.errors import BackendError, StartError
-from coworld_core.events import LeakFound, Notice, UnitCreated, UnitStarted
-from coworld_core.outcome import Exit, ExitReason
+from coworld_core.events import Notice
+from coworld_core.outcome import Exit
 
-from ..backend import Endpoint, Placement, Publish, UnitSpec
+from ..backend import Backend, Endpoint, Placement, Publish, UnitSpec
 from ..backends._kube_api import Cluster, ClusterRefused
 from ..backends._kube_logs import follow_log
 from ..backends._kube_pod import MAIN
 from ..backends._kube_state import Trouble, exit_of, has_started, start_trouble
-from ..backends._ports import LOCALHOST
-from ..backends._unit import BaseUnit
+from ..backends.base import LOCALHOST, BaseUnit
 from .inputs import Settings
 from .pods import ATTEMPT, JOB, PLAYER, player_environment, player_pod, player_secret, pod_name, uses_bedrock
 
@@ -76,8 +74,6 @@ class Place:
     settings: Settings
     attempt: str
     followers: Followers
-    patience: Callable[[float], AbstractContextManager[object]]
-    """Waits inside for so many seconds, or until there is a hurry."""
     until: float
     """The event loop's clock at which the cluster may end players by itself."""
     routed: Callable[[], Awaitable[None]]
@@ -98,8 +94,10 @@ def _as_unit(pod: Mapping[str, Any], container: str) -> Mapping[str, Any]:
 class _WatchedUnit(BaseUnit):
     """What both have in common: a start and an end that the watch tells of, and a log that is followed."""
 
-    def __init__(self, spec: UnitSpec, place: Place, publish: Publish, *, pod: str, container: str) -> None:
-        super().__init__(spec, publish)
+    def __init__(
+        self, spec: UnitSpec, place: Place, *, backend: Backend, publish: Publish, pod: str, container: str
+    ) -> None:
+        super().__init__(spec, backend=backend, publish=publish)
         self.pod = pod
         """The pod's name."""
         self._place = place
@@ -111,7 +109,6 @@ class _WatchedUnit(BaseUnit):
         self._trouble: Trouble | None = None
         self._over = anyio.Event()
         """Set when it is known to have ended."""
-        self._ended_by: ExitReason | None = None
         self._log_done = anyio.Event()
 
     @property
@@ -123,13 +120,12 @@ class _WatchedUnit(BaseUnit):
         """Draw the conclusions from the pod as last seen."""
         if self._pod is None or self._over.is_set():
             return
-        if not self._started_at and has_started(self._pod):
-            self._started_at = anyio.current_time()
-            self._tell(UnitStarted)
+        if not self.started.is_set() and has_started(self._pod):
+            self.mark_started()
             self._place.followers.start(self._follow_log, f"log of {self.name}")
             self._begun.set()
-        ended = exit_of(self._pod, ours=self._ended_by)
-        if not self._started_at:
+        ended = exit_of(self._pod, ours=self.ended_by)
+        if not self.started.is_set():
             self._trouble = self._trouble or start_trouble(self._pod)
             if self._trouble is not None or ended is not None:
                 self._begun.set()
@@ -144,16 +140,16 @@ class _WatchedUnit(BaseUnit):
             self._place.followers.start(lambda: self._finish_with_log(ended), f"end of {self.name}")
 
     async def _finish_with_log(self, ended: Exit) -> None:
-        if self._started_at:
+        if self.started.is_set():
             with anyio.move_on_after(_LOG_SECONDS):
                 await self._log_done.wait()
-        self._finish(ended, tell=bool(self._started_at))
+        self.finish(ended)
 
     async def _follow_log(self) -> None:
         if self.spec.stdout is None:
             self._log_done.set()
             return
-        log = self._open_log(self.spec.stdout)
+        log = self.open_log(self.spec.stdout)
         try:
             whole = await follow_log(
                 self._place.cluster,
@@ -164,17 +160,17 @@ class _WatchedUnit(BaseUnit):
                 ended=self._over,
             )
             if not whole:
-                self._publish(Notice(level="warning", message=f"The log of {self.name} is not complete."))
+                self.publish(Notice(level="warning", message=f"The log of {self.name} is not complete."))
         finally:
-            self._close_log(log)
+            self.close_log(log)
             self._log_done.set()
 
 
 class GameUnit(_WatchedUnit):
     """The game: a container that the platform made and that ends with this pod, so it cannot be stopped from here."""
 
-    def __init__(self, spec: UnitSpec, place: Place, publish: Publish) -> None:
-        super().__init__(spec, place, publish, pod=place.settings.pod_name, container=GAME)
+    def __init__(self, spec: UnitSpec, place: Place, *, backend: Backend, publish: Publish) -> None:
+        super().__init__(spec, place, backend=backend, publish=publish, pod=place.settings.pod_name, container=GAME)
 
     def endpoint(self, port: str = "http") -> Endpoint:
         """Within the pod from here, by the Service's name from the players."""
@@ -187,10 +183,6 @@ class GameUnit(_WatchedUnit):
         """Take in what the cluster says about the pod."""
         self._pod = _as_unit(pod, self._container)
         self._look()
-
-    async def create(self) -> None:
-        """Nothing to make."""
-        self._tell(UnitCreated)
 
     async def start(self) -> None:
         """Wait until its container runs, which it may do already.
@@ -209,37 +201,36 @@ class GameUnit(_WatchedUnit):
 
     async def stop(self, grace: float = 5.0) -> Exit:
         """Let it end by itself for that long; then it is left to the pod's own end."""
-        if self._exit is None:
-            with self._place.patience(grace):
+        if self.exit is None:
+            with self.backend.patience(grace):
                 return await self.wait()
             self._over.set()
-            self._finish(Exit(reason="stopped", detail="it ends with its pod"), tell=bool(self._started_at))
+            self.finish(Exit(reason="stopped", detail="it ends with its pod"))
         return await self.wait()
-
-    async def close(self, grace: float) -> None:
-        """The same."""
-        await self.stop(grace)
 
 
 class PlayerUnit(_WatchedUnit):
     """A player: a pod of its own, with a Secret for what nobody else may see."""
 
-    def __init__(self, spec: UnitSpec, place: Place, publish: Publish) -> None:
+    def __init__(self, spec: UnitSpec, place: Place, *, backend: Backend, publish: Publish) -> None:
         assert spec.slot is not None
         self._slot = spec.slot
-        super().__init__(spec, place, publish, pod=pod_name(place.settings, self._slot), container=PLAYER)
+        pod = pod_name(place.settings, self._slot)
+        super().__init__(spec, place, backend=backend, publish=publish, pod=pod, container=PLAYER)
         self._plain, self._concealed = player_environment(
             place.settings, self._slot, given=spec.environment(_PLACEMENT), secrets=spec.secret_env
         )
-        self._starting = anyio.Lock()
         self._secret = ""
         self._uid = ""
         self._asked = False
         """Whether the cluster was asked to make the pod."""
         self._early: list[tuple[Mapping[str, Any], bool]] = []
         """What was seen before it was known which pod is ours: pod, and whether it is gone."""
-        self.removed = False
-        """Whether nothing of it is left."""
+
+    @property
+    def label(self) -> str:
+        """What it is called when it could not be removed."""
+        return f"pod {self.pod}"
 
     def endpoint(self, port: str = "http") -> Endpoint:
         """It has no port."""
@@ -247,7 +238,7 @@ class PlayerUnit(_WatchedUnit):
 
     # --- made
 
-    async def create(self) -> None:
+    async def make(self) -> None:
         """Make its Secret; the pod comes when the game is ready, because many players do not try twice."""
         settings = self._place.settings
         if self._concealed and not settings.players.plain_environment:
@@ -260,7 +251,6 @@ class PlayerUnit(_WatchedUnit):
                 # under a name that nobody else has: a call that was cut off has been carried out
                 if error.status != 409:
                     raise self._refused("secret", error) from error
-        self._tell(UnitCreated)
 
     async def start(self) -> None:
         """Make its pod and wait until it runs.
@@ -268,7 +258,7 @@ class PlayerUnit(_WatchedUnit):
         Raises:
             StartError: It cannot be made, or will never run: the cluster's own words say why.
         """
-        async with self._starting:
+        async with self.starting:
             if not self._asked and not self._over.is_set():
                 await self._make_pod()
         await self._begun.wait()
@@ -362,31 +352,31 @@ class PlayerUnit(_WatchedUnit):
             self._pod = _as_unit(pod, self._container)
             self._look()
         if self._uid:
-            detail = "" if self._ended_by else f"pod {self.pod} was deleted by somebody else"
-            self._conclude(Exit(reason=self._ended_by or "lost", detail=detail))
+            detail = "" if self.ended_by else f"pod {self.pod} was deleted by somebody else"
+            self._conclude(Exit(reason=self.ended_by or "lost", detail=detail))
 
     # --- ended
 
     async def stop(self, grace: float = 5.0) -> Exit:
         """Delete its pod: TERM, then KILL after ``grace`` seconds."""
-        if self._exit is not None:
-            return self._exit
-        async with self._starting:
+        if self.exit is not None:
+            return self.exit
+        async with self.starting:
             if not self._uid:
                 self._over.set()
                 self._begun.set()
-                self._finish(Exit(reason="stopped", detail="it was never started"), tell=False)
+                self.finish(Exit(reason="stopped", detail="it was never started"))
         if not self._over.is_set():
-            self._ended_by = self._ended_by or "stopped"
+            self.ended_by = self.ended_by or "stopped"
             if grace > 0:
                 await self._delete(int(grace) or 1)
-                with self._place.patience(grace + 1):
+                with self.backend.patience(grace + 1):
                     return await self.wait()
             await self._delete(0)
         with anyio.move_on_after(_GONE_SECONDS):
             return await self.wait()
         self._over.set()
-        self._finish(Exit(reason="lost", detail="the cluster did not say that it has ended"))
+        self.finish(Exit(reason="lost", detail="the cluster did not say that it has ended"))
         return await self.wait()
 
     async def _delete(self, grace: int) -> str:
@@ -397,7 +387,7 @@ class PlayerUnit(_WatchedUnit):
             return error.message
         return ""
 
-    async def _remove(self) -> str:
+    async def _remove_pod(self) -> str:
         """See that the pod is gone, though we may not know whether it was made; returns why not, if so."""
         if not self._uid:
             try:
@@ -412,22 +402,19 @@ class PlayerUnit(_WatchedUnit):
             self._uid = str(found["metadata"]["uid"])
         return await self._delete(0)
 
-    async def close(self, grace: float) -> None:
-        """Stop it and remove everything of it; what could not be removed is published."""
-        await self.stop(grace)
-        if self._asked and (reason := await self._remove()):
-            self._publish(LeakFound(what=f"pod {self.pod}", reason=reason))
+    async def remove(self) -> None:
+        """Remove everything of it; what could not be removed is published."""
+        if self._asked and (reason := await self._remove_pod()):
+            self.leak(self.label, reason)
         if self._secret:
             try:
                 await self._place.cluster.delete("secrets", self._secret, patience=_CALL_PATIENCE)
             except BackendError as error:
-                self._publish(LeakFound(what=f"secret {self._secret}", reason=error.message))
-        self.removed = True
+                self.leak(f"secret {self._secret}", error.message)
 
-    def abandon(self) -> None:
-        """Give up on it: the cluster does not do what it is told."""
+    def forsake(self) -> None:
+        """What is still seen of it does not count any more."""
         self._over.set()
-        self._finish(Exit(reason="lost", detail="the cluster did not remove it"))
 
 
 _PLACEMENT = Placement(directory="/coworld-artifact", listen_host="0.0.0.0", listen={}, endpoints={})  # noqa: S104

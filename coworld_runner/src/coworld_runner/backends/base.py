@@ -1,0 +1,587 @@
+"""What a backend is built on: units that keep the contract's rules, and the steps that every backend takes with them.
+
+A backend of its own says what is particular to it; the rest is here, and ours use it as well:
+
+* :class:`BaseUnit` keeps a unit's state (made, started, ended), its end, its logs and its directory, and has the
+  sequences: start once, TERM and then KILL, remove. A subclass fills in ``make``, ``launch``, ``terminate``, ``kill``
+  and ``remove``, calls ``mark_started`` and ``finish``, and writes to what ``open_log`` returns.
+* :class:`LocalUnit` is for units that listen on ports of this machine themselves.
+* :class:`BaseBackend` makes and removes them all at once, and finds and removes what a killed runner left.
+* :func:`find_processes`, :func:`kill_processes` and :func:`reap_processes` are for units that are local processes
+  under :func:`process_labels`.
+* :func:`managed` and :func:`close_all` are those steps for a backend that has to do something of its own in between.
+
+``docs/backends.md`` has a whole backend that is built on this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import ClassVar, Self, TypeVar
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from coworld_core.errors import CoworldError, StartError, TransferError, UsageError
+from coworld_core.events import (
+    BaseEvent,
+    LeakFound,
+    LogTruncated,
+    Notice,
+    UnitCreated,
+    UnitExited,
+    UnitReady,
+    UnitStarted,
+)
+from coworld_core.issues import Issue
+from coworld_core.outcome import Exit, ExitReason
+
+from .._concurrency import nursery
+from .._files import CappedLog, fetch_file, log_tail, tree_size, watch_directory
+from ..backend import Backend, Endpoint, Found, HttpProbe, Placement, Publish, Reaped, Unit, UnitSpec
+from ..errors import unwrapped
+from ..scratch import find_scratch, open_scratch, reap_scratch, scratch_root
+from ._ports import LOCALHOST, Reservation, choose_port, port_taken, stranger_on, take_port
+from ._probe import wait_until_ready
+from ._process_found import find_processes, kill_processes, process_labels, reap_processes
+
+__all__ = [
+    "LOCALHOST",
+    "BaseBackend",
+    "BaseUnit",
+    "CappedLog",
+    "LocalUnit",
+    "Reservation",
+    "choose_port",
+    "close_all",
+    "fetch_file",
+    "find_processes",
+    "for_all",
+    "kill_processes",
+    "managed",
+    "nursery",
+    "port_taken",
+    "process_labels",
+    "reap_processes",
+    "refuse_taken_names",
+    "stranger_on",
+    "take_port",
+    "tree_size",
+    "wait_until_ready",
+    "watch_directory",
+]
+
+REMOVE_SECONDS = 30.0
+"""How long removing units may take beyond their grace before what is left is reported."""
+
+
+class BaseUnit(Unit):
+    """A unit's state, and the sequences that are the same for all.
+
+    A subclass fills in the steps, each of which is called once at most (``terminate`` and ``kill`` also when what they
+    end has just ended by itself):
+
+    ===================  =========================================================================================
+    ``make``             everything short of running it
+    ``launch``           run it; return once it runs
+    ``terminate``        ask it to end
+    ``kill``             end it, with everything below it
+    ``remove``           give back everything that was made, whatever of it there is
+    ===================  =========================================================================================
+
+    Whatever watches the unit calls ``finish`` when it has ended, by itself or not, and its logs are complete.
+
+    Args:
+        spec: What it runs.
+        backend: Whose unit it is.
+        publish: Where its events go.
+    """
+
+    kill_seconds: ClassVar[float] = 20.0
+    """How long after ``kill`` a unit may take to end before it counts as lost."""
+
+    def __init__(self, spec: UnitSpec, *, backend: Backend, publish: Publish) -> None:
+        super().__init__(spec)
+        self.backend = backend
+        """Whose unit it is."""
+        self.publish = publish
+        """Where its events go."""
+        self.started = anyio.Event()
+        """Set when it has started."""
+        self.started_at = 0.0
+        """When it started, on the event loop's clock; 0 before."""
+        self.ended = anyio.Event()
+        """Set when it has ended and its logs are complete."""
+        self.ended_by: ExitReason | None = None
+        """Why we ended it: for ``terminate`` and ``kill`` to set once their signal has arrived, for ``Exit.reason``."""
+        self.removed = False
+        """Whether nothing of it is left."""
+        self.starting = anyio.Lock()
+        """Held while it is started, so that it is started once and not stopped half-way."""
+        self._exit: Exit | None = None
+        self._failure: StartError | None = None
+        self._asked = False
+        self._truncated = False
+
+    # --- for a subclass to fill in
+
+    @property
+    def label(self) -> str:
+        """What it is called when it could not be removed."""
+        return f"{self.name} ({self.id})" if self.id else self.name
+
+    async def make(self) -> None:
+        """Everything short of running it, under the run's label.
+
+        Raises:
+            StartError: It could not be made; ``remove`` takes away what came of it.
+        """
+
+    async def launch(self) -> None:
+        """Run what ``make`` has made, and return once it runs.
+
+        Raises:
+            StartError: It could not be started, with the platform's own reason.
+        """
+        raise NotImplementedError
+
+    async def discard(self) -> None:
+        """End what was made and waits to be started, where a platform keeps something running for that."""
+
+    async def terminate(self) -> None:
+        """Ask it to end, TERM; it is given its grace afterwards. Called once at most."""
+        raise NotImplementedError
+
+    async def kill(self) -> None:
+        """End it, with its whole tree; it is waited for afterwards."""
+        raise NotImplementedError
+
+    async def remove(self) -> None:
+        """Give back everything that was made, whatever of it there is; ``leak`` what cannot be removed."""
+
+    def forsake(self) -> None:
+        """End what follows it here: nobody waits for it any more, as it could not be removed in time."""
+
+    # --- for a subclass to call
+
+    def tell(self, kind: Callable[..., BaseEvent], **details: object) -> None:
+        """Publish an event about this unit.
+
+        Args:
+            kind: The event's class; ``unit``, ``component`` and ``slot`` are filled in.
+            details: Its other fields.
+        """
+        self.publish(kind(unit=self.name, component=self.spec.component, slot=self.spec.slot, **details))
+
+    def leak(self, what: str, reason: str) -> None:
+        """Publish that something of it could not be removed, and why."""
+        self.publish(LeakFound(what=what, reason=reason))
+
+    def mark_started(self, since: float | None = None) -> None:
+        """Note that it runs; only the first time counts. ``start`` does so after ``launch`` where that has not.
+
+        Args:
+            since: When it started, on the event loop's clock; None: now.
+        """
+        if not self.started.is_set() and self._exit is None:
+            self.started_at = anyio.current_time() if since is None else since
+            self.tell(UnitStarted)
+            self.started.set()
+
+    def finish(self, exit: Exit) -> None:
+        """Keep how it ended, and wake who waits for it; only the first end counts. Its logs must be complete.
+
+        That it has ended is an event if it had started.
+        """
+        if self._exit is not None:
+            return
+        self._exit = exit
+        if self.started.is_set():
+            self.tell(UnitExited, exit=exit)
+        self.ended.set()
+
+    def open_log(self, path: Path) -> CappedLog:
+        """A log of this unit, to be written to while it runs; close it with ``close_log``."""
+        return CappedLog(path, self.spec.limits.log_bytes, self._log_full)
+
+    def close_log(self, log: CappedLog) -> None:
+        """Close a log, and tell if not everything could be written to it."""
+        log.close()
+        if log.error is not None:
+            why = log.error.strerror or log.error
+            self.publish(Notice(level="warning", message=f"{log.path} is not complete: {why}."))
+
+    def stranger(self, port: str) -> str:
+        """Who answers on a port of this unit if somebody else does; nobody can, where the platform holds the port."""
+        return ""
+
+    # --- what a backend does with it
+
+    async def create(self) -> None:
+        """Make it.
+
+        Raises:
+            StartError: It could not be made.
+        """
+        await self.make()
+        self.tell(UnitCreated)
+
+    async def close(self, grace: float) -> None:
+        """Stop it and remove everything of it; what could not be removed is published."""
+        await self.stop(grace)
+        await self.remove()
+        self.removed = True
+
+    def abandon(self) -> None:
+        """Give up on it: the platform does not do what it is told."""
+        self.finish(Exit(reason="lost", detail="it could not be removed"))
+        self.forsake()
+
+    # --- the contract
+
+    @property
+    def exit(self) -> Exit | None:
+        """How it ended, or None while it has not."""
+        return self._exit
+
+    async def start(self) -> None:
+        """Start it; does nothing when it was started before, and fails again when that failed.
+
+        Raises:
+            StartError: It could not be started, or has been stopped.
+        """
+        async with self.starting:
+            if self.started.is_set():
+                return
+            if self._failure is not None:
+                raise self._failure
+            if self._exit is not None:
+                raise StartError(
+                    f"{self.name} was ended before it was started.",
+                    hint="It was stopped meanwhile, or what it was to run under was killed.",
+                    context={"unit": self.name},
+                )
+            try:
+                await self.launch()
+            except StartError as error:
+                self._failure = error
+                raise
+            self.mark_started()
+
+    async def stop(self, grace: float = 5.0) -> Exit:
+        """TERM, then KILL after ``grace`` seconds."""
+        if self._exit is not None:
+            return self._exit
+        async with self.starting:
+            if not self.started.is_set() and self._exit is None:
+                self.finish(Exit(reason="stopped", detail="it was never started"))
+                await self.discard()
+        if self._exit is None and grace > 0:
+            if not self._asked:
+                self._asked = True
+                await self.terminate()
+            with self.backend.patience(grace):
+                return await self.wait()
+        if self._exit is None:
+            await self.kill()
+        with anyio.move_on_after(self.kill_seconds):
+            return await self.wait()
+        self.finish(Exit(reason="lost", detail=f"it was still there {self.kill_seconds:g} s after it was killed"))
+        return await self.wait()
+
+    async def wait(self) -> Exit:
+        """Wait until it has ended and its logs are complete."""
+        await self.ended.wait()
+        assert self._exit is not None
+        return self._exit
+
+    @property
+    def log_truncated(self) -> bool:
+        """Whether a log reached its limit."""
+        return self._truncated
+
+    def _log_full(self) -> None:
+        if not self._truncated:
+            self._truncated = True
+            self.tell(LogTruncated, limit_bytes=self.spec.limits.log_bytes)
+
+    async def log_tail(self, limit: int = 4000) -> str:
+        """The last bytes of its logs as text."""
+        paths = [path for path in (self.spec.stdout, self.spec.stderr) if path is not None]
+        return await anyio.to_thread.run_sync(log_tail, paths, limit)
+
+    async def wait_ready(self, probe: HttpProbe) -> float:
+        """Wait until it answers."""
+        seconds = await wait_until_ready(
+            self, probe, since=self.started_at or anyio.current_time(), stranger=lambda: self.stranger(probe.port)
+        )
+        self.tell(UnitReady, seconds=seconds)
+        return seconds
+
+    def written(self) -> AbstractAsyncContextManager[MemoryObjectReceiveStream[str]]:
+        """Names of files in its directory as they are completed, where that is on this machine."""
+        if self.spec.directory is None:
+            raise TransferError(f"{self.name} has no directory of its own to watch.", context={"unit": self.name})
+        return watch_directory(self.spec.directory, until=self.wait)
+
+    async def fetch(self, name: str, target: Path, *, limit: int | None = None) -> int:
+        """Copy a file out of its directory, where that is on this machine."""
+        if self.spec.directory is None:
+            raise FileNotFoundError(f"{self.name} has no directory of its own.")
+        return await fetch_file(self.spec.directory, name, target, limit=limit)
+
+
+class LocalUnit(BaseUnit):
+    """A unit whose ports are ports of this machine's loopback: the program itself listens on them.
+
+    ``make`` calls ``take_ports``, ``remove`` calls ``give_ports_back``, and ``processes`` says who may answer.
+    """
+
+    def __init__(self, spec: UnitSpec, *, backend: Backend, publish: Publish) -> None:
+        super().__init__(spec, backend=backend, publish=publish)
+        self._reservations: list[Reservation] = []
+        self._endpoints: dict[str, Endpoint] = {}
+
+    def processes(self) -> Iterable[int]:
+        """Pids that may answer on its ports; none of them: whoever answers is taken for a stranger."""
+        raise NotImplementedError
+
+    def endpoint(self, port: str = "http") -> Endpoint:
+        """How to reach a port; the same from here and from its clients."""
+        return self._endpoints[port]
+
+    def stranger(self, port: str) -> str:
+        """Who answers on a port when it is none of its processes."""
+        return stranger_on(int(self._endpoints[port].here.rpartition(":")[2]), self.processes())
+
+    def take_ports(self) -> Placement:
+        """Take its ports, to be given back with ``give_ports_back``, and say where it is to live.
+
+        Raises:
+            StartError: One is taken.
+        """
+        listen: dict[str, int] = {}
+        for port in self.spec.ports:
+            wanted = port.number if port.fixed else port.host_port
+            reservation = take_port(wanted, self.name, port.name) if wanted else choose_port()
+            self._reservations.append(reservation)
+            listen[port.name] = reservation.number
+            address = f"{LOCALHOST}:{reservation.number}"
+            self._endpoints[port.name] = Endpoint(here=address, there=address)
+        directory, inputs = self.spec.directory, self.spec.inputs
+        return Placement(
+            directory=str(directory.absolute()) if directory is not None else "",
+            inputs=str(inputs.absolute()) if inputs is not None else "",
+            listen_host=LOCALHOST,
+            listen=listen,
+            endpoints=dict(self._endpoints),
+        )
+
+    def give_ports_back(self) -> None:
+        """Let others have its ports."""
+        for reservation in self._reservations:
+            reservation.close()
+
+
+# --- all of them at once ----------------------------------------------------------------------------------------
+
+_U = TypeVar("_U", bound=Unit)
+_B = TypeVar("_B", bound=BaseUnit)
+
+
+async def for_all(units: Sequence[_U], act: Callable[[_U], Awaitable[None]]) -> None:
+    """Do it for all units at once, and for all to the end.
+
+    Raises:
+        CoworldError: Of those that failed, the first in the units' own order.
+    """
+    errors: dict[str, CoworldError] = {}
+
+    async def one(unit: _U) -> None:
+        try:
+            await act(unit)
+        except CoworldError as error:
+            errors[unit.name] = error
+
+    with unwrapped():
+        async with anyio.create_task_group() as tasks:
+            for unit in units:
+                tasks.start_soon(one, unit)
+    for unit in units:
+        if unit.name in errors:
+            raise errors[unit.name]
+
+
+def refuse_taken_names(units: Sequence[Unit], of_run: Callable[[str], Container[str]]) -> None:
+    """Refuse units that have the name of another of their run, for a backend whose units know each other by it.
+
+    Args:
+        units: The new ones.
+        of_run: Names that a run, by its id, has already.
+
+    Raises:
+        UsageError: ``unit_name_taken``.
+    """
+    names = [(unit.spec.run_id, unit.name) for unit in units]
+    for index, (run_id, name) in enumerate(names):
+        if name in of_run(run_id) or names[index] in names[:index]:
+            raise UsageError(
+                f"Run {run_id} has a unit {name!r} already.", code="unit_name_taken", context={"unit": name}
+            )
+
+
+async def close_all(units: Sequence[BaseUnit], grace: float, *, within: float = REMOVE_SECONDS) -> None:
+    """Stop and remove all units at once, whatever is cancelled, within a deadline.
+
+    Nothing is raised: what could not be removed in time counts as lost, and is published as a leak.
+
+    Args:
+        units: The units, whatever has become of them.
+        grace: Seconds between TERM and KILL.
+        within: Seconds that removing may take beyond that.
+    """
+    reasons: dict[str, str] = {}
+
+    async def close(unit: BaseUnit) -> None:
+        try:
+            await unit.close(grace)
+        except CoworldError as error:
+            reasons[unit.name] = error.message
+
+    with anyio.move_on_after(grace + within, shield=True):
+        async with anyio.create_task_group() as tasks:
+            for unit in units:
+                tasks.start_soon(close, unit)
+    for unit in units:
+        if not unit.removed:
+            unit.abandon()
+            unit.leak(unit.label, reasons.get(unit.name) or f"it was not removed within {grace + within:g} s")
+
+
+@asynccontextmanager
+async def managed(
+    units: Sequence[_B], *, start: bool, grace: float, within: float = REMOVE_SECONDS
+) -> AsyncGenerator[tuple[_B, ...], None]:
+    """Units that are made, and started if need be, all at once; on leaving all are closed at once.
+
+    When one cannot be made or started, all are closed again. What cannot be closed in time is published as a leak.
+
+    Args:
+        units: The units, of which nothing exists yet.
+        start: Whether to start them, too.
+        grace: Seconds between TERM and KILL on leaving.
+        within: Seconds that removing may take beyond that.
+
+    Raises:
+        CoworldError: Of those that failed, the first in the units' own order.
+    """
+    try:
+        # nothing runs before all could be made
+        await for_all(units, BaseUnit.create)
+        if start:
+            await for_all(units, BaseUnit.start)
+        yield tuple(units)
+    finally:
+        await close_all(units, grace, within=within)
+
+
+class BaseBackend(Backend):
+    """A backend's own part is what its units are (``unit``), and what it finds by label (``find_units``).
+
+    Beside those it says what it is capable of, and has images. The directories of runs, which are on this machine
+    whatever the units run on, are found and removed here.
+    """
+
+    remove_seconds: ClassVar[float] = REMOVE_SECONDS
+    """How long removing units may take beyond their grace before what is left is reported."""
+
+    # --- for a subclass to fill in
+
+    def unit(self, spec: UnitSpec, *, publish: Publish, tasks: TaskGroup) -> BaseUnit:
+        """A unit of which nothing exists yet.
+
+        Args:
+            spec: What it runs; within what this backend is capable of.
+            publish: Where its events go.
+            tasks: Where what watches it runs, until it is removed. It is cancelled with the body, so what has still
+                to see the unit's end is shielded from that.
+
+        Raises:
+            CoworldError: It cannot be made here; nothing has been made.
+        """
+        raise NotImplementedError
+
+    async def find_units(self, run_id: str | None) -> Sequence[Found]:
+        """Whatever exists of units, by label: of one run, or of all."""
+        raise NotImplementedError
+
+    async def remove_found(self, found: Found) -> str:
+        """Remove something that ``find_units`` found; returns why it is still there, if it is."""
+        raise NotImplementedError
+
+    async def reap_units(self, found: Sequence[Found], *, force: bool) -> Sequence[Reaped]:
+        """Remove what ``find_units`` found, all at once; what a living runner owns only with ``force``."""
+        reasons: dict[str, str] = {}
+
+        async def remove(item: Found) -> None:
+            alive = item.alive and not force
+            reasons[item.id] = "its runner is still running" if alive else await self.remove_found(item)
+
+        async with anyio.create_task_group() as tasks:
+            for item in found:
+                tasks.start_soon(remove, item)
+        return [Reaped(found=item, removed=not reasons[item.id], reason=reasons[item.id]) for item in found]
+
+    # --- the contract
+
+    async def __aenter__(self) -> Self:
+        """Nothing to open."""
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Nothing to close."""
+
+    async def check(self) -> tuple[Issue, ...]:
+        """Nothing can be missing."""
+        return ()
+
+    @asynccontextmanager
+    async def units(
+        self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
+    ) -> AsyncGenerator[tuple[Unit, ...], None]:
+        """Units that are made all at once, and are gone on leaving.
+
+        Raises:
+            CapabilityError: A spec asks for what this backend cannot enforce.
+            StartError: One could not be created or started.
+        """
+        self.refuse_unenforceable(specs)
+        async with AsyncExitStack() as stack:
+            for run_id in dict.fromkeys(spec.run_id for spec in specs):
+                # the run's own directory marks it as alive; a caller who made none gets one for the time being
+                if not (scratch_root() / run_id).is_dir():
+                    await stack.enter_async_context(open_scratch(run_id, on_leak=_leak(publish)))
+            tasks = await stack.enter_async_context(nursery())
+            units = [self.unit(spec, publish=publish, tasks=tasks) for spec in specs]
+            yield await stack.enter_async_context(managed(units, start=start, grace=grace, within=self.remove_seconds))
+
+    async def find(self, run_id: str | None = None) -> tuple[Found, ...]:
+        """Whatever exists of units, and the directories of runs."""
+        units = await self.find_units(run_id)
+        return (*units, *await anyio.to_thread.run_sync(find_scratch, run_id))
+
+    async def reap(self, found: Sequence[Found], *, force: bool = False) -> tuple[Reaped, ...]:
+        """Remove what was found; directories last, when nobody writes into them any more."""
+        units = await self.reap_units([item for item in found if item.kind != "directory"], force=force)
+        return (*units, *await anyio.to_thread.run_sync(lambda: reap_scratch(found, force=force)))
+
+
+def _leak(publish: Publish) -> Callable[[Path, str], None]:
+    def told(path: Path, reason: str) -> None:
+        publish(LeakFound(what=f"directory {path}", reason=reason))
+
+    return told

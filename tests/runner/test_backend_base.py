@@ -1,0 +1,220 @@
+"""What backends are built on: the steps of a unit in their order, and all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import anyio
+import anyio.lowlevel
+import pytest
+from anyio.abc import TaskGroup
+
+from coworld_core.errors import BackendError, StartError
+from coworld_core.events import BaseEvent, LeakFound, UnitCreated, UnitExited, UnitStarted
+from coworld_core.outcome import Exit
+from coworld_runner.backend import Capabilities, Endpoint, Found, ImageInfo, Publish, UnitSpec
+from coworld_runner.backends.base import BaseBackend, BaseUnit
+from coworld_runner.reaper import sweep
+
+RUN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+
+
+class Noting(BaseUnit):
+    """A unit that notes its steps, and fails or hangs in the one that it is named after."""
+
+    kill_seconds = 0.05
+
+    def __init__(self, spec: UnitSpec, *, backend: Paper, publish: Publish) -> None:
+        super().__init__(spec, backend=backend, publish=publish)
+        self.steps: list[str] = []
+        backend.all.append(self)
+
+    @property
+    def id(self) -> str:
+        return f"paper-{self.name}"
+
+    def endpoint(self, port: str = "http") -> Endpoint:
+        raise KeyError(port)
+
+    async def _step(self, name: str) -> None:
+        self.steps.append(name)
+        await anyio.lowlevel.checkpoint()
+        if self.name == f"fails-to-{name}":
+            raise (BackendError if name == "remove" else StartError)(f"It does not {name}.")
+        if self.name == f"hangs-at-{name}":
+            await anyio.sleep_forever()
+
+    async def make(self) -> None:
+        await self._step("make")
+
+    async def launch(self) -> None:
+        await self._step("launch")
+
+    async def discard(self) -> None:
+        await self._step("discard")
+
+    async def terminate(self) -> None:
+        await self._step("terminate")
+        if self.name == "polite":
+            self.finish(Exit(reason="stopped", code=0))
+
+    async def kill(self) -> None:
+        await self._step("kill")
+        if self.name != "undead":
+            self.finish(Exit(reason="stopped", signal=9))
+
+    async def remove(self) -> None:
+        await self._step("remove")
+
+    def forsake(self) -> None:
+        self.steps.append("forsake")
+
+
+class Paper(BaseBackend):
+    """A backend on which nothing runs."""
+
+    name = "paper"
+    remove_seconds = 0.2
+
+    def __init__(self) -> None:
+        self.all: list[Noting] = []
+        self.events: list[BaseEvent] = []
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            images=False,
+            network_isolation=False,
+            file_isolation=False,
+            memory_limit=False,
+            cpu_limit=False,
+            pids_limit=False,
+            disk_limit=False,
+            remote=False,
+        )
+
+    async def ensure_image(
+        self, image: str, *, platform: str | None = None, publish: Publish | None = None
+    ) -> ImageInfo:
+        return ImageInfo(image=image)
+
+    def unit(self, spec: UnitSpec, *, publish: Publish, tasks: TaskGroup) -> Noting:
+        return Noting(spec, backend=self, publish=publish)
+
+    async def find_units(self, run_id: str | None) -> Sequence[Found]:
+        return [
+            Found(kind="process", id=unit.id, name=unit.name, run_id=RUN, alive=unit.name == "alive")
+            for unit in self.all
+            if not unit.removed
+        ]
+
+    async def remove_found(self, found: Found) -> str:
+        return "it is nailed down" if found.name == "nailed" else ""
+
+    async def run(self, *names: str, start: bool = True, body: Callable[[], None] = lambda: None) -> list[list[str]]:
+        """Units of these names; returns the steps of each."""
+        specs = [UnitSpec(run_id=RUN, name=name, component="player", image="paper") for name in names]
+        with anyio.fail_after(30):
+            async with self.units(specs, publish=self.events.append, start=start, grace=0.05):
+                body()
+        return [unit.steps for unit in self.all]
+
+    def told(self, kind: type[BaseEvent]) -> list[str]:
+        return [getattr(event, "unit", "") for event in self.events if isinstance(event, kind)]
+
+
+WHOLE = ["make", "launch", "terminate", "kill", "remove"]
+
+
+async def test_a_unit_goes_through_its_steps() -> None:
+    paper = Paper()
+    assert await paper.run("polite", "stubborn") == [["make", "launch", "terminate", "remove"], WHOLE]
+    assert [unit.exit and unit.exit.reason for unit in paper.all] == ["stopped", "stopped"]
+    assert paper.told(UnitExited) == ["polite", "stubborn"]
+
+
+async def test_one_that_waits_to_be_started_is_discarded_and_its_end_is_no_event() -> None:
+    paper = Paper()
+    assert await paper.run("one", start=False) == [["make", "discard", "remove"]]
+    assert paper.all[0].exit == Exit(reason="stopped", detail="it was never started")
+    assert paper.told(UnitCreated) == ["one"]
+    assert paper.told(UnitStarted) == paper.told(UnitExited) == []
+    with pytest.raises(StartError, match="before it was started"):
+        await paper.all[0].start()
+
+
+async def test_nothing_runs_before_all_could_be_made() -> None:
+    paper = Paper()
+    with pytest.raises(StartError, match="does not make"):
+        await paper.run("one", "fails-to-make")
+    assert [unit.steps for unit in paper.all] == [["make", "discard", "remove"]] * 2
+    assert all(unit.removed for unit in paper.all)
+
+
+async def test_a_start_that_failed_is_not_tried_again() -> None:
+    paper = Paper()
+    with pytest.raises(StartError, match="does not launch"):
+        await paper.run("fails-to-launch", "one")
+    failed, one = paper.all
+    assert failed.steps == ["make", "launch", "discard", "remove"]
+    assert one.steps == WHOLE
+    with pytest.raises(StartError, match="does not launch"):
+        await failed.start()
+
+
+async def test_one_that_does_not_end_is_lost_and_removed_all_the_same() -> None:
+    paper = Paper()
+    assert await paper.run("undead") == [WHOLE]
+    exit = paper.all[0].exit
+    assert exit is not None
+    assert (exit.reason, exit.detail) == ("lost", "it was still there 0.05 s after it was killed")
+    assert paper.told(LeakFound) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("fails-to-remove", "It does not remove."),
+        ("hangs-at-remove", "it was not removed within 0.25 s"),
+        ("hangs-at-kill", "it was not removed within 0.25 s"),
+    ],
+)
+async def test_what_cannot_be_removed_is_a_leak_that_hides_no_error_of_the_body(name: str, reason: str) -> None:
+    paper = Paper()
+
+    def fail() -> None:
+        raise RuntimeError("the body's own")
+
+    with pytest.raises(RuntimeError, match="the body's own"):
+        await paper.run(name, "one", body=fail)
+    bad, one = paper.all
+    assert [(event.what, event.reason) for event in paper.events if isinstance(event, LeakFound)] == [
+        (f"{name} (paper-{name})", reason)
+    ]
+    assert bad.steps[-1] == "forsake"
+    assert bad.exit is not None
+    assert one.steps == WHOLE
+
+
+def left_on(paper: Paper, *names: str) -> None:
+    for name in names:
+        Noting(UnitSpec(run_id=RUN, name=name, component="player", image="paper"), backend=paper, publish=print)
+
+
+async def test_what_two_backends_see_is_found_once() -> None:
+    paper = Paper()
+    left_on(paper, "dead", "nailed")
+    swept = await sweep([paper, paper], run_id=RUN)
+    assert [item.name for item in swept.found] == ["dead", "nailed"]
+
+
+async def test_found_things_of_the_living_are_left_alone() -> None:
+    paper = Paper()
+    left_on(paper, "alive", "dead", "nailed")
+    found = await paper.find(RUN)
+    assert [(item.removed, item.reason) for item in await paper.reap(found)] == [
+        (False, "its runner is still running"),
+        (True, ""),
+        (False, "it is nailed down"),
+    ]
+    assert [item.removed for item in await paper.reap(found, force=True)] == [True, True, False]

@@ -1,0 +1,56 @@
+"""Distributions that bring backends, installed into a directory of their own: what a package manager would write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["MOON", "install"]
+
+MOON = """
+import dataclasses
+import os
+from pathlib import Path
+
+from coworld_runner.backends.process import ProcessBackend
+
+if "MOON_IMPORTED" in os.environ:
+    Path(os.environ["MOON_IMPORTED"]).touch()
+
+
+class Moon(ProcessBackend):
+    name = "moon"
+
+    def unit(self, spec, *, publish, tasks):
+        spec = dataclasses.replace(spec, argv=("env", "ON=moon", *spec.argv))
+        return super().unit(spec, publish=publish, tasks=tasks)
+
+
+def make_backend(options):
+    return Moon(contexts=options.contexts)
+"""
+"""A module with a backend that works: local processes under a program of its own."""
+
+
+def install(
+    site: Path, *, distribution: str = "coworld-moon", backends: Mapping[str, str], modules: Mapping[str, str]
+) -> Path:
+    """Install a distribution.
+
+    Args:
+        site: A directory for ``PYTHONPATH``; made if need be.
+        distribution: Its name.
+        backends: What it names under ``coworld.backends``: names of backends, and what they refer to.
+        modules: Source of its modules by name.
+
+    Returns:
+        ``site``.
+    """
+    info = site / f"{distribution.replace('-', '_')}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+    lines = "".join(f"{name} = {value}\n" for name, value in backends.items())
+    (info / "entry_points.txt").write_text(f"[coworld.backends]\n{lines}")
+    for name, source in modules.items():
+        (site / f"{name}.py").write_text(source)
+    return site
