@@ -20,7 +20,8 @@ PASSED = ROOT / "tests/kubernetes/passed.sha256"
 GUARDED = (
     # what is different on a cluster, and what leads an episode through it
     "coworld_runner/src/coworld_runner/backend.py",
-    "coworld_runner/src/coworld_runner/backends/_[pu]*.py",
+    "coworld_runner/src/coworld_runner/backends/_p*.py",
+    "coworld_runner/src/coworld_runner/backends/base.py",
     "coworld_runner/src/coworld_runner/backends/*kube*.py",
     "coworld_runner/src/coworld_runner/collector/*.py",
     "coworld_runner/src/coworld_runner/_fetching.py",

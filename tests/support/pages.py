@@ -93,6 +93,8 @@ def environment() -> dict[str, str]:
         # where images cannot be pulled nor packages fetched, the sample's image is built from what is here
         base = "python-base:bookworm"
         offline = {"BASE_IMAGE": base, "PIP_NO_INDEX": "1", "COWORLD_COLLECTOR_IMAGE": base}
+        # and what a page packs is packed with the tools of this environment
+        offline |= {"UV_NO_BUILD_ISOLATION": "1"}
         kept = {**offline, **kept}
     return {**kept, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}", "COLUMNS": "120"}
 
