@@ -23,7 +23,7 @@ RUN ln -s /usr/bin/python3 /usr/local/bin/python
 ENV PYTHONPATH=/opt/site PYTHONUNBUFFERED=1
 COPY site /opt/site
 COPY paintarena /opt/site/paintarena
-RUN python -m compileall -q /opt/site
+RUN python -c "import paintarena.server, paintarena.players.frontier, paintarena.players.sweep"
 USER 65534:65534
 """
 _LIBRARIES = ["anyio", "starlette", "uvicorn", "websockets", "click", "h11", "idna", "typing_extensions"]

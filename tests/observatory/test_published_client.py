@@ -41,6 +41,7 @@ RUN ln -s /usr/bin/python3 /usr/local/bin/python
 ENV PYTHONPATH=/opt/site PYTHONUNBUFFERED=1
 COPY site /opt/site
 COPY paintarena /opt/site/paintarena
+RUN python -c "import paintarena.server, paintarena.players.frontier, paintarena.players.sweep"
 """
 LIBRARIES = ["anyio", "starlette", "uvicorn", "websockets", "click", "h11", "idna", "typing_extensions"]
 OVER = {"completed", "failed", "cancelled"}

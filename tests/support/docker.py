@@ -28,7 +28,7 @@ __all__ = ["as_user", "engine_call", "require_docker", "subject_image", "subject
 
 _T = TypeVar("_T")
 
-_DOCKERFILE = f"FROM {BASE_IMAGE}\nLABEL coworld.test=subject\nCOPY subject.py /subject.py\n"
+_DOCKERFILE = f"FROM {BASE_IMAGE}\nLABEL coworld.test=subject\nCOPY subject.py /subject.py\nRUN cd / && python3 -c 'import subject'\n"
 
 
 def require_docker() -> None:
