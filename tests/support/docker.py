@@ -28,7 +28,11 @@ __all__ = ["as_user", "engine_call", "require_docker", "subject_image", "subject
 
 _T = TypeVar("_T")
 
-_DOCKERFILE = f"FROM {BASE_IMAGE}\nLABEL coworld.test=subject\nCOPY subject.py /subject.py\nRUN cd / && python3 -c 'import subject'\n"
+_DOCKERFILE = f"""FROM {BASE_IMAGE}
+LABEL coworld.test=subject
+COPY subject.py /subject.py
+RUN cd / && python3 -c 'import subject'
+"""
 
 
 def require_docker() -> None:
