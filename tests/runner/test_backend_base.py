@@ -126,6 +126,22 @@ class Paper(BaseBackend):
 WHOLE = ["make", "launch", "terminate", "kill", "remove"]
 
 
+class StartsItself(Noting):
+    """A unit that is started in a way of its own."""
+
+    async def start(self) -> None:
+        await self._step("start")
+        self.mark_started()
+
+
+async def test_a_unit_may_be_started_in_a_way_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    paper = Paper()
+    monkeypatch.setattr(
+        paper, "unit", lambda spec, *, publish, tasks: StartsItself(spec, backend=paper, publish=publish)
+    )
+    assert await paper.run("a") == [["make", "start", "terminate", "kill", "remove"]]
+
+
 async def test_a_unit_goes_through_its_steps() -> None:
     paper = Paper()
     assert await paper.run("polite", "stubborn") == [["make", "launch", "terminate", "remove"], WHOLE]

@@ -481,9 +481,9 @@ async def managed(
     """
     try:
         # nothing runs before all could be made
-        await for_all(units, BaseUnit.create)
+        await for_all(units, lambda unit: unit.create())
         if start:
-            await for_all(units, BaseUnit.start)
+            await for_all(units, lambda unit: unit.start())
         yield tuple(units)
     finally:
         await close_all(units, grace, within=within)

@@ -43,7 +43,7 @@ from ._kube_room import Room, need_of
 from ._kube_runs import Run
 from ._kube_units import KubernetesUnit, Place
 from ._kube_watch import follow
-from .base import BaseBackend, BaseUnit, for_all, refuse_taken_names
+from .base import BaseBackend, for_all, refuse_taken_names
 from .registry import BackendOptions
 
 __all__ = ["DEFAULT_COLLECTOR_IMAGE", "KubernetesBackend", "PodOptions", "Requests"]
@@ -264,9 +264,9 @@ class KubernetesBackend(BaseBackend):
                 for run_id in runs:
                     mine = [spec for spec in specs if spec.run_id == run_id]
                     await room.enter(run_id, call, need_of(mine, self._pods), waits)
-                await for_all(units, BaseUnit.create)
+                await for_all(units, lambda unit: unit.create())
                 if start:
-                    await for_all(units, BaseUnit.start)
+                    await for_all(units, lambda unit: unit.start())
                 yield units
             finally:
                 await self._close(cluster, units, call, grace, publish)

@@ -20,7 +20,7 @@ from .._concurrency import nursery
 from ..backend import Backend, Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
 from ..backends._kube_api import Cluster, ClusterRefused
 from ..backends._kube_watch import follow
-from ..backends.base import BaseUnit, close_all, for_all
+from ..backends.base import close_all, for_all
 from .inputs import Settings
 from .pods import ATTEMPT, JOB, service_body
 from .pulls import Pulls
@@ -37,8 +37,8 @@ _POLL_SECONDS = 1.0
 """Between two looks at the pods where watching them is not permitted."""
 _REPLACE_SECONDS = 60.0
 _REPLACE_PAUSE = 0.5
-_ROUTE_SECONDS = 5.0
-"""How long a new service may take to be known on the nodes."""
+_ROUTE_SECONDS = 10.0
+"""How long a new service may take to be known on the nodes and by its name."""
 _ROUTE_PAUSE = 0.1
 
 
@@ -142,9 +142,9 @@ class JobBackend(Backend):
                     )
                     await self._make_service()
                     self._pull(followers, besides=specs[0].image)
-                await for_all(units, BaseUnit.create)
+                await for_all(units, lambda unit: unit.create())
                 if start:
-                    await for_all(units, BaseUnit.start)
+                    await for_all(units, lambda unit: unit.start())
                 yield units
             finally:
                 await self._close(units, grace, publish, service=game)
@@ -217,13 +217,18 @@ class JobBackend(Backend):
         async with self._routing:
             if self._unrouted is None:
                 return
+            address, port = self._unrouted
             with anyio.move_on_after(_ROUTE_SECONDS):
                 while True:
                     try:
-                        async with await anyio.connect_tcp(*self._unrouted):
-                            break
+                        # by its name, as the players do: that is known in its own time, too
+                        known = await anyio.getaddrinfo(self._settings.service, port)
+                        if any(entry[4][0] == address for entry in known):
+                            async with await anyio.connect_tcp(address, port):
+                                break
                     except OSError:
-                        await anyio.sleep(_ROUTE_PAUSE)
+                        pass
+                    await anyio.sleep(_ROUTE_PAUSE)
             self._unrouted = None
 
     async def _drop_service(self, publish: Publish) -> None:
