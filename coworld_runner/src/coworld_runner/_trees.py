@@ -23,7 +23,7 @@ _CLOSED = (errno.EACCES, errno.EPERM)
 _FULL = (errno.ENOTEMPTY, errno.EEXIST)
 
 
-def remove_tree(path: Path, *, last: str = "", keep: bool = False, within: float = math.inf) -> str:
+def remove_tree(path: Path, *, last: str = "", within: float = math.inf) -> str:
     """Remove a directory with all it holds. Blocks: run it in a worker thread.
 
     What cannot be removed keeps nothing else from being removed but the directories that it is in.
@@ -31,7 +31,6 @@ def remove_tree(path: Path, *, last: str = "", keep: bool = False, within: float
     Args:
         path: The directory; a link or a file in its place is removed itself.
         last: Name of an entry that is removed when nothing else is left.
-        keep: Whether the directory itself stays.
         within: Seconds it may take; then what is left stays.
 
     Returns:
@@ -56,8 +55,7 @@ def remove_tree(path: Path, *, last: str = "", keep: bool = False, within: float
         if last:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(last, dir_fd=top)
-        if not keep:
-            path.rmdir()
+        path.rmdir()
     except FileNotFoundError:
         return ""
     except OSError as error:
@@ -95,7 +93,7 @@ class _Remover:
     def run(self) -> str:
         """Empty it; returns why something is still there: the first thing that could not be removed."""
         try:
-            self._empty(self._top, ".", self._keep_for_later)
+            self._empty(self._top, ".", self._left.append)
             while self._left:
                 name = self._left.pop()
                 if self._attempt(name, self._top, lambda name=name: self._empty_below(name)):
@@ -129,9 +127,6 @@ class _Remover:
     def _check_time(self) -> None:
         if time.monotonic() > self._until:
             raise _Late
-
-    def _keep_for_later(self, name: str) -> None:
-        self._left.append(name)
 
     def _remove_or_lift(self, name: str, parent: int) -> None:
         try:
