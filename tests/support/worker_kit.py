@@ -130,24 +130,44 @@ class Desk:
         """Wait for a container of the Job's pod to end, and return its status."""
         with anyio.fail_after(_PATIENCE):
             while True:
-                status: dict[str, list[dict[str, Any]]] = (await self.pod(job_id)).get("status") or {}
-                for entry in status.get("containerStatuses") or ():
-                    if entry["name"] == container and "terminated" in entry["state"]:
-                        return int(entry["state"]["terminated"]["exitCode"])
-                for entry in status.get("initContainerStatuses") or ():
+                pod = await self.pod(job_id)
+                if (ended := self._ended(pod, container)) is not None:
+                    return ended
+                for entry in (pod.get("status") or {}).get("initContainerStatuses") or ():
                     ended = entry["state"].get("terminated")
                     assert not ended or ended["exitCode"] == 0, await self.log(job_id, entry["name"])
                 await anyio.sleep(0.2)
 
     async def players(self, job_id: str, *, count: int, phase: str | None = None) -> Sequence[Mapping[str, Any]]:
-        """Wait until there are so many players' pods, all in that phase."""
+        """Wait until there are so many players' pods, all in that phase; fails at once when their worker has ended."""
         with anyio.fail_after(_PATIENCE):
             while True:
-                selector = f"coworld-job-id={job_id},coworld-component=player"
-                items = (await self.cluster.list("pods", selector))["items"]
+                items = await self._players(job_id)
                 if len(items) == count and all(phase in (None, item["status"].get("phase")) for item in items):
                     return items
+                assert self._ended(await self.pod(job_id), "worker") is None, await self.told(job_id)
                 await anyio.sleep(0.1)
+
+    async def _players(self, job_id: str) -> Sequence[Mapping[str, Any]]:
+        return (await self.cluster.list("pods", f"coworld-job-id={job_id},coworld-component=player"))["items"]
+
+    @staticmethod
+    def _ended(pod: Mapping[str, Any], container: str) -> int | None:
+        """The status with which a container of a pod ended; None while it has not."""
+        for entry in (pod.get("status") or {}).get("containerStatuses") or ():
+            if entry["name"] == container and "terminated" in entry["state"]:
+                return int(entry["state"]["terminated"]["exitCode"])
+        return None
+
+    async def told(self, job_id: str) -> str:
+        """What there is to read about a Job that went another way than expected."""
+        parts = [f"worker:\n{await self.log(job_id)}"]
+        for pod in await self._players(job_id):
+            parts.append(f"{pod['metadata']['name']}: {json.dumps(pod['status'])}")
+        for name, body in sorted(self.kept(job_id).items()):
+            if name.endswith((".log", ".json")):
+                parts.append(f"{name}:\n{body.decode(errors='replace')}")
+        return "\n".join(parts)
 
     async def log(self, job_id: str, container: str = "worker") -> str:
         """What a container of the Job's pod wrote."""
