@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 
 import anyio
 import anyio.lowlevel
@@ -53,7 +54,7 @@ class Noting(BaseUnit):
     async def discard(self) -> None:
         await self._step("discard")
 
-    async def terminate(self) -> None:
+    async def terminate(self, grace: float) -> None:
         await self._step("terminate")
         if self.name == "polite":
             self.finish(Exit(reason="stopped", code=0))
@@ -126,20 +127,45 @@ class Paper(BaseBackend):
 WHOLE = ["make", "launch", "terminate", "kill", "remove"]
 
 
-class StartsItself(Noting):
-    """A unit that is started in a way of its own."""
-
-    async def start(self) -> None:
-        await self._step("start")
-        self.mark_started()
+class Unfinished(BaseUnit):
+    """A unit that does not say how it is started and stopped."""
 
 
-async def test_a_unit_may_be_started_in_a_way_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    paper = Paper()
-    monkeypatch.setattr(
-        paper, "unit", lambda spec, *, publish, tasks: StartsItself(spec, backend=paper, publish=publish)
-    )
-    assert await paper.run("a") == [["make", "start", "terminate", "kill", "remove"]]
+def test_a_unit_says_how_it_is_started_and_stopped() -> None:
+    spec = UnitSpec(run_id=RUN, name="one", component="player", image="paper")
+    with pytest.raises(TypeError, match=r"kill.*launch.*terminate"):
+        Unfinished(spec, backend=Paper(), publish=print)  # type: ignore[abstract]
+
+
+class Shares(Paper):
+    """A backend whose units share something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[str] = []
+
+    @asynccontextmanager
+    async def group(
+        self, specs: Sequence[UnitSpec], *, publish: Publish, tasks: TaskGroup
+    ) -> AsyncGenerator[Sequence[BaseUnit], None]:
+        self.steps.append("given")
+        try:
+            yield [Noting(spec, backend=self, publish=publish) for spec in specs]
+        finally:
+            self.steps.append(f"taken after {[unit.steps[-1] for unit in self.all]}")
+
+
+async def test_what_units_share_is_there_before_them_and_after_them() -> None:
+    shares = Shares()
+    with pytest.raises(StartError, match="does not make"):
+        await shares.run("one", "fails-to-make")
+    assert shares.steps == ["given", "taken after ['remove', 'remove']"]
+
+
+async def test_without_units_there_is_nothing_to_share() -> None:
+    shares = Shares()
+    assert await shares.run() == []
+    assert shares.steps == []
 
 
 async def test_a_unit_goes_through_its_steps() -> None:
@@ -210,6 +236,15 @@ async def test_what_cannot_be_removed_is_a_leak_that_hides_no_error_of_the_body(
     assert bad.steps[-1] == "forsake"
     assert bad.exit is not None
     assert one.steps == WHOLE
+
+
+async def test_what_a_platform_in_trouble_does_not_remove_is_told_with_its_trouble(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    paper = Paper()
+    monkeypatch.setattr(paper, "trouble", lambda: "nobody answers")
+    await paper.run("hangs-at-remove")
+    assert [event.reason for event in paper.events if isinstance(event, LeakFound)] == ["nobody answers"]
 
 
 def left_on(paper: Paper, *names: str) -> None:

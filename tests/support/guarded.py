@@ -27,6 +27,7 @@ GUARDED = (
     "coworld_runner/src/coworld_runner/_fetching.py",
     "coworld_runner/src/coworld_runner/_files.py",
     "coworld_runner/src/coworld_runner/_runs.py",
+    "coworld_runner/src/coworld_runner/_trees.py",
     "coworld_runner/src/coworld_runner/episode/*.py",
     "coworld_runner/src/coworld_runner/jobs.py",
     "coworld_runner/src/coworld_runner/plan.py",

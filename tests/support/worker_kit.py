@@ -133,7 +133,8 @@ class Desk:
                 pod = await self.pod(job_id)
                 if (ended := self._ended(pod, container)) is not None:
                     return ended
-                for entry in (pod.get("status") or {}).get("initContainerStatuses") or ():
+                status: dict[str, list[dict[str, Any]]] = pod.get("status") or {}
+                for entry in status.get("initContainerStatuses") or ():
                     ended = entry["state"].get("terminated")
                     assert not ended or ended["exitCode"] == 0, await self.log(job_id, entry["name"])
                 await anyio.sleep(0.2)
@@ -154,7 +155,8 @@ class Desk:
     @staticmethod
     def _ended(pod: Mapping[str, Any], container: str) -> int | None:
         """The status with which a container of a pod ended; None while it has not."""
-        for entry in (pod.get("status") or {}).get("containerStatuses") or ():
+        status: dict[str, list[dict[str, Any]]] = pod.get("status") or {}
+        for entry in status.get("containerStatuses") or ():
             if entry["name"] == container and "terminated" in entry["state"]:
                 return int(entry["state"]["terminated"]["exitCode"])
         return None

@@ -482,7 +482,7 @@ class DockerUnit(BaseUnit):
 
     # --- ended
 
-    async def terminate(self) -> None:
+    async def terminate(self, grace: float) -> None:
         """TERM."""
         await self._signal("SIGTERM", "stopped")
 

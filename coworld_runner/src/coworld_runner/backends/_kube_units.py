@@ -515,7 +515,7 @@ class KubernetesUnit(BaseUnit):
 
     # --- ended
 
-    async def terminate(self) -> None:
+    async def terminate(self, grace: float) -> None:
         """TERM."""
         await self._signal("TERM")
 

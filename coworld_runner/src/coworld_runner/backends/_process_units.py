@@ -284,7 +284,7 @@ class ProcessUnit(LocalUnit):
             with anyio.move_on_after(self.kill_seconds):
                 await self._buried.wait()
 
-    async def terminate(self) -> None:
+    async def terminate(self, grace: float) -> None:
         self._order(b"T")
 
     async def kill(self) -> None:

@@ -6,16 +6,17 @@ A backend of its own says what is particular to it; the rest is here, and ours u
   sequences: start once, TERM and then KILL, remove. A subclass fills in ``make``, ``launch``, ``terminate``, ``kill``
   and ``remove``, calls ``mark_started`` and ``finish``, and writes to what ``open_log`` returns.
 * :class:`LocalUnit` is for units that listen on ports of this machine themselves.
-* :class:`BaseBackend` makes and removes them all at once, and finds and removes what a killed runner left.
+* :class:`BaseBackend` makes and removes them all at once, and finds and removes what a killed runner left. What the
+  units of one call share, a network or a name, goes around them in ``group``.
 * :func:`find_processes`, :func:`kill_processes` and :func:`reap_processes` are for units that are local processes
   under :func:`process_labels`.
-* :func:`managed` and :func:`close_all` are those steps for a backend that has to do something of its own in between.
 
 ``docs/backends.md`` has a whole backend that is built on this.
 """
 
 from __future__ import annotations
 
+import abc
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -57,12 +58,9 @@ __all__ = [
     "LocalUnit",
     "Reservation",
     "choose_port",
-    "close_all",
     "fetch_file",
     "find_processes",
-    "for_all",
     "kill_processes",
-    "managed",
     "nursery",
     "port_taken",
     "process_labels",
@@ -141,24 +139,28 @@ class BaseUnit(Unit):
             StartError: It could not be made; ``remove`` takes away what came of it.
         """
 
+    @abc.abstractmethod
     async def launch(self) -> None:
         """Run what ``make`` has made, and return once it runs.
 
         Raises:
             StartError: It could not be started, with the platform's own reason.
         """
-        raise NotImplementedError
 
     async def discard(self) -> None:
         """End what was made and waits to be started, where a platform keeps something running for that."""
 
-    async def terminate(self) -> None:
-        """Ask it to end, TERM; it is given its grace afterwards. Called once at most."""
-        raise NotImplementedError
+    @abc.abstractmethod
+    async def terminate(self, grace: float) -> None:
+        """Ask it to end, TERM; it is waited for afterwards. Called once at most.
 
+        Args:
+            grace: Seconds until ``kill``, for a platform that keeps time itself.
+        """
+
+    @abc.abstractmethod
     async def kill(self) -> None:
         """End it, with its whole tree; it is waited for afterwards."""
-        raise NotImplementedError
 
     async def remove(self) -> None:
         """Give back everything that was made, whatever of it there is; ``leak`` what cannot be removed."""
@@ -283,7 +285,7 @@ class BaseUnit(Unit):
         if self._exit is None and grace > 0:
             if not self._asked:
                 self._asked = True
-                await self.terminate()
+                await self.terminate(grace)
             with self.backend.patience(grace):
                 return await self.wait()
         if self._exit is None:
@@ -346,9 +348,9 @@ class LocalUnit(BaseUnit):
         self._reservations: list[Reservation] = []
         self._endpoints: dict[str, Endpoint] = {}
 
+    @abc.abstractmethod
     def processes(self) -> Iterable[int]:
         """Pids that may answer on its ports; none of them: whoever answers is taken for a stranger."""
-        raise NotImplementedError
 
     def endpoint(self, port: str = "http") -> Endpoint:
         """How to reach a port; the same from here and from its clients."""
@@ -390,10 +392,9 @@ class LocalUnit(BaseUnit):
 # --- all of them at once ----------------------------------------------------------------------------------------
 
 _U = TypeVar("_U", bound=Unit)
-_B = TypeVar("_B", bound=BaseUnit)
 
 
-async def for_all(units: Sequence[_U], act: Callable[[_U], Awaitable[None]]) -> None:
+async def _for_all(units: Sequence[_U], act: Callable[[_U], Awaitable[None]]) -> None:
     """Do it for all units at once, and for all to the end.
 
     Raises:
@@ -434,7 +435,7 @@ def refuse_taken_names(units: Sequence[Unit], of_run: Callable[[str], Container[
             )
 
 
-async def close_all(units: Sequence[BaseUnit], grace: float, *, within: float = REMOVE_SECONDS) -> None:
+async def _close_all(units: Sequence[BaseUnit], grace: float, *, within: float = REMOVE_SECONDS) -> None:
     """Stop and remove all units at once, whatever is cancelled, within a deadline.
 
     Nothing is raised: what could not be removed in time counts as lost, and is published as a leak.
@@ -459,38 +460,12 @@ async def close_all(units: Sequence[BaseUnit], grace: float, *, within: float = 
     for unit in units:
         if not unit.removed:
             unit.abandon()
-            unit.leak(unit.label, reasons.get(unit.name) or f"it was not removed within {grace + within:g} s")
-
-
-@asynccontextmanager
-async def managed(
-    units: Sequence[_B], *, start: bool, grace: float, within: float = REMOVE_SECONDS
-) -> AsyncGenerator[tuple[_B, ...], None]:
-    """Units that are made, and started if need be, all at once; on leaving all are closed at once.
-
-    When one cannot be made or started, all are closed again. What cannot be closed in time is published as a leak.
-
-    Args:
-        units: The units, of which nothing exists yet.
-        start: Whether to start them, too.
-        grace: Seconds between TERM and KILL on leaving.
-        within: Seconds that removing may take beyond that.
-
-    Raises:
-        CoworldError: Of those that failed, the first in the units' own order.
-    """
-    try:
-        # nothing runs before all could be made
-        await for_all(units, lambda unit: unit.create())
-        if start:
-            await for_all(units, lambda unit: unit.start())
-        yield tuple(units)
-    finally:
-        await close_all(units, grace, within=within)
+            why = reasons.get(unit.name) or unit.backend.trouble() or f"it was not removed within {grace + within:g} s"
+            unit.leak(unit.label, why)
 
 
 class BaseBackend(Backend):
-    """A backend's own part is what its units are (``unit``), and what it finds by label (``find_units``).
+    """A backend's own part is what its units are (``unit``, or ``group``), and what it finds by label (``find_units``).
 
     Beside those it says what it is capable of, and has images. The directories of runs, which are on this machine
     whatever the units run on, are found and removed here.
@@ -514,6 +489,30 @@ class BaseBackend(Backend):
             CoworldError: It cannot be made here; nothing has been made.
         """
         raise NotImplementedError
+
+    @asynccontextmanager
+    async def group(
+        self, specs: Sequence[UnitSpec], *, publish: Publish, tasks: TaskGroup
+    ) -> AsyncGenerator[Sequence[BaseUnit], None]:
+        """Units of one call, of which nothing exists yet, and around them what they share: here, their directory.
+
+        What was made for them is given back on leaving, when they are gone. Whatever happens until then, the units are
+        removed first.
+
+        Args:
+            specs: What they run, one at least; within what this backend is capable of.
+            publish: Where their events go.
+            tasks: As for ``unit``.
+
+        Raises:
+            CoworldError: One cannot be made here; nothing has been made.
+        """
+        async with AsyncExitStack() as stack:
+            for run_id in dict.fromkeys(spec.run_id for spec in specs):
+                # the run's own directory marks it as alive; a caller who made none gets one for the time being
+                if not (scratch_root() / run_id).is_dir():
+                    await stack.enter_async_context(open_scratch(run_id, on_leak=_leak(publish)))
+            yield [self.unit(spec, publish=publish, tasks=tasks) for spec in specs]
 
     async def find_units(self, run_id: str | None) -> Sequence[Found]:
         """Whatever exists of units, by label: of one run, or of all."""
@@ -560,14 +559,18 @@ class BaseBackend(Backend):
             StartError: One could not be created or started.
         """
         self.refuse_unenforceable(specs)
-        async with AsyncExitStack() as stack:
-            for run_id in dict.fromkeys(spec.run_id for spec in specs):
-                # the run's own directory marks it as alive; a caller who made none gets one for the time being
-                if not (scratch_root() / run_id).is_dir():
-                    await stack.enter_async_context(open_scratch(run_id, on_leak=_leak(publish)))
-            tasks = await stack.enter_async_context(nursery())
-            units = [self.unit(spec, publish=publish, tasks=tasks) for spec in specs]
-            yield await stack.enter_async_context(managed(units, start=start, grace=grace, within=self.remove_seconds))
+        if not specs:
+            yield ()
+            return
+        async with nursery() as tasks, self.group(specs, publish=publish, tasks=tasks) as units:
+            try:
+                # nothing runs before all could be made
+                await _for_all(units, lambda unit: unit.create())
+                if start:
+                    await _for_all(units, lambda unit: unit.start())
+                yield tuple(units)
+            finally:
+                await _close_all(units, grace, within=self.remove_seconds)
 
     async def find(self, run_id: str | None = None) -> tuple[Found, ...]:
         """Whatever exists of units, and the directories of runs."""

@@ -20,20 +20,19 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal, Self
 
-import anyio
 import anyio.to_thread
+from anyio.abc import TaskGroup
 
 from coworld_core.errors import BackendUnavailable, UsageError
 from coworld_core.issues import Issue
 
-from .._concurrency import nursery
-from ..backend import Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
+from ..backend import Capabilities, Found, ImageInfo, Publish, Reaped, UnitSpec
 from ._docker_engine import Engine, resolve_address
 from ._docker_images import Images
 from ._docker_labels import find_labelled, object_name, reap_labelled, run_labels
 from ._docker_networks import SharedNetwork
 from ._docker_units import DockerUnit, Place, Run
-from .base import BaseBackend, managed, refuse_taken_names
+from .base import BaseBackend, refuse_taken_names
 from .registry import BackendOptions
 
 __all__ = ["DockerBackend"]
@@ -185,25 +184,22 @@ class DockerBackend(BaseBackend):
     # --- units
 
     @asynccontextmanager
-    async def units(
-        self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
-    ) -> AsyncGenerator[tuple[Unit, ...], None]:
-        """Containers, created at the same time, with the networks they need; all gone on leaving."""
+    async def group(
+        self, specs: Sequence[UnitSpec], *, publish: Publish, tasks: TaskGroup
+    ) -> AsyncGenerator[Sequence[DockerUnit], None]:
+        """Containers that their run knows of while they are there."""
         engine = self._entered()
-        self.refuse_unenforceable(specs)
-        async with nursery() as tasks:
-            units = tuple(
-                DockerUnit(
-                    spec, Place(engine, self._run(spec.run_id), tasks, self._programs), backend=self, publish=publish
-                )
-                for spec in specs
+        units = [
+            DockerUnit(
+                spec, Place(engine, self._run(spec.run_id), tasks, self._programs), backend=self, publish=publish
             )
-            self._register(units)
-            try:
-                async with managed(units, start=start, grace=grace, within=self.remove_seconds) as made:
-                    yield made
-            finally:
-                self._forget(units)
+            for spec in specs
+        ]
+        self._register(units)
+        try:
+            yield units
+        finally:
+            self._forget(units)
 
     def _run(self, run_id: str) -> Run:
         if run_id not in self._runs:

@@ -27,13 +27,13 @@ from pathlib import Path
 from typing import Any, Self
 
 import anyio
+from anyio.abc import TaskGroup
 
 from coworld_core.errors import BackendUnavailable, CoworldError, UsageError
 from coworld_core.events import LeakFound, Notice
 from coworld_core.issues import Issue
 
-from .._concurrency import nursery
-from ..backend import Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
+from ..backend import Capabilities, Found, ImageInfo, Publish, Reaped, UnitSpec
 from ._kube_api import Cluster, ClusterRefused
 from ._kube_check import check_cluster, enforces_policies
 from ._kube_found import find_labelled, reap_labelled
@@ -43,7 +43,7 @@ from ._kube_room import Room, need_of
 from ._kube_runs import Run
 from ._kube_units import KubernetesUnit, Place
 from ._kube_watch import follow
-from .base import BaseBackend, for_all, refuse_taken_names
+from .base import BaseBackend, refuse_taken_names
 from .registry import BackendOptions
 
 __all__ = ["DEFAULT_COLLECTOR_IMAGE", "KubernetesBackend", "PodOptions", "Requests"]
@@ -53,6 +53,8 @@ DEFAULT_COLLECTOR_IMAGE = "python:3.12-slim"
 
 _REFUSED_SECONDS = 30.0
 """How long it may be forbidden to watch pods before units count as lost."""
+_SWEEP_SECONDS = 30.0
+"""How long removing what belonged to the pods may take."""
 _OLDEST = (1, 19)
 """The first version that keeps a seccomp profile instead of dropping it without a word."""
 
@@ -219,58 +221,61 @@ class KubernetesBackend(BaseBackend):
     # --- units
 
     @asynccontextmanager
-    async def units(
-        self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
-    ) -> AsyncGenerator[tuple[Unit, ...], None]:
-        """Pods, created at the same time, with what belongs to them; all gone on leaving."""
+    async def group(
+        self, specs: Sequence[UnitSpec], *, publish: Publish, tasks: TaskGroup
+    ) -> AsyncGenerator[Sequence[KubernetesUnit], None]:
+        """Pods for which there is room, watched, in runs whose leases are renewed."""
         cluster = self._entered()
-        self.refuse_unenforceable(specs)
-        if not specs:
-            yield ()
-            return
         assert self._room is not None
         room = self._room
         call = secrets.token_hex(5)
-        async with nursery() as tasks:
-            units = tuple(
-                KubernetesUnit(
-                    spec,
-                    Place(
-                        cluster=cluster,
-                        run=self._run(spec.run_id, spec.lifetime),
-                        call=call,
-                        tasks=tasks,
-                        options=self._pods,
-                        room=room,
-                        outage=self._outage,
-                    ),
-                    backend=self,
-                    publish=publish,
-                )
-                for spec in specs
+        units = [
+            KubernetesUnit(
+                spec,
+                Place(
+                    cluster=cluster,
+                    run=self._run(spec.run_id, spec.lifetime),
+                    call=call,
+                    tasks=tasks,
+                    options=self._pods,
+                    room=room,
+                    outage=self._outage,
+                ),
+                backend=self,
+                publish=publish,
             )
-            self._register(units)
-            runs = {unit.spec.run_id: self._run(unit.spec.run_id) for unit in units}
-            for run in runs.values():
-                tasks.start_soon(run.renew, name=f"lease of {run.run_id}")
-            # shielded: whatever is cancelled, the ends of the units have still to be seen
-            watching = anyio.CancelScope(shield=True)
-            tasks.start_soon(self._watch, cluster, call, units, watching, name=f"pods of {call}")
+            for spec in specs
+        ]
+        self._register(units)
+        runs = {unit.spec.run_id: self._run(unit.spec.run_id) for unit in units}
+        for run in runs.values():
+            tasks.start_soon(run.renew, name=f"lease of {run.run_id}")
+        # shielded: whatever is cancelled, the ends of the units have still to be seen
+        watching = anyio.CancelScope(shield=True)
+        tasks.start_soon(self._watch, cluster, call, units, watching, name=f"pods of {call}")
 
-            def waits(words: str) -> None:
-                publish(Notice(message=f"Waiting for room: {words}"))
+        def waits(words: str) -> None:
+            publish(Notice(message=f"Waiting for room: {words}"))
 
-            try:
-                for run_id in runs:
-                    mine = [spec for spec in specs if spec.run_id == run_id]
-                    await room.enter(run_id, call, need_of(mine, self._pods), waits)
-                await for_all(units, lambda unit: unit.create())
-                if start:
-                    await for_all(units, lambda unit: unit.start())
-                yield units
-            finally:
-                await self._close(cluster, units, call, grace, publish)
-                watching.cancel()
+        try:
+            for run_id in runs:
+                mine = [spec for spec in specs if spec.run_id == run_id]
+                await room.enter(run_id, call, need_of(mine, self._pods), waits)
+            yield units
+        finally:
+            with anyio.move_on_after(_SWEEP_SECONDS, shield=True) as sweeping:
+                await self._sweep(cluster, units, call, publish)
+            if sweeping.cancelled_caught:
+                names = ", ".join(object_name(run_id) for run_id in runs)
+                publish(
+                    LeakFound(
+                        what=f"what belongs to {names}, in namespace {cluster.namespace}",
+                        reason=self.trouble() or f"the cluster did not remove it within {_SWEEP_SECONDS:g} s",
+                    )
+                )
+            for unit in units:
+                self._forget(unit)
+            watching.cancel()
 
     def _run(self, run_id: str, lifetime: float | None = None) -> Run:
         if run_id not in self._runs:
@@ -335,31 +340,6 @@ class KubernetesBackend(BaseBackend):
                 if unit.is_silent:
                     unit.give_up(self.trouble())
             return
-
-    async def _close(
-        self, cluster: Cluster, units: Sequence[KubernetesUnit], call: str, grace: float, publish: Publish
-    ) -> None:
-        """Stop and remove all at once, whatever is cancelled, within a deadline; what is left is named."""
-        swept = False
-        with anyio.move_on_after(grace + self.remove_seconds, shield=True):
-            async with anyio.create_task_group() as tasks:
-                for unit in units:
-                    tasks.start_soon(unit.close, grace)
-            await self._sweep(cluster, units, call, publish)
-            swept = True
-        left = [unit.id for unit in units if not unit.removed]
-        for unit in units:
-            if not unit.removed:
-                unit.abandon()
-            self._forget(unit)
-        if left or not swept:
-            what = f"pods {', '.join(left)}" if left else f"what belongs to {object_name(units[0].spec.run_id)}"
-            publish(
-                LeakFound(
-                    what=f"{what}, in namespace {cluster.namespace}",
-                    reason=self.trouble() or f"the cluster did not remove it within {grace + self.remove_seconds:g} s",
-                )
-            )
 
     def _forget(self, unit: KubernetesUnit) -> None:
         run_id = unit.spec.run_id

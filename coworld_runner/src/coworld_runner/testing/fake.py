@@ -211,7 +211,7 @@ class _FakeUnit(LocalUnit):
     async def launch(self) -> None:
         self._tasks.start_soon(self._run, name=f"unit {self.name}")
 
-    async def terminate(self) -> None:
+    async def terminate(self, grace: float) -> None:
         self.stopping.set()
         if not self.handles_term:
             self.end_as(Exit(reason="stopped", signal=int(signal.SIGTERM)))

@@ -8,19 +8,19 @@ import math
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import anyio
+from anyio.abc import TaskGroup
 
-from coworld_core.errors import BackendError, StartError, UsageError
+from coworld_core.errors import BackendError, CapabilityError, StartError, UsageError
 from coworld_core.events import LeakFound, Notice
-from coworld_core.issues import Issue
 
 from .._concurrency import nursery
-from ..backend import Backend, Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
+from ..backend import Capabilities, Found, ImageInfo, Publish, UnitSpec
 from ..backends._kube_api import Cluster, ClusterRefused
 from ..backends._kube_watch import follow
-from ..backends.base import close_all, for_all
+from ..backends.base import BaseBackend
 from .inputs import Settings
 from .pods import ATTEMPT, JOB, service_body
 from .pulls import Pulls
@@ -30,8 +30,6 @@ __all__ = ["JobBackend"]
 
 _log = logging.getLogger("coworld.worker")
 
-_REMOVE_SECONDS = 30.0
-"""How long removing may take beyond the grace before what is left is reported."""
 _CALL_PATIENCE = 20.0
 _POLL_SECONDS = 1.0
 """Between two looks at the pods where watching them is not permitted."""
@@ -42,7 +40,7 @@ _ROUTE_SECONDS = 10.0
 _ROUTE_PAUSE = 0.1
 
 
-class JobBackend(Backend):
+class JobBackend(BaseBackend):
     """Runs the players of one job as pods beside the game.
 
     Args:
@@ -103,10 +101,6 @@ class JobBackend(Backend):
         """The cluster's version."""
         return f"Kubernetes {self._cluster.version}" if self._cluster is not None else ""
 
-    async def check(self) -> tuple[Issue, ...]:
-        """Nothing to look at beforehand: the Job would not have come this far."""
-        return ()
-
     async def ensure_image(
         self, image: str, *, platform: str | None = None, publish: Publish | None = None
     ) -> ImageInfo:
@@ -117,38 +111,37 @@ class JobBackend(Backend):
     # --- units
 
     @asynccontextmanager
-    async def units(
-        self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
-    ) -> AsyncGenerator[tuple[Unit, ...], None]:
-        """The game, which runs already, or the players' pods; the latter are gone on leaving."""
-        self.refuse_unenforceable(specs)
-        async with nursery() as tasks:
-            followers = Followers(tasks)
-            place = Place(
-                cluster=self.cluster,
-                settings=self._settings,
-                attempt=self._attempt,
-                followers=followers,
-                until=self.until,
-                routed=self._route,
-            )
-            units = tuple(self._unit(spec, place, publish) for spec in specs)
-            game = any(isinstance(unit, GameUnit) for unit in units)
-            try:
-                if game:
-                    followers.start(lambda: self._follow("job-id", self._see_own, _nothing, publish), "own pod")
-                    followers.start(
-                        lambda: self._follow(JOB, self._see_player, self._lost_player, publish), "players' pods"
-                    )
-                    await self._make_service()
-                    self._pull(followers, besides=specs[0].image)
-                await for_all(units, lambda unit: unit.create())
-                if start:
-                    await for_all(units, lambda unit: unit.start())
-                yield units
-            finally:
-                await self._close(units, grace, publish, service=game)
-                followers.release()
+    async def group(
+        self, specs: Sequence[UnitSpec], *, publish: Publish, tasks: TaskGroup
+    ) -> AsyncGenerator[Sequence[GameUnit | PlayerUnit], None]:
+        """The game, which runs already, with its name and a watch of all pods; or players, while they are there."""
+        followers = Followers(tasks)
+        place = Place(
+            cluster=self.cluster,
+            settings=self._settings,
+            attempt=self._attempt,
+            followers=followers,
+            until=self.until,
+            routed=self._route,
+        )
+        units = [self._unit(spec, place, publish) for spec in specs]
+        game = any(isinstance(unit, GameUnit) for unit in units)
+        try:
+            if game:
+                followers.start(lambda: self._follow("job-id", self._see_own, _nothing, publish), "own pod")
+                followers.start(
+                    lambda: self._follow(JOB, self._see_player, self._lost_player, publish), "players' pods"
+                )
+                await self._make_service()
+                self._pull(followers, besides=specs[0].image)
+            yield units
+        finally:
+            if game:
+                with anyio.move_on_after(_CALL_PATIENCE, shield=True):
+                    await self._drop_service(publish)
+            for unit in units:
+                self._players.pop(unit.pod, None)
+            followers.release()
 
     def _pull(self, followers: Followers, *, besides: str) -> None:
         """Pull the players' images while the game boots; its own is here."""
@@ -158,6 +151,12 @@ class JobBackend(Backend):
         followers.start(self._pulls.run, "players' images")
 
     def _unit(self, spec: UnitSpec, place: Place, publish: Publish) -> GameUnit | PlayerUnit:
+        if spec.inputs is not None:
+            raise CapabilityError(
+                f"A hosted job cannot give {spec.name} inputs of its own.",
+                hint="Use a backend that can (--backend kubernetes).",
+                context={"backend": self.name, "unit": spec.name, "asked": "inputs"},
+            )
         if spec.component == "game":
             # what the game and this worker share is where its files are, and its two streams come as one
             spec = dataclasses.replace(spec, directory=self._settings.workdir, stderr=None)
@@ -166,18 +165,6 @@ class JobBackend(Backend):
         player = PlayerUnit(spec, place, backend=self, publish=publish)
         self._players[player.pod] = player
         return player
-
-    async def _close(
-        self, units: Sequence[GameUnit | PlayerUnit], grace: float, publish: Publish, *, service: bool
-    ) -> None:
-        """Remove what was made, all at once, whatever is cancelled, within a deadline; what is left is named."""
-        with anyio.move_on_after(grace + _REMOVE_SECONDS, shield=True):
-            async with anyio.create_task_group() as tasks:
-                if service:
-                    tasks.start_soon(self._drop_service, publish)
-                await close_all(units, grace, within=_REMOVE_SECONDS)
-        for unit in units:
-            self._players.pop(unit.pod, None)
 
     # --- the name of the game
 
@@ -292,16 +279,14 @@ class JobBackend(Backend):
 
     # --- what was left
 
-    async def find(self, run_id: str | None = None) -> tuple[Found, ...]:
+    async def find_units(self, run_id: str | None) -> Sequence[Found]:
         """Pods and the Service of this job, whichever life of its worker made them."""
-        found: list[Found] = []
         listing = await self.cluster.list("pods", f"{JOB}={self._settings.job_id}")
-        for item in listing["items"]:
-            found.append(self._found("pod", item))
+        found = [self._found("pod", item) for item in listing["items"]]
         service = await self.cluster.get("services", self._settings.service)
         if service is not None and (service["metadata"].get("labels") or {}).get(JOB) == self._settings.job_id:
             found.append(self._found("service", service))
-        return tuple(found)
+        return found
 
     def _found(self, kind: Any, item: Mapping[str, Any]) -> Found:
         labels: Mapping[str, str] = item["metadata"].get("labels") or {}
@@ -313,27 +298,14 @@ class JobBackend(Backend):
             alive=labels.get(ATTEMPT) == self._attempt,
         )
 
-    async def reap(self, found: Sequence[Found], *, force: bool = False) -> tuple[Reaped, ...]:
-        """Remove what was found, at once."""
-        reaped: dict[str, Reaped] = {}
-
-        async def remove(item: Found) -> None:
-            if item.alive and not force:
-                reaped[item.id] = Reaped(found=item, removed=False, reason="its worker still runs")
-                return
-            try:
-                await self.cluster.delete(
-                    "pods" if item.kind == "pod" else "services", item.name, uid=item.id, patience=_CALL_PATIENCE
-                )
-            except BackendError as error:
-                reaped[item.id] = Reaped(found=item, removed=False, reason=error.message)
-            else:
-                reaped[item.id] = Reaped(found=item, removed=True)
-
-        async with anyio.create_task_group() as tasks:
-            for item in found:
-                tasks.start_soon(remove, item)
-        return tuple(reaped[item.id] for item in found)
+    async def remove_found(self, found: Found) -> str:
+        """Remove a pod or the Service, at once."""
+        kind: Literal["pods", "services"] = "pods" if found.kind == "pod" else "services"
+        try:
+            await self.cluster.delete(kind, found.name, uid=found.id, patience=_CALL_PATIENCE)
+        except BackendError as error:
+            return error.message
+        return ""
 
 
 def _nothing(_name: str, _pod: Mapping[str, Any] | None) -> None:

@@ -30,8 +30,8 @@ GAME = "game"
 
 _LOG_SECONDS = 10.0
 """How long after a unit's end the rest of its log is waited for."""
-_GONE_SECONDS = 20.0
-"""How long after it was killed a pod may take to vanish before the cluster counts as having lost it."""
+_NODE_SECONDS = 1.0
+"""How late the node may be with killing what it was told to."""
 _CALL_PATIENCE = 20.0
 _REPLACE_PAUSE = 0.5
 _LONGEST_LIFE = 24 * 3600.0
@@ -116,6 +116,31 @@ class _WatchedUnit(BaseUnit):
         """The pod's name."""
         return self.pod
 
+    def finish(self, exit: Exit) -> None:
+        """Keep how it ended; what is still seen of it does not count any more."""
+        self._over.set()
+        self._begun.set()
+        super().finish(exit)
+
+    async def launch(self) -> None:
+        """Wait until it runs, which it may do already.
+
+        Raises:
+            StartError: It never will: the cluster's own words say why.
+        """
+        await self._begun.wait()
+        if self._trouble is not None:
+            unreachable = self._trouble.code == "image_unreachable"
+            raise StartError(
+                f"{self.name} cannot be started: {self._trouble.words}.",
+                code="image_unusable" if unreachable else "command_failed",
+                hint="Correct its image and command in the manifest.",
+                context={"unit": self.name, "image": self.spec.image, "pod": self.pod},
+            )
+        if not self.started.is_set():
+            # it ended before it ran, evicted perhaps
+            await self.wait()
+
     def _look(self) -> None:
         """Draw the conclusions from the pod as last seen."""
         if self._pod is None or self._over.is_set():
@@ -184,29 +209,12 @@ class GameUnit(_WatchedUnit):
         self._pod = _as_unit(pod, self._container)
         self._look()
 
-    async def start(self) -> None:
-        """Wait until its container runs, which it may do already.
+    async def terminate(self, grace: float) -> None:
+        """Nothing: it cannot be signalled from here, and may end by itself meanwhile."""
 
-        Raises:
-            StartError: It never will.
-        """
-        await self._begun.wait()
-        if self._trouble is not None:
-            raise StartError(
-                f"The game cannot be started: {self._trouble.words}.",
-                code="command_failed",
-                hint="Correct the game's image and command in the manifest.",
-                context={"unit": self.name, "image": self.spec.image},
-            )
-
-    async def stop(self, grace: float = 5.0) -> Exit:
-        """Let it end by itself for that long; then it is left to the pod's own end."""
-        if self.exit is None:
-            with self.backend.patience(grace):
-                return await self.wait()
-            self._over.set()
-            self.finish(Exit(reason="stopped", detail="it ends with its pod"))
-        return await self.wait()
+    async def kill(self) -> None:
+        """Leave it to the end of its pod, which comes after that of the worker."""
+        self.finish(Exit(reason="stopped", detail="it ends with its pod"))
 
 
 class PlayerUnit(_WatchedUnit):
@@ -222,8 +230,10 @@ class PlayerUnit(_WatchedUnit):
         )
         self._secret = ""
         self._uid = ""
-        self._asked = False
+        self._asked_for = False
         """Whether the cluster was asked to make the pod."""
+        self._killed_by_node = False
+        """Whether the node was told when to kill it."""
         self._early: list[tuple[Mapping[str, Any], bool]] = []
         """What was seen before it was known which pod is ours: pod, and whether it is gone."""
 
@@ -252,23 +262,14 @@ class PlayerUnit(_WatchedUnit):
                 if error.status != 409:
                     raise self._refused("secret", error) from error
 
-    async def start(self) -> None:
+    async def launch(self) -> None:
         """Make its pod and wait until it runs.
 
         Raises:
             StartError: It cannot be made, or will never run: the cluster's own words say why.
         """
-        async with self.starting:
-            if not self._asked and not self._over.is_set():
-                await self._make_pod()
-        await self._begun.wait()
-        if self._trouble is not None:
-            raise StartError(
-                f"{self.name} cannot be started: {self._trouble.words}.",
-                code="image_unusable" if self._trouble.code == "image_unreachable" else "command_failed",
-                hint="Correct the player's image and command.",
-                context={"unit": self.name, "image": self.spec.image, "pod": self.pod},
-            )
+        await self._make_pod()
+        await super().launch()
 
     async def _make_pod(self) -> None:
         place, spec = self._place, self.spec
@@ -284,7 +285,7 @@ class PlayerUnit(_WatchedUnit):
             bedrock=uses_bedrock(spec.secret_env),
             seconds=min(place.until - anyio.current_time(), _LONGEST_LIFE),
         )
-        self._asked = True
+        self._asked_for = True
         while True:
             try:
                 found = await place.cluster.create("pods", body)
@@ -333,7 +334,7 @@ class PlayerUnit(_WatchedUnit):
     def see(self, pod: Mapping[str, Any]) -> None:
         """Take in what the cluster says about a pod of this name."""
         if not self._uid:
-            if self._asked:
+            if self._asked_for:
                 self._early.append((pod, False))
             return
         if pod["metadata"]["uid"] == self._uid:
@@ -344,7 +345,7 @@ class PlayerUnit(_WatchedUnit):
         """The pod is no longer there; ``pod`` is its last state, where that is known."""
         if pod is not None:
             if not self._uid:
-                if self._asked:
+                if self._asked_for:
                     self._early.append((pod, True))
                 return
             if pod["metadata"]["uid"] != self._uid:
@@ -357,27 +358,23 @@ class PlayerUnit(_WatchedUnit):
 
     # --- ended
 
-    async def stop(self, grace: float = 5.0) -> Exit:
-        """Delete its pod: TERM, then KILL after ``grace`` seconds."""
-        if self.exit is not None:
-            return self.exit
-        async with self.starting:
-            if not self._uid:
-                self._over.set()
-                self._begun.set()
-                self.finish(Exit(reason="stopped", detail="it was never started"))
+    async def terminate(self, grace: float) -> None:
+        """Delete its pod: TERM now, and KILL after ``grace`` seconds by the node itself."""
+        self._killed_by_node = True
+        await self._end(int(grace) or 1)
+
+    async def kill(self) -> None:
+        """Delete its pod at once, where the node has not killed it by itself as it was told to."""
+        if self._killed_by_node:
+            with anyio.move_on_after(_NODE_SECONDS):
+                await self.wait()
+        await self._end(0)
+
+    async def _end(self, grace: int) -> None:
         if not self._over.is_set():
+            # before it is asked for, as it may be seen before the answer
             self.ended_by = self.ended_by or "stopped"
-            if grace > 0:
-                await self._delete(int(grace) or 1)
-                with self.backend.patience(grace + 1):
-                    return await self.wait()
-            await self._delete(0)
-        with anyio.move_on_after(_GONE_SECONDS):
-            return await self.wait()
-        self._over.set()
-        self.finish(Exit(reason="lost", detail="the cluster did not say that it has ended"))
-        return await self.wait()
+            await self._delete(grace)
 
     async def _delete(self, grace: int) -> str:
         """Delete the pod; returns why not, if so."""
@@ -404,17 +401,13 @@ class PlayerUnit(_WatchedUnit):
 
     async def remove(self) -> None:
         """Remove everything of it; what could not be removed is published."""
-        if self._asked and (reason := await self._remove_pod()):
+        if self._asked_for and (reason := await self._remove_pod()):
             self.leak(self.label, reason)
         if self._secret:
             try:
                 await self._place.cluster.delete("secrets", self._secret, patience=_CALL_PATIENCE)
             except BackendError as error:
                 self.leak(f"secret {self._secret}", error.message)
-
-    def forsake(self) -> None:
-        """What is still seen of it does not count any more."""
-        self._over.set()
 
 
 _PLACEMENT = Placement(directory="/coworld-artifact", listen_host="0.0.0.0", listen={}, endpoints={})  # noqa: S104
