@@ -29,7 +29,7 @@ def test_help_is_light(arguments: list[str]) -> None:
         "from coworld_cli.main import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
     )
-    heavy = {"docker", "kubernetes_asyncio", "httpx", "httpx2", "websockets", "jsonschema", "rich"}
+    heavy = {"docker", "kubernetes_asyncio", "httpx", "httpx2", "httpcore2", "websockets", "jsonschema", "rich"}
     assert not loaded & heavy
 
 
@@ -38,6 +38,7 @@ def test_core_loads_no_network_library() -> None:
     assert not loaded & {
         "httpx",
         "httpx2",
+        "httpcore2",
         "docker",
         "websockets",
         "anyio",
@@ -50,7 +51,7 @@ def test_core_loads_no_network_library() -> None:
 
 def test_runner_loads_no_sdk() -> None:
     loaded = modules_after("import coworld_runner, coworld_runner.episode, coworld_runner.selection")
-    assert not loaded & {"docker", "kubernetes_asyncio", "httpx", "httpx2", "requests"}
+    assert not loaded & {"docker", "kubernetes_asyncio", "httpx", "httpx2", "httpcore2", "requests"}
 
 
 @pytest.mark.parametrize("name", ["coworld_core", "coworld_runner", "coworld_client", "coworld_cli"])

@@ -15,6 +15,7 @@ import anyio.abc
 import anyio.streams.tls
 import httpx2
 import pytest
+from support.certificates import self_signed
 from support.hostile_server import Ask, Say, serve, serve_file
 
 from coworld_client import Backoff
@@ -261,31 +262,7 @@ async def test_many_at_once_and_the_calls_after_them(tmp_path: Path) -> None:
 
 def contexts(directory: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """TLS for a server at 127.0.0.1, and for a client that trusts it and nobody else."""
-    import datetime as dt
-    import ipaddress
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = dt.datetime.now(dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    pem, private = self_signed()
     both = directory.parent / f"{directory.name}.pem"
     both.write_bytes(pem + private)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -24,13 +24,13 @@ from support.uploads import manifest_for
 
 from coworld_client import CoworldClient
 from coworld_client._hash_cache import HashCache
-from coworld_client.docker_engine import connect_docker, engine_address
+from coworld_client.docker_engine import connect_docker
 from coworld_client.docker_images import client_hash
 from coworld_client.errors import Conflict, Forbidden, NotFound, Unprocessable
 from coworld_client.uploads import Certified, ImageProgress, Uncertified, image_name
+from coworld_core.docker_engine import Engine, resolve_address
 from coworld_core.errors import BackendUnavailable, CoworldError, ImageError, ManifestError, UsageError
 from coworld_core.loading import load_manifest, manifest_sha256
-from coworld_runner.backends._docker_engine import Engine, resolve_address
 
 TRUSTED = Uncertified(reason="a test of uploads")
 IMAGE_ID = "img_00000000-0000-4000-8000-000000000001"
@@ -73,13 +73,13 @@ def tar_of(files: dict[str, bytes]) -> bytes:
 
 @asynccontextmanager
 async def loaded_image(name: str, data: bytes) -> AsyncGenerator[str]:
-    engine = await Engine.connect(resolve_address(None))
-    async with engine.stream("POST", "/images/load", content=data) as answer:
-        await answer.read()
-    try:
-        yield name
-    finally:
-        await engine.call("DELETE", f"/images/{quote(name, safe='')}", query={"force": True})
+    async with Engine.connect(resolve_address()) as engine:
+        async with engine.stream("POST", "/images/load", content=data) as answer:
+            await answer.read()
+        try:
+            yield name
+        finally:
+            await engine.call("DELETE", f"/images/{quote(name, safe='')}", query={"force": True})
 
 
 @pytest.fixture(autouse=True)
@@ -217,32 +217,6 @@ async def test_no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             async with connect_docker():
                 raise AssertionError
         assert caught.value.code == "docker_host_invalid"
-
-
-@pytest.mark.parametrize(
-    ("environ", "address"),
-    [
-        ({}, "unix:///var/run/docker.sock"),
-        ({"DOCKER_HOST": "unix:///run/x.sock"}, "unix:///run/x.sock"),
-        ({"DOCKER_HOST": "tcp://127.0.0.1:2375"}, "http://127.0.0.1:2375"),
-        ({"DOCKER_HOST": "tcp://builder", "DOCKER_TLS_VERIFY": "1"}, "https://builder:2376"),
-        ({"DOCKER_HOST": "tcp://[::1]"}, "http://[::1]:2375"),
-        ({"DOCKER_CONTEXT": "lima"}, "unix:///lima.sock"),
-    ],
-)
-def test_where_the_engine_is(tmp_path: Path, environ: dict[str, str], address: str) -> None:
-    meta = tmp_path / "contexts" / "meta" / hashlib.sha256(b"lima").hexdigest()
-    meta.mkdir(parents=True)
-    (meta / "meta.json").write_text('{"Endpoints": {"docker": {"Host": "unix:///lima.sock"}}}')
-    assert engine_address({"DOCKER_CONFIG": str(tmp_path), **environ}) == address
-
-
-@pytest.mark.parametrize("wrong", ["ssh://me@builder", "unix://relative", "nonsense", "tcp://", "tcp://a:b"])
-def test_where_no_engine_is(wrong: str) -> None:
-    with pytest.raises(BackendUnavailable):
-        engine_address({"DOCKER_HOST": wrong})
-    with pytest.raises(BackendUnavailable):
-        engine_address({"DOCKER_CONTEXT": "unknown", "DOCKER_CONFIG": "/nowhere"})
 
 
 @pytest.mark.parametrize(

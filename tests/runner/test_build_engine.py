@@ -24,10 +24,10 @@ import psutil
 import pytest
 from support.images import BASE_IMAGE as BASE
 
+from coworld_core.docker_engine import Engine, EngineRefused, resolve_address
 from coworld_core.errors import BackendUnavailable, CoworldError, ImageError
 from coworld_core.events import BaseEvent, ImageProgressed, ImageReady, Notice
 from coworld_core.loading import dump_manifest, load_manifest
-from coworld_runner.backends._docker_engine import Engine, EngineRefused, resolve_address
 from coworld_runner.build import BuildError, BuildResult, build_coworld
 from coworld_runner.packages import resolve_package
 
@@ -45,16 +45,15 @@ def lacking(what: str) -> None:
 
 
 @pytest.fixture
-async def engine() -> Engine:
+async def engine() -> AsyncGenerator[Engine, None]:
     """The engine of this machine."""
     try:
-        found = await Engine.connect(resolve_address(None))
+        async with Engine.connect(resolve_address()) as found:
+            if BASE not in await tags(found):
+                lacking(f"the image {BASE}")
+            yield found
     except BackendUnavailable as error:
         lacking(f"a Docker engine: {error}")
-        raise
-    if BASE not in await tags(found):
-        lacking(f"the image {BASE}")
-    return found
 
 
 async def tags(engine: Engine) -> set[str]:

@@ -8,20 +8,22 @@ import json
 import os
 import resource
 import socket
+import ssl
 import tarfile
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import anyio.abc
+import anyio.streams.tls
 import pytest
+from support.answering import answering
+from support.certificates import self_signed
 from support.docker import as_user, require_docker
 
+from coworld_core import docker_engine
+from coworld_core.docker_engine import Address, Engine, EngineGone, EngineRefused, resolve_address
 from coworld_core.errors import BackendUnavailable, TransferError, UsageError
-from coworld_runner._http import NotHttpError, exchange
-from coworld_runner.backends import DockerBackend, _docker_engine
-from coworld_runner.backends._docker_engine import Address, Engine, EngineGone, EngineRefused, resolve_address
+from coworld_runner.backends import DockerBackend
 from coworld_runner.backends._docker_files import fetch_archived
 
 _NOBODY = 65534
@@ -33,35 +35,13 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "engine.sock"
 
 
-@asynccontextmanager
-async def answering(path: Path, *answers: bytes) -> AsyncGenerator[list[bytes], None]:
-    """A server that answers each connection with the next of these bytes, or never when there are none."""
-    asked: list[bytes] = []
-    left = list(answers)
-
-    async def serve(stream: anyio.abc.SocketStream) -> None:
-        async with stream:
-            data = await stream.receive()
-            while b"chunked" in data and not data.endswith(b"0\r\n\r\n"):
-                data += await stream.receive()
-            asked.append(data)
-            if not left:
-                await anyio.sleep_forever()
-            await stream.send(left.pop(0))
-
-    async with await anyio.create_unix_listener(path) as listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, serve)
-        yield asked
-        tasks.cancel_scope.cancel()
-
-
 def ping(version: str) -> bytes:
-    return f"HTTP/1.1 200 OK\r\nApi-Version: {version}\r\nContent-Length: 2\r\n\r\nOK".encode()
+    return f"HTTP/1.1 200 OK\r\nApi-Version: {version}\r\nConnection: close\r\nContent-Length: 2\r\n\r\nOK".encode()
 
 
 def info(**said: object) -> bytes:
     body = json.dumps({"ServerVersion": "99.1", "OSType": "linux", "Architecture": "aarch64", **said}).encode()
-    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    return b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
 # --- where it is ------------------------------------------------------------------------------------------------
@@ -83,25 +63,44 @@ def test_the_callers_word_goes_before_the_environment_and_that_before_the_contex
 
 
 @pytest.mark.parametrize(
-    ("url", "code"),
+    ("environ", "url"),
     [
-        ("ssh://build@farm", "docker_remote"),
-        ("tcp://192.0.2.7:2375", "docker_remote"),
-        ("/var/run/docker.sock", "docker_host_invalid"),
-        ("unix://docker.sock", "docker_host_invalid"),
-        ("tcp://127.0.0.1", "docker_host_invalid"),
-        ("tcp://127.0.0.1:many", "docker_host_invalid"),
-        ("npipe:////./pipe/docker_engine", "docker_host_invalid"),
+        ({"DOCKER_HOST": "tcp://127.0.0.1:2375"}, "http://127.0.0.1:2375"),
+        ({"DOCKER_HOST": "tcp://builder", "DOCKER_TLS_VERIFY": "1"}, "https://builder:2376"),
+        ({"DOCKER_HOST": "tcp://[::1]"}, "http://[::1]:2375"),
     ],
 )
-def test_an_address_that_cannot_be_used_is_named(url: str, code: str) -> None:
+def test_an_engine_may_listen_on_a_port(environ: dict[str, str], url: str) -> None:
+    assert resolve_address(None, environ).url == url
+
+
+@pytest.mark.parametrize(
+    ("url", "shared", "alone"),
+    [
+        ("ssh://build@farm", "docker_remote", "docker_host_invalid"),
+        ("tcp://192.0.2.7:2375", "docker_remote", ""),
+        ("/var/run/docker.sock", "docker_host_invalid", "docker_host_invalid"),
+        ("unix://docker.sock", "docker_host_invalid", "docker_host_invalid"),
+        ("tcp://", "docker_host_invalid", "docker_host_invalid"),
+        ("tcp://127.0.0.1:many", "docker_host_invalid", "docker_host_invalid"),
+        ("npipe:////./pipe/docker_engine", "docker_host_invalid", "docker_host_invalid"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_named(url: str, shared: str, alone: str) -> None:
+    """By who shares directories with its containers, and by who does not and can go to another machine."""
     with pytest.raises(BackendUnavailable) as caught:
-        resolve_address(None, {"DOCKER_HOST": url})
-    assert caught.value.code == code
+        resolve_address(None, {"DOCKER_HOST": url}, shares_files=True)
+    assert caught.value.code == shared
     assert url in caught.value.message
     assert "DOCKER_HOST" in caught.value.message
     assert "\n" not in caught.value.message
     assert caught.value.hint
+    if not alone:
+        assert resolve_address(None, {"DOCKER_HOST": url}).url == url.replace("tcp", "http")
+        return
+    with pytest.raises(BackendUnavailable) as caught:
+        resolve_address(None, {"DOCKER_HOST": url})
+    assert caught.value.code == alone
 
 
 def test_a_context_that_does_not_exist_is_named(tmp_path: Path) -> None:
@@ -114,9 +113,11 @@ def test_a_context_that_does_not_exist_is_named(tmp_path: Path) -> None:
 
 async def refusal(address: Address) -> BackendUnavailable:
     with pytest.raises(BackendUnavailable) as caught:
-        await Engine.connect(address)
+        async with Engine.connect(address, otherwise="Or go without."):
+            pytest.fail("it answered")
     assert "\n" not in caught.value.message
     assert caught.value.hint
+    assert caught.value.hint.endswith(" Or go without.")
     return caught.value
 
 
@@ -124,8 +125,6 @@ async def test_not_installed(monkeypatch: pytest.MonkeyPatch, place: Path) -> No
     monkeypatch.setenv("PATH", str(place.parent))
     error = await refusal(Address(url=f"unix://{place}"))
     assert error.code == "docker_not_installed"
-    assert error.hint is not None
-    assert "--backend process" in error.hint
 
 
 async def test_installed_but_not_running(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
@@ -164,10 +163,10 @@ def test_no_permission(place: Path) -> None:
 
         async def connect() -> str:
             try:
-                await Engine.connect(resolve_address(f"unix://{place}"))
+                async with Engine.connect(resolve_address(f"unix://{place}")):
+                    return "connected"
             except BackendUnavailable as error:
                 return f"{error.code}: {error.hint}"
-            return "connected"
 
         said = as_user(_NOBODY, _NOBODY, connect) if os.getuid() == 0 else anyio.run(connect)
     assert said.startswith("docker_not_permitted: ")
@@ -189,7 +188,7 @@ def test_no_permission_at_the_real_socket() -> None:
 
 
 async def test_silence(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    monkeypatch.setattr(_docker_engine, "_KNOCK_SECONDS", 0.2)
+    monkeypatch.setattr(docker_engine, "_KNOCK_SECONDS", 0.2)
     async with answering(place):
         assert (await refusal(resolve_address(f"unix://{place}"))).code == "docker_silent"
 
@@ -209,13 +208,43 @@ async def test_something_else_answers(place: Path, said: bytes, code: str) -> No
 
 
 async def test_the_version_spoken_is_one_both_know(place: Path) -> None:
-    async with answering(place, ping("1.99"), info()) as asked:
-        engine = await Engine.connect(resolve_address(f"unix://{place}"))
+    address, older = (resolve_address(f"unix://{place}{end}") for end in ("", "2"))
+    async with answering(place, ping("1.99"), info()) as asked, Engine.connect(address) as engine:
         assert engine.api == "1.48"
         assert (engine.version, engine.platform) == ("99.1", "linux/arm64")
         assert asked[1].startswith(b"GET /v1.48/info HTTP/1.1\r\n")
-    async with answering(place.with_name("older"), ping("1.41"), info()):
-        assert (await Engine.connect(resolve_address(f"unix://{place.with_name('older')}"))).api == "1.41"
+    async with answering(Path(f"{place}2"), ping("1.41"), info()), Engine.connect(older) as engine:
+        assert engine.api == "1.41"
+
+
+async def test_an_engine_behind_tls_is_known_by_the_files_of_its_context(tmp_path: Path) -> None:
+    certificate, key = self_signed()
+    both = tmp_path / "both.pem"
+    both.write_bytes(certificate + key)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(both)
+    server.load_verify_locations(both)
+    server.verify_mode = ssl.CERT_REQUIRED
+    sockets = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+    port = sockets.extra(anyio.abc.SocketAttribute.local_port)
+    identity = hashlib.sha256(b"farm").hexdigest()
+    meta, tls = tmp_path / "contexts/meta" / identity, tmp_path / "contexts/tls" / identity / "docker"
+    for directory in (meta, tls):
+        directory.mkdir(parents=True)
+    (meta / "meta.json").write_text(json.dumps({"Endpoints": {"docker": {"Host": f"tcp://127.0.0.1:{port}"}}}))
+    for name, content in (("ca", certificate), ("cert", certificate), ("key", key)):
+        (tls / f"{name}.pem").write_bytes(content)
+    address = resolve_address(None, {"DOCKER_CONFIG": str(tmp_path), "DOCKER_CONTEXT": "farm"}, shares_files=True)
+    assert address.url == f"https://127.0.0.1:{port}"
+    listener = anyio.streams.tls.TLSListener(sockets, server, standard_compatible=False)
+    async with answering(listener, ping("1.41"), info()):
+        async with Engine.connect(address) as engine:
+            assert engine.version == "99.1"
+        # somebody else's, and none
+        (tls / "ca.pem").write_bytes(self_signed()[0])
+        assert "do not trust each other" in (await refusal(address)).message
+        (tls / "cert.pem").write_text("no certificate")
+        assert (await refusal(address)).code == "docker_tls"
 
 
 async def test_windows_containers_are_no_use(place: Path) -> None:
@@ -255,20 +284,6 @@ async def test_it_must_be_entered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "body"),
-    [
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello and more", b"hello"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\n\r\n", b"hello"),
-        (b"HTTP/1.1 200 OK\r\nContent-Type: application/vnd.docker.raw-stream\r\n\r\nhello", b"hello"),
-        (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
-    ],
-)
-async def test_an_answer_is_read_to_its_end(place: Path, answer: bytes, body: bytes) -> None:
-    async with answering(place, answer), exchange(lambda: anyio.connect_unix(place), "GET", "/") as got:
-        assert await got.read() == body
-
-
-@pytest.mark.parametrize(
     "answer",
     [
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel",
@@ -278,38 +293,15 @@ async def test_an_answer_is_read_to_its_end(place: Path, answer: bytes, body: by
     ],
 )
 async def test_an_answer_that_breaks_off_is_an_error(place: Path, answer: bytes) -> None:
-    async with answering(place, answer):
-        engine = Engine(resolve_address(f"unix://{place}"))
-        engine.api = "1.41"
+    async with answering(place, answer), Engine(resolve_address(f"unix://{place}"), api="1.41") as engine:
         with pytest.raises(EngineGone):
             await engine.call("GET", "/info")
 
 
-async def test_a_body_can_be_sent_as_it_comes(place: Path) -> None:
-    async def parts() -> AsyncGenerator[bytes, None]:
-        for part in (b"one", b"", b"two"):
-            yield part
-
-    async with (
-        answering(place, ping("1.41")) as asked,
-        exchange(lambda: anyio.connect_unix(place), "POST", "/build", content=parts()) as answer,
-    ):
-        assert answer.status == 200
-    assert asked[0].endswith(b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n")
-
-
-async def test_what_is_no_http_is_told(place: Path) -> None:
-    async with answering(place, b"+OK POP3\r\n\r\n"):
-        with pytest.raises(NotHttpError):
-            async with exchange(lambda: anyio.connect_unix(place), "GET", "/"):
-                pytest.fail("that was no answer")
-
-
 async def test_the_engines_words_are_kept(place: Path) -> None:
     body = b'{"message":"no room"}'
-    async with answering(place, b"HTTP/1.1 507 Full\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)):
-        engine = Engine(resolve_address(f"unix://{place}"))
-        engine.api = "1.41"
+    said = b"HTTP/1.1 507 Full\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    async with answering(place, said), Engine(resolve_address(f"unix://{place}"), api="1.41") as engine:
         with pytest.raises(EngineRefused) as caught:
             await engine.call("POST", "/x", body={"a": 1})
     assert (caught.value.status, caught.value.words) == (507, "no room")
@@ -336,10 +328,9 @@ def archived(size: int) -> bytes:
 async def test_a_copy_that_fails_by_the_machine_is_not_the_writers_doing(
     place: Path, tmp_path: Path, kept: int | None, target: str, room: int | None, code: str
 ) -> None:
-    engine = Engine(resolve_address(f"unix://{place}"))
-    engine.api = "1.41"
+    address = resolve_address(f"unix://{place}")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    async with answering(place, archived(50_000)[:kept]):
+    async with answering(place, archived(50_000)[:kept]), Engine(address, api="1.41") as engine:
         try:
             if room is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
@@ -352,13 +343,35 @@ async def test_a_copy_that_fails_by_the_machine_is_not_the_writers_doing(
 
 
 async def test_a_call_that_hangs_can_be_cancelled(place: Path) -> None:
-    async with answering(place) as asked:
-        engine = Engine(resolve_address(f"unix://{place}"))
-        engine.api = "1.41"
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(engine.call, "POST", "/containers/create")
-            with anyio.fail_after(10):
-                while not asked:  # noqa: ASYNC110 - the server tells nobody
-                    await anyio.sleep(0.01)
-                tasks.cancel_scope.cancel()
+    async with (
+        answering(place) as asked,
+        Engine(resolve_address(f"unix://{place}"), api="1.41") as engine,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(engine.call, "POST", "/containers/create")
+        with anyio.fail_after(10):
+            while not asked:  # noqa: ASYNC110 - the server tells nobody
+                await anyio.sleep(0.01)
+            tasks.cancel_scope.cancel()
     assert asked
+
+
+async def test_an_answer_that_stops_coming_is_given_up_where_that_is_wanted(place: Path) -> None:
+    address = resolve_address(f"unix://{place}")
+    async with answering(place), Engine(address, api="1.41") as engine:
+        with pytest.raises(EngineGone) as caught:
+            async with engine.stream("GET", "/images/x/get", silence=0.1):
+                pytest.fail("it answered")
+    assert caught.value.words == "it fell silent"
+
+
+async def test_progress_is_read_by_the_line_however_it_is_cut(place: Path) -> None:
+    said = b'{"a": 1}\r\n\r\nwhat is this\n[2]\n{"b": "\xc3\xa4"}'
+    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    answer += b"".join(b"1\r\n%c\r\n" % byte for byte in said) + b"0\r\n\r\n"
+    async with (
+        answering(place, answer),
+        Engine(resolve_address(f"unix://{place}"), api="1.41") as engine,
+        engine.stream("POST", "/images/create") as got,
+    ):
+        assert [item async for item in got.objects()] == [{"a": 1}, {"b": "ä"}]

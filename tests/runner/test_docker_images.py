@@ -17,11 +17,11 @@ from support.docker import engine_call, require_docker
 from support.images import BASE_IMAGE
 from support.registry import Registry, image_archive, serve_registry
 
+from coworld_core.docker_engine import Engine, EngineRefused, path_segment, resolve_address
 from coworld_core.errors import ImageError
 from coworld_core.events import BaseEvent, ImageProgressed
 from coworld_runner.backend import ImageInfo
 from coworld_runner.backends import DockerBackend
-from coworld_runner.backends._docker_engine import Engine, EngineRefused, path_segment, resolve_address
 from coworld_runner.backends._docker_images import is_full, split_name
 from coworld_runner.backends._docker_login import registry_headers
 
@@ -88,21 +88,23 @@ class TestImages:
 
     async def test_one_for_another_platform(self) -> None:
         name = "coworld-test-foreign:1"
-        engine = await Engine.connect(resolve_address(None))
-        foreign = "arm64" if engine.platform != "linux/arm64" else "amd64"
-        try:
-            async with engine.stream("POST", "/images/load", content=image_archive(name, foreign)) as answer:
-                await answer.read()
-            async with DockerBackend() as backend:
-                with pytest.raises(ImageError) as caught:
-                    await backend.ensure_image(name, platform=engine.platform)
-                assert caught.value.code == "image_wrong_platform"
-                assert f"linux/{foreign}" in caught.value.message
-                assert f"--platform {engine.platform}" in str(caught.value.hint)
-                assert (await backend.ensure_image(name)).emulated
-                assert (await backend.ensure_image(name, platform=f"linux/{foreign}")).platform == f"linux/{foreign}"
-        finally:
-            await forget(name)
+        async with Engine.connect(resolve_address()) as engine:
+            foreign = "arm64" if engine.platform != "linux/arm64" else "amd64"
+            try:
+                async with engine.stream("POST", "/images/load", content=image_archive(name, foreign)) as answer:
+                    await answer.read()
+                async with DockerBackend() as backend:
+                    with pytest.raises(ImageError) as caught:
+                        await backend.ensure_image(name, platform=engine.platform)
+                    assert caught.value.code == "image_wrong_platform"
+                    assert f"linux/{foreign}" in caught.value.message
+                    assert f"--platform {engine.platform}" in str(caught.value.hint)
+                    assert (await backend.ensure_image(name)).emulated
+                    assert (
+                        await backend.ensure_image(name, platform=f"linux/{foreign}")
+                    ).platform == f"linux/{foreign}"
+            finally:
+                await forget(name)
 
     async def test_pulling_is_told_as_it_goes_and_done_once_for_all_who_ask(self) -> None:
         events: list[BaseEvent] = []

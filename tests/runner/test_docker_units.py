@@ -24,12 +24,12 @@ import pytest
 from support.docker import as_user, engine_call, require_docker, subject_image, subject_spec
 from support.registry import image_archive
 
+from coworld_core.docker_engine import Engine, EngineRefused, path_segment, resolve_address
 from coworld_core.errors import BackendError, StartError, TransferError, UsageError
 from coworld_core.events import BaseEvent, LeakFound, LogTruncated
 from coworld_core.ids import new_run_id
 from coworld_runner.backend import Backend, Found, HttpProbe, Limits, Placement, Port, UnitSpec
 from coworld_runner.backends import DockerBackend
-from coworld_runner.backends._docker_engine import Engine, EngineRefused, path_segment, resolve_address
 from coworld_runner.backends._docker_labels import run_labels
 from coworld_runner.backends._docker_networks import drop_network, make_network
 from coworld_runner.scratch import make_scratch, open_scratch, scratch_root
@@ -223,17 +223,17 @@ async def test_a_program_that_cannot_be_run_is_told(arena: Arena, argv: tuple[st
 @asynccontextmanager
 async def changed_image(name: str, changes: str) -> AsyncGenerator[str, None]:
     """The subject's image with a line of a Dockerfile more."""
-    engine = await Engine.connect(resolve_address(None))
-    made = await engine.call("POST", "/containers/create", body={"Image": subject_image()})
-    try:
-        repository, _, tag = name.partition(":")
-        where = {"container": made["Id"], "repo": repository, "tag": tag, "changes": changes}
-        await engine.call("POST", "/commit", query=where)
-        yield name
-    finally:
-        await engine.call("DELETE", f"/containers/{made['Id']}")
-        with contextlib.suppress(EngineRefused):
-            await engine.call("DELETE", f"/images/{path_segment(name)}")
+    async with Engine.connect(resolve_address()) as engine:
+        made = await engine.call("POST", "/containers/create", body={"Image": subject_image()})
+        try:
+            repository, _, tag = name.partition(":")
+            where = {"container": made["Id"], "repo": repository, "tag": tag, "changes": changes}
+            await engine.call("POST", "/commit", query=where)
+            yield name
+        finally:
+            await engine.call("DELETE", f"/containers/{made['Id']}")
+            with contextlib.suppress(EngineRefused):
+                await engine.call("DELETE", f"/images/{path_segment(name)}")
 
 
 async def refused(arena: Arena, backend: Backend, spec: UnitSpec) -> StartError:
@@ -252,16 +252,16 @@ async def test_faults_of_an_image_are_told(arena: Arena) -> None:
             error = await refused(arena, backend, arena.spec("user", "hang", image=image))
         assert error.code == "command_failed"
         assert "unable to find user nobody-knows" in error.message
-        engine = await Engine.connect(resolve_address(None))
-        archive = image_archive("coworld-test-empty:1", engine.platform.partition("/")[2])
-        async with engine.stream("POST", "/images/load", content=archive) as answer:
-            await answer.read()
-        try:
-            error = await refused(arena, backend, arena.spec("empty", image="coworld-test-empty:1", argv=()))
-        finally:
-            await engine.call("DELETE", "/images/coworld-test-empty:1")
-        assert error.code == "command_failed"
-        assert "no command" in error.message.lower()
+        async with Engine.connect(resolve_address()) as engine:
+            archive = image_archive("coworld-test-empty:1", engine.platform.partition("/")[2])
+            async with engine.stream("POST", "/images/load", content=archive) as answer:
+                await answer.read()
+            try:
+                error = await refused(arena, backend, arena.spec("empty", image="coworld-test-empty:1", argv=()))
+            finally:
+                await engine.call("DELETE", "/images/coworld-test-empty:1")
+            assert error.code == "command_failed"
+            assert "no command" in error.message.lower()
         error = await refused(arena, backend, arena.spec("absent", image="coworld-test-absent:1"))
         assert error.code == "image_missing"
 
@@ -457,8 +457,11 @@ async def test_a_network_that_somebody_comes_back_to_is_removed_all_the_same(
 ) -> None:
     # a call that was given up may still be done by the engine while its network is being taken away
     hang = dataclasses.replace(arena.spec("game", "hang", ports=HTTP), network="game-only")
-    async with arena.open() as backend, backend.units([hang], publish=arena.publish) as (unit,):
-        engine = await Engine.connect(resolve_address(None))
+    async with (
+        arena.open() as backend,
+        backend.units([hang], publish=arena.publish) as (unit,),
+        Engine.connect(resolve_address()) as engine,
+    ):
         name = f"coworld-{arena.run_id}-back"
         path = f"/networks/{path_segment(name)}"
         await make_network(engine, name, "private", run_labels(arena.run_id))
@@ -552,8 +555,7 @@ async def test_whatever_cannot_be_made_nothing_stays(arena: Arena) -> None:
         arena.spec("game", "hang", ports=HTTP, clients=("player",), network="game-only"),
         arena.spec("player", "hang", connects_to="game", network="game-only"),
     ]
-    engine = await Engine.connect(resolve_address(None))
-    async with arena.open() as backend:
+    async with arena.open() as backend, Engine.connect(resolve_address()) as engine:
         for taken in (f"coworld-{arena.run_id}-player", f"coworld-{arena.run_id}-game-player"):
             if taken.endswith("game-player"):
                 await engine.call("POST", "/networks/create", body={"Name": taken, "CheckDuplicate": True})

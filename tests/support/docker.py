@@ -6,7 +6,6 @@ import codecs
 import functools
 import hashlib
 import io
-import json
 import os
 import tarfile
 import warnings
@@ -17,9 +16,9 @@ from typing import Any, TypeVar
 import anyio
 import pytest
 
+from coworld_core.docker_engine import Engine, EngineRefused, path_segment, resolve_address
 from coworld_core.errors import BackendUnavailable
 from coworld_runner.backend import UnitSpec
-from coworld_runner.backends._docker_engine import Engine, EngineRefused, path_segment, resolve_address
 from coworld_runner.testing.conformance import SUBJECT
 
 from .images import BASE_IMAGE
@@ -48,8 +47,7 @@ def require_docker() -> None:
 def _missing() -> str:
     async def look() -> str:
         try:
-            engine = await Engine.connect(resolve_address(None))
-            await engine.call("GET", f"/images/{path_segment(BASE_IMAGE)}/json")
+            await engine_call("GET", f"/images/{path_segment(BASE_IMAGE)}/json")
         except BackendUnavailable as error:
             return error.message
         except EngineRefused:
@@ -72,19 +70,19 @@ def subject_image() -> str:
             archive.addfile(entry, io.BytesIO(content))
 
     async def build() -> None:
-        engine = await Engine.connect(resolve_address(None))
-        try:
-            await engine.call("GET", f"/images/{path_segment(name)}/json")
-        except EngineRefused:
-            async with engine.stream(
-                "POST",
-                "/build",
-                query={"t": name, "rm": True},
-                headers={"Content-Type": "application/x-tar"},
-                content=context.getvalue(),
-            ) as answer:
-                said = (await answer.read()).decode()
-            assert all("error" not in json.loads(line) for line in said.splitlines()), said
+        async with Engine.connect(resolve_address()) as engine:
+            try:
+                await engine.call("GET", f"/images/{path_segment(name)}/json")
+            except EngineRefused:
+                async with engine.stream(
+                    "POST",
+                    "/build",
+                    query={"t": name, "rm": True},
+                    headers={"Content-Type": "application/x-tar"},
+                    content=context.getvalue(),
+                ) as answer:
+                    said = [item async for item in answer.objects()]
+                assert all("error" not in item for item in said), said
 
     _apart(build)
     return name
@@ -98,8 +96,8 @@ def subject_spec(run_id: str, name: str, *steps: str) -> UnitSpec:
 
 async def engine_call(method: str, path: str, **more: Any) -> Any:
     """One call to the engine, behind the backend's back."""
-    engine = await Engine.connect(resolve_address(None))
-    return await engine.call(method, path, **more)
+    async with Engine.connect(resolve_address()) as engine:
+        return await engine.call(method, path, **more)
 
 
 def _apart(work: Callable[[], Awaitable[_T]]) -> _T:
@@ -112,6 +110,7 @@ def as_user(user: int, group: int, work: Callable[[], Awaitable[str]]) -> str:
     """What a coroutine function returns when another user runs it, who may not be able to read this checkout."""
     for codec in ("ascii", "idna"):
         codecs.lookup(codec)  # read from where the child may not be able to, if nobody has used it yet
+
     read, write = os.pipe()
     with warnings.catch_warnings():
         # later Pythons warn of threads that the child will not have; it uses none

@@ -1,7 +1,7 @@
 """What a Coworld is: manifest, episode, results, events and errors, as typed values and rules.
 
-Nothing here opens a socket. Names are imported when they are first used, so ``import coworld_core`` costs next to
-nothing.
+Nothing here opens a socket (``docker_engine``, a module apart, does). Names are imported when they are first used, so
+``import coworld_core`` costs next to nothing.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import anyio
 
+from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, path_segment
 from coworld_core.errors import ImageError, UsageError
 from coworld_core.events import ImageReady
 from coworld_core.images import ImageRef, Platform, content_tag
@@ -17,7 +18,6 @@ from ._build_plan import BuildPlan, canonical, dockerfile_for
 from ._hints import listed
 from ._image_build import BuildError, build_image
 from .backend import Publish
-from .backends._docker_engine import Engine, EngineGone, EngineRefused, path_segment
 from .backends._docker_images import Images
 from .backends._docker_login import registry_headers
 from .compose import Build, Service

@@ -1,7 +1,7 @@
 """One HTTP/1.1 request on one connection: h11 speaks the protocol, anyio moves the bytes.
 
-For a game on the loopback interface and for the Docker engine on its socket: plain HTTP to a server on this machine. A
-general client would cost a tenth of a second of imports, TLS set-up and a connection pool in every run.
+For a game on the loopback interface, and for a collector through a cluster's forwarded port: plain HTTP, one question
+at a time. A general client would cost a tenth of a second of imports, TLS set-up and a connection pool in every run.
 """
 
 from __future__ import annotations

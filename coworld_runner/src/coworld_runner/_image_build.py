@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import collections
-import json
-import os
 import re
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping
-from typing import IO, Any, Protocol, Self, cast
+from typing import IO, Any, Protocol, Self
 
 import anyio
 import anyio.to_thread
 
+from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, docker_config
 from coworld_core.errors import BackendError, CoworldError, EnvironmentFault
 from coworld_core.events import ImageProgressed, Notice
 
@@ -22,7 +21,6 @@ from ._context import ContextError, SentContext, write_context
 from ._files import strip_controls
 from ._sources import shown_size
 from .backend import Publish
-from .backends._docker_engine import Engine, EngineGone, EngineRefused, docker_config
 from .backends._docker_images import is_full
 from .compose import Build
 
@@ -135,12 +133,9 @@ async def build_image(
                 headers={"Content-Type": "application/x-tar"},
                 content=upload,
             ) as answer:
-                rest = b""
-                async for data in answer:
-                    *lines, rest = (rest + data).split(b"\n")
-                    for line in lines:
-                        _take(log, line, show)
-                _take(log, rest, show)
+                async for item in answer.objects():
+                    for text in log.take(item):
+                        show(text)
         except EngineRefused as error:
             refused = error.words
         except EngineGone as error:
@@ -156,18 +151,6 @@ async def build_image(
         return log.image_id
     found = await engine.call("GET", f"/images/{image}/json")
     return str(found["Id"])
-
-
-def _take(log: _Log, line: bytes, show: Any) -> None:
-    if not line.strip():
-        return
-    try:
-        item = json.loads(line)
-    except ValueError:
-        return
-    if isinstance(item, dict):
-        for text in log.take(cast("dict[str, Any]", item)):
-            show(text)
 
 
 def _failed(service: str, image: str, buildkit: str, refused: str, log: _Log) -> CoworldError:
@@ -268,7 +251,7 @@ class _Upload:
 
 def _proxies() -> dict[str, str]:
     """Proxies of the docker command's configuration, which its own builds are given as arguments, too."""
-    _, config = docker_config(os.environ)
+    _, config = docker_config()
     try:
         kept = config["proxies"]["default"]
         names = {"httpProxy": "http_proxy", "httpsProxy": "https_proxy", "noProxy": "no_proxy", "ftpProxy": "ftp_proxy"}

@@ -16,6 +16,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
+from coworld_core.docker_engine import Engine, resolve_address
 from coworld_core.errors import UsageError, WorkspaceError
 from coworld_core.events import BaseEvent, Notice, PhaseFinished, PhaseStarted, RunFinished, RunStarted
 from coworld_core.images import HOSTED_PLATFORM, Platform
@@ -30,7 +31,6 @@ from ._builder import Builder, BuiltImage, check_platform, jobs_of
 from ._hints import listed
 from ._image_build import BuildError
 from .backend import Publish
-from .backends._docker_engine import Engine, resolve_address
 from .errors import unwrapped
 from .workspace import atomic_write
 
@@ -121,12 +121,12 @@ async def build_coworld(
     try:
         if planned.skipped:
             publish(Notice(message=f"The manifest does not need {listed(planned.skipped)}, so it is not built."))
-        engine = await Engine.connect(resolve_address(host))
-        builder = Builder(engine, publish, no_cache=no_cache, platform=platform)
-        with _Phase("build", publish), unwrapped():
-            await builder.build(jobs, parallel or min(4, os.cpu_count() or 1))
-        with _Phase("tag", publish), unwrapped():
-            images = await builder.references(planned, resolve_mutable=resolve_mutable)
+        async with Engine.connect(resolve_address(host)) as engine:
+            builder = Builder(engine, publish, no_cache=no_cache, platform=platform)
+            with _Phase("build", publish), unwrapped():
+                await builder.build(jobs, parallel or min(4, os.cpu_count() or 1))
+            with _Phase("tag", publish), unwrapped():
+                images = await builder.references(planned, resolve_mutable=resolve_mutable)
         with _Phase("write", publish):
             manifest = _with_images(planned.manifest, {name: image.reference for name, image in images.items()})
             await anyio.to_thread.run_sync(_write, planned.output, dump_manifest(manifest))

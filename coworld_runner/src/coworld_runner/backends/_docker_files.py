@@ -16,11 +16,10 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
+from coworld_core.docker_engine import Answer, Engine, EngineGone, EngineRefused, path_segment
 from coworld_core.errors import TransferError
 
 from .._files import check_size, not_regular, not_written
-from .._http import Answer
-from ._docker_engine import Engine, EngineGone, EngineRefused, path_segment
 
 __all__ = ["fetch_archived", "hand_back"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,11 +9,11 @@ from typing import Any, Literal
 
 import anyio
 
+from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, path_segment
 from coworld_core.errors import ImageError
 from coworld_core.events import ImageProgressed
 
 from ..backend import ImageInfo, Publish
-from ._docker_engine import Engine, EngineGone, EngineRefused, path_segment
 from ._docker_login import registry_headers
 
 __all__ = ["Images", "image_platform", "is_full", "split_name"]
@@ -163,14 +162,9 @@ class Images:
                 query={"fromImage": name, "tag": tag, "platform": platform},
                 headers=headers,
             ) as answer:
-                rest = b""
-                async for data in answer:
-                    *lines, rest = (rest + data).split(b"\n")
-                    for line in lines:
-                        if line.strip() and (reason := report.take(json.loads(line))):
-                            raise refusal(reason)
-                if rest.strip() and (reason := report.take(json.loads(rest))):
-                    raise refusal(reason)
+                async for said in answer.objects():
+                    if reason := report.take(said):
+                        raise refusal(reason)
         except (EngineRefused, EngineGone) as error:
             raise refusal(error.words) from error
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import anyio
 
+from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, path_segment
+
 from ..backend import Found, Reaped, UnitSpec
 from ..scratch import owner_is_alive, scratch_root
-from ._docker_engine import Engine, EngineGone, EngineRefused, path_segment
 from ._docker_files import hand_back
 from ._docker_networks import drop_network
 

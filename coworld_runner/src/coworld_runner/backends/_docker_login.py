@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import subprocess
 from collections.abc import Mapping
 from typing import Any, cast
 
 import anyio
 
-from ._docker_engine import docker_config
+from coworld_core.docker_engine import docker_config
 
 __all__ = ["registry_headers"]
 
@@ -36,7 +35,7 @@ async def registry_headers(name: str, logins: Mapping[str, tuple[str, str]] | No
     if logins is not None and registry in logins:
         user, password = logins[registry]
         return _header({"username": user, "password": password}, registry)
-    _, config = docker_config(os.environ)
+    _, config = docker_config()
     login: dict[str, str] | None = None
     if helper := _mapping(config.get("credHelpers")).get(registry) or config.get("credsStore"):
         login = await _ask_helper(str(helper), registry)

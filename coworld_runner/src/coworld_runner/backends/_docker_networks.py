@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import anyio
 
-from ._docker_engine import Engine, EngineGone, EngineRefused, path_segment
+from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, path_segment
 
 __all__ = ["NetworkKind", "SharedNetwork", "drop_network", "make_network"]
 

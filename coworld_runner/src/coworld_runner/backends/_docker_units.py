@@ -15,15 +15,14 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from coworld_core.docker_engine import Answer, Engine, EngineGone, EngineRefused, path_segment
 from coworld_core.errors import BackendError, StartError, TransferError
 from coworld_core.outcome import Exit, ExitReason
 
 from .._concurrency import nursery
-from .._http import Answer
 from ..backend import INPUTS_MOUNT, Backend, Endpoint, Placement, Publish, UnitSpec
 from ..errors import unwrapped
 from ._docker_container import command, container_body, exit_of, programs
-from ._docker_engine import Engine, EngineGone, EngineRefused, path_segment
 from ._docker_files import fetch_archived, hand_back
 from ._docker_images import is_full
 from ._docker_labels import labels_of, object_name, remove_container

@@ -17,17 +17,17 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Literal, Self
 
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from coworld_core.docker_engine import Engine, resolve_address
 from coworld_core.errors import BackendUnavailable, UsageError
 from coworld_core.issues import Issue
 
 from ..backend import Capabilities, Found, ImageInfo, Publish, Reaped, UnitSpec
-from ._docker_engine import Engine, resolve_address
 from ._docker_images import Images
 from ._docker_labels import find_labelled, object_name, reap_labelled, run_labels
 from ._docker_networks import SharedNetwork
@@ -65,6 +65,7 @@ class DockerBackend(BaseBackend):
         self._pull: Literal["missing", "never"] = pull
         self._logins = dict(logins or {})
         self._engine: Engine | None = None
+        self._open = AsyncExitStack()
         self._images: Images | None = None
         self._runs: dict[str, Run] = {}
         self._programs: set[tuple[str, ...]] = set()
@@ -90,21 +91,26 @@ class DockerBackend(BaseBackend):
         )
 
     async def __aenter__(self) -> Self:
-        self._engine = await Engine.connect(resolve_address(self._host))
-        if self._engine.info.get("OSType") != "linux":
-            system = self._engine.info.get("OSType")
-            self._engine = None
-            raise BackendUnavailable(
-                f"The Docker engine runs {system} containers, and Coworlds are Linux ones.",
-                code="docker_wrong_system",
-                hint="Switch Docker Desktop to Linux containers.",
-            )
-        self._images = Images(self._engine, pull=self._pull, logins=self._logins)
+        async with AsyncExitStack() as stack:
+            engine = await stack.enter_async_context(self._connect())
+            if (system := engine.info.get("OSType")) != "linux":
+                raise BackendUnavailable(
+                    f"The Docker engine runs {system} containers, and Coworlds are Linux ones.",
+                    code="docker_wrong_system",
+                    hint="Switch Docker Desktop to Linux containers.",
+                )
+            self._open = stack.pop_all()
+        self._engine = engine
+        self._images = Images(engine, pull=self._pull, logins=self._logins)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        # every call has its own connection, closed with it
         self._engine = self._images = None
+        await self._open.aclose()
+
+    def _connect(self) -> AbstractAsyncContextManager[Engine]:
+        address = resolve_address(self._host, shares_files=True)
+        return Engine.connect(address, otherwise="Or use --backend process, which needs no engine.")
 
     def _entered(self) -> Engine:
         if self._engine is None:
@@ -122,50 +128,12 @@ class DockerBackend(BaseBackend):
     async def check(self) -> tuple[Issue, ...]:
         """See whether the engine can be used, what it cannot hold, and whether it has room."""
         try:
-            engine = self._engine or await Engine.connect(resolve_address(self._host))
+            if self._engine is not None:
+                return await _issues(self._engine)
+            async with self._connect() as engine:
+                return await _issues(engine)
         except BackendUnavailable as error:
             return (Issue(code=error.code, message=error.message, hint=error.hint),)
-        info = engine.info
-        issues = [
-            Issue(
-                code="docker_version",
-                severity="info",
-                message=f"Docker {engine.version} on {engine.platform}, at {engine.address}"
-                + (", rootless." if engine.security("rootless") else "."),
-                hint="docker info says more.",
-            )
-        ]
-        if info.get("OSType") != "linux":
-            issues.append(
-                Issue(
-                    code="docker_wrong_system",
-                    message=f"The engine runs {info.get('OSType')} containers, and Coworlds are Linux ones.",
-                    hint="Switch Docker Desktop to Linux containers.",
-                )
-            )
-        limits = {"MemoryLimit": "memory", "CpuCfsQuota": "processor time", "PidsLimit": "processes"}
-        issues.extend(
-            Issue(
-                code="limit_unsupported",
-                severity="warning",
-                message=f"This engine cannot limit {what}: the kernel's control group for it is not available to it.",
-                hint="Rootless Docker needs control groups version 2 and systemd; see its documentation.",
-            )
-            for key, what in limits.items()
-            if not info.get(key, True)
-        )
-        free = await anyio.to_thread.run_sync(_free_bytes, str(info.get("DockerRootDir") or ""))
-        if free is not None and free < _LOW_DISK:
-            issues.append(
-                Issue(
-                    code="disk_low",
-                    severity="warning",
-                    message=f"{free / 1024**2:.0f} MiB are left where Docker keeps images and containers "
-                    f"({info.get('DockerRootDir')}).",
-                    hint="docker system df shows what takes the room; docker image prune removes unused images.",
-                )
-            )
-        return tuple(issues)
 
     async def has_image(self, image: str) -> bool:
         """Whether the engine holds the image; no registry is asked."""
@@ -227,6 +195,51 @@ class DockerBackend(BaseBackend):
     async def reap_units(self, found: Sequence[Found], *, force: bool) -> Sequence[Reaped]:
         """Remove what was found: containers, then what they used."""
         return await reap_labelled(self._entered(), found, force=force)
+
+
+async def _issues(engine: Engine) -> tuple[Issue, ...]:
+    """What an engine cannot hold, and whether it has room."""
+    info = engine.info
+    issues = [
+        Issue(
+            code="docker_version",
+            severity="info",
+            message=f"Docker {engine.version} on {engine.platform}, at {engine.address}"
+            + (", rootless." if engine.security("rootless") else "."),
+            hint="docker info says more.",
+        )
+    ]
+    if info.get("OSType") != "linux":
+        issues.append(
+            Issue(
+                code="docker_wrong_system",
+                message=f"The engine runs {info.get('OSType')} containers, and Coworlds are Linux ones.",
+                hint="Switch Docker Desktop to Linux containers.",
+            )
+        )
+    limits = {"MemoryLimit": "memory", "CpuCfsQuota": "processor time", "PidsLimit": "processes"}
+    issues.extend(
+        Issue(
+            code="limit_unsupported",
+            severity="warning",
+            message=f"This engine cannot limit {what}: the kernel's control group for it is not available to it.",
+            hint="Rootless Docker needs control groups version 2 and systemd; see its documentation.",
+        )
+        for key, what in limits.items()
+        if not info.get(key, True)
+    )
+    free = await anyio.to_thread.run_sync(_free_bytes, str(info.get("DockerRootDir") or ""))
+    if free is not None and free < _LOW_DISK:
+        issues.append(
+            Issue(
+                code="disk_low",
+                severity="warning",
+                message=f"{free / 1024**2:.0f} MiB are left where Docker keeps images and containers "
+                f"({info.get('DockerRootDir')}).",
+                hint="docker system df shows what takes the room; docker image prune removes unused images.",
+            )
+        )
+    return tuple(issues)
 
 
 def _free_bytes(directory: str) -> int | None:

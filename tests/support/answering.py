@@ -1,0 +1,37 @@
+"""A server that says what it was told to say, HTTP or not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import anyio.abc
+
+__all__ = ["answering"]
+
+
+@asynccontextmanager
+async def answering(
+    path: Path | anyio.abc.Listener[anyio.abc.ByteStream], *answers: bytes
+) -> AsyncGenerator[list[bytes], None]:
+    """A server that answers each connection with the next of these bytes, or never when there are none."""
+    asked: list[bytes] = []
+    left = list(answers)
+
+    async def serve(stream: anyio.abc.ByteStream) -> None:
+        async with stream:
+            data = await stream.receive()
+            while b"chunked" in data and not data.endswith(b"0\r\n\r\n"):
+                data += await stream.receive()
+            asked.append(data)
+            if not left:
+                await anyio.sleep_forever()
+            await stream.send(left.pop(0))
+
+    place = await anyio.create_unix_listener(path) if isinstance(path, Path) else path
+    async with place as listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, serve)
+        yield asked
+        tasks.cancel_scope.cancel()
