@@ -27,6 +27,7 @@ from coworld_core.ids import new_run_id
 from coworld_core.outcome import EpisodeStatus
 from coworld_core.verdict import judge_error
 
+from ._descriptors import Room
 from ._files import cut_unfinished
 from ._runs import OpenRun, open_run
 from .backend import Backend
@@ -43,6 +44,8 @@ EpisodeListeners = Callable[[str], tuple[Listener, ...]]
 
 _KEEP = 1000
 """Events that late readers find: there may be more episodes than memory holds events of."""
+_FILES_OF_UNIT = 5
+"""Open files that a unit takes: its logs, its control, its ports, what it is asked and followed by (seen: up to 5)."""
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 """Keys that are names of directories, too."""
 
@@ -88,7 +91,8 @@ async def run_many(
         plans: Keys and what to play. A key says for good which episode it is: it must not occur twice.
         backend: An entered backend.
         workspace: The directory above the episodes' own; new or empty, unless this goes on with an earlier run.
-        parallel: How many at a time, at least 1.
+        parallel: How many at a time, at least 1; fewer where this process may not have so many files open, though its
+            limit is raised as far as it may be.
         options: How to run each.
         overwrite: Whether a workspace of an earlier run may be emptied first.
         resume: Whether to go on with what is in the workspace: episodes that have a row are left alone, and what a
@@ -121,6 +125,10 @@ async def run_many(
             ok = tally.status == "completed" and not tally.faulted
             many.run.bus.publish(RunFinished(status=tally.status, ok=ok, seconds=many.run.seconds()))
     return tally
+
+
+def _files(plan: EpisodePlan) -> int:
+    return _FILES_OF_UNIT * (2 + len(plan.seats))
 
 
 @contextmanager
@@ -199,6 +207,8 @@ class Many:
         """
         await self._clear_up(backend)
         gate = anyio.Semaphore(parallel)
+        room = Room()
+        narrow = False
         taken: set[str] = set()
         complete = True
 
@@ -207,6 +217,7 @@ class Many:
             try:
                 row = await self._played(index, key, plan, backend, options, episode_listeners, fatal)
             finally:
+                room.give_back(_files(plan))
                 gate.release()
             self._rows.append(row)
             tally.played += 1
@@ -237,6 +248,15 @@ class Many:
                             tally.kept += 1
                             continue
                         await gate.acquire()
+                        if not room.has(_files(plan)) and not narrow:
+                            narrow = True
+                            self.run.bus.publish(
+                                Notice(
+                                    message=f"Fewer than {parallel} episodes at a time: this process may have no more "
+                                    f"than {room.limit} files open (ulimit -Hn)."
+                                )
+                            )
+                        await room.take(_files(plan))
                         group.start_soon(one, index, key, plan)
             tally.status = "completed" if complete else "failed"
         except CoworldError:

@@ -21,6 +21,7 @@ from anyio.abc import TaskGroup
 from coworld_core.errors import CoworldError, StartError
 from coworld_core.outcome import Exit, ExitReason
 
+from .._descriptors import of_units
 from .._trees import remove_tree
 from ..backend import Backend, Publish, UnitSpec
 from ..scratch import REMOVE_SECONDS, scratch_root
@@ -160,6 +161,7 @@ class ProcessUnit(LocalUnit):
                         str(limits.memory_bytes or 0),
                         str(limits.pids or 0),
                         str(limits.disk_bytes or 0),
+                        str(of_units()),
                         str(self._context.absolute()),
                         str(len(directories)),
                         *directories,
