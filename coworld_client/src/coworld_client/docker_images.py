@@ -11,10 +11,10 @@ import hashlib
 import json
 import tarfile
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 import anyio
 import anyio.from_thread
@@ -95,24 +95,12 @@ def client_hash(config: str, layers: list[str]) -> str:
         ``sha256:`` and the digest of ``{"config": ..., "layers": [...]}`` as JSON with sorted keys and no spaces.
     """
     text = json.dumps({"config": config, "layers": layers}, sort_keys=True, separators=(",", ":"))
-    return digest_of(hashlib.sha256(text.encode()))
+    return digest_of(hashlib.sha256(text.encode()).digest())
 
 
-class Hash(Protocol):
-    """What of a hash is used here."""
-
-    def update(self, data: bytes, /) -> None:
-        """Take more bytes."""
-        ...
-
-    def hexdigest(self) -> str:
-        """The digest so far."""
-        ...
-
-
-def digest_of(hashed: Hash) -> str:
+def digest_of(sha256: bytes) -> str:
     """A digest as registries write it."""
-    return f"sha256:{hashed.hexdigest()}"
+    return f"sha256:{sha256.hex()}"
 
 
 # --- out of the engine --------------------------------------------------------------------------------------------
@@ -262,16 +250,21 @@ def _wanted(path: str) -> bool:
 
 
 def _spool(source: IO[bytes], path: Path, size: int) -> _Spooled:
-    hashed = hashlib.sha256()
-    with path.open("xb") as target:
-        while piece := source.read(_CHUNK):
-            anyio.from_thread.check_cancelled()
-            hashed.update(piece)
-            target.write(piece)
-    written = path.stat().st_size
+    digest, written = write_hashed(iter(lambda: source.read(_CHUNK), b""), path)
     if written != size:
         raise tarfile.ReadError("unexpected end of data")
-    return _Spooled(path, digest_of(hashed), size)
+    return _Spooled(path, digest, size)
+
+
+def write_hashed(pieces: Iterable[bytes], path: Path) -> tuple[str, int]:
+    """Write a new file; returns its digest and size. In a worker thread, and until its task is cancelled."""
+    hashed, size = hashlib.sha256(), 0
+    with path.open("xb") as file:
+        for piece in pieces:
+            anyio.from_thread.check_cancelled()
+            hashed.update(piece)
+            size += file.write(piece)
+    return digest_of(hashed.digest()), size
 
 
 # --- what it holds ------------------------------------------------------------------------------------------------

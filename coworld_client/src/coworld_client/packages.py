@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +20,7 @@ from coworld_core.loading import MANIFEST_NAME, load_manifest
 
 from ._concurrency import single
 from ._edits import image_values, replace_images
+from ._on_disk import write_whole
 from ._parts import inside, storage
 from .errors import ApiShapeError
 
@@ -271,14 +270,7 @@ def _store(place: Path, document: dict[str, Any], listed: dict[str, Any]) -> Non
 
 def _write(path: Path, text: str) -> None:
     with storage(path):
-        part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-        try:
-            with os.fdopen(os.open(part, flags, 0o666), "w", encoding="utf-8", errors="replace") as file:
-                file.write(text)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        write_whole(path, text.encode(errors="replace"))
 
 
 def _guide(identifier: str, name: str, version: str) -> str:

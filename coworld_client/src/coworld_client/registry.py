@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 
 import anyio
 
-from coworld_core.errors import EnvironmentFault
+from coworld_core.errors import CoworldError, EnvironmentFault
 from coworld_core.retrying import Backoff, Tries, retry_after, says_later
 
 from ._concurrency import single
@@ -218,13 +218,9 @@ class Registry:
         while True:
             try:
                 await self._upload(blob, chunk, on_progress)
-            except _Passing as failure:
-                pause = tries.again(failure.after)
-                if pause is None:
-                    raise failure.error from failure.__cause__
-            else:
                 return True
-            await anyio.sleep(pause)
+            except _Passing as failure:
+                await _pause(tries, failure, failure.error)
             # the answer to the last request may be all that was lost
             if await self.has_blob(blob):
                 return True
@@ -258,10 +254,7 @@ class Registry:
                 at = end
                 tries.got_further()
             except _Passing as failure:
-                pause = tries.again(failure.after)
-                if pause is None:
-                    raise
-                await anyio.sleep(pause)
+                await _pause(tries, failure)
                 location, at = await self._where(location, at, end, failure)
                 on_progress(at)
         separator = "&" if "?" in location else "?"
@@ -274,10 +267,9 @@ class Registry:
                 response = await self._once("PUT", location, allowed=(200, 201, 204), content=b"")
             except _Passing as failure:
                 # of an upload that is over, a second request only hears that there is none
-                pause = tries.again(failure.after) if failure.status not in (404, 416) else None
-                if pause is None:
+                if failure.status in (404, 416):
                     raise
-                await anyio.sleep(pause)
+                await _pause(tries, failure)
                 if await self.has_blob(blob):
                     return
             else:
@@ -349,10 +341,7 @@ class Registry:
             try:
                 return await self._once(method, url, **more)
             except _Passing as failure:
-                pause = tries.again(failure.after)
-                if pause is None:
-                    raise failure.error from failure.__cause__
-            await anyio.sleep(pause)
+                await _pause(tries, failure, failure.error)
 
     async def _once(
         self,
@@ -407,6 +396,14 @@ class Registry:
         return RegistryError(
             f"The registry {self._base.host} {what}.", code=code, hint=hint, context={"host": self._base.host}
         )
+
+
+async def _pause(tries: Tries, failure: _Passing, error: CoworldError | None = None) -> None:
+    """Wait for the next try; after the last one raise what it comes to."""
+    pause = tries.again(failure.after)
+    if pause is None:
+        raise error or failure from failure.__cause__
+    await anyio.sleep(pause)
 
 
 async def _pieces(
