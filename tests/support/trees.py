@@ -1,0 +1,20 @@
+"""Directories that are hard to remove."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["dig"]
+
+
+def dig(top: Path, depth: int, name: str = "deeper") -> None:
+    """Make directories, each in the one before, with a file in each."""
+    here = os.open(top, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=here)
+        below = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=below))
+        os.close(here)
+        here = below
+    os.close(here)
