@@ -19,6 +19,7 @@ import anyio
 from coworld_core.errors import CoworldError, EnvironmentFault
 from coworld_core.retrying import Backoff, Tries, retry_after, says_later
 
+from ._bodies import whole_number
 from ._concurrency import single
 from .docker_images import Blob
 from .errors import ApiConnectionError, ApiError, ApiTimeoutError
@@ -245,7 +246,7 @@ class Registry:
         response = await self._call("POST", f"{self._prefix}/blobs/uploads/", allowed=(202,), content=b"")
         location = self._location(response)
         at, tries = 0, Tries(_BACKOFF, most=_TRIES)
-        smallest = _number(response.headers.get("oci-chunk-min-length"))
+        smallest = whole_number(response.headers.get("oci-chunk-min-length"))
         step = blob.size if chunk is None else max(chunk, smallest or 1)
         while at < blob.size:
             end = min(at + step, blob.size)
@@ -432,10 +433,6 @@ async def _text(response: Response) -> str:
     except (ValueError, KeyError, TypeError, AttributeError):
         words = body[:300].decode("utf-8", "replace")
     return " ".join("".join(char if char.isprintable() else " " for char in words).split())[:500].rstrip(".")
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 15 else None
 
 
 def _origin(url: URL) -> tuple[str, str, int]:

@@ -25,7 +25,7 @@ from coworld_core.errors import CoworldError
 from coworld_core.quantities import shown_size
 from coworld_core.retrying import Tries
 
-from ._bodies import body_pieces
+from ._bodies import body_pieces, whole_number
 from ._concurrency import single
 from ._parts import Part, open_part, storage
 from ._write_behind import write_behind
@@ -242,13 +242,13 @@ class _Fetch:
         head = response.headers
         self.encoding = head.get("content-encoding", "").strip().lower().replace("identity", "")
         self.media_type = head.get("content-type", "").split(";")[0].strip().lower()
-        length = _number(head.get("content-length"))
+        length = whole_number(head.get("content-length"))
         if response.status_code == 206:
             match = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", head.get("content-range", "").strip())
             if match is None or int(match[1]) != part.size:
                 self._restart(part)
                 raise self._refused("answered with another part than was asked for", "range")
-            total = _number(match[3])
+            total = whole_number(match[3])
         else:
             if part.size:
                 self._restart(part)
@@ -413,10 +413,6 @@ def _validator(head: Mapping[str, str]) -> str:
     modified = head.get("last-modified", "").strip()
     # a time is good to the second: only one that had passed when it was given names one content
     return modified if modified and modified != head.get("date", "").strip() and len(modified) < 64 else ""
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 def _umask() -> int:
