@@ -14,9 +14,8 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from coworld_core.errors import EnvironmentFault
+from coworld_core.errors import EnvironmentFault, unwrapped
 
-from ._concurrency import single
 from .docker_images import OCI_LAYER, Blob, ExportedImage, digest_of, write_hashed
 
 __all__ = ["PackedImage", "pack_image"]
@@ -95,12 +94,10 @@ async def pack_image(
         packed[layer.digest] = await anyio.to_thread.run_sync(_gzip, layer, target, progress, limiter=limiter)
 
     distinct = list({layer.digest: layer for layer in image.layers}.values())
-    try:
+    with unwrapped():
         async with anyio.create_task_group() as group:
             for number, layer in enumerate(distinct):
                 group.start_soon(pack, number, layer)
-    except BaseExceptionGroup as errors:
-        raise single(errors) from None
     layers = [packed[layer.digest] for layer in image.layers]
     manifest = {
         "schemaVersion": 2,

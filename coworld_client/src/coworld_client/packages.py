@@ -14,11 +14,10 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.api import Coworld, check_id
-from coworld_core.errors import ImageError
+from coworld_core.errors import ImageError, unwrapped
 from coworld_core.images import ImageRef
 from coworld_core.loading import MANIFEST_NAME, load_manifest
 
-from ._concurrency import single
 from ._edits import image_values, replace_images
 from ._on_disk import write_whole
 from ._parts import inside, storage
@@ -232,12 +231,10 @@ async def _pull(
             # named at once: a clean-up of images without a name must not take it away
             await engine.tag(uri, image.local_image)
 
-    try:
+    with unwrapped():
         async with anyio.create_task_group() as group:
             for image in images:
                 group.start_soon(fetch, image, engine)
-    except BaseExceptionGroup as errors:
-        raise single(errors) from None
     return None
 
 

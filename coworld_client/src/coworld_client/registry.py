@@ -16,11 +16,10 @@ from urllib.parse import quote, urlsplit
 
 import anyio
 
-from coworld_core.errors import CoworldError, EnvironmentFault
+from coworld_core.errors import CoworldError, EnvironmentFault, unwrapped
 from coworld_core.retrying import Backoff, Tries, retry_after, says_later
 
 from ._bodies import whole_number
-from ._concurrency import single
 from .docker_images import Blob
 from .errors import ApiConnectionError, ApiError, ApiTimeoutError
 from .image_packing import PackedImage
@@ -170,12 +169,10 @@ async def push_image(
                     sent += blob.size
                 progress(blob, blob.size)
 
-        try:
+        with unwrapped():
             async with anyio.create_task_group() as group:
                 for blob in image.blobs:
                     group.start_soon(push, blob)
-        except BaseExceptionGroup as errors:
-            raise single(errors) from None
         await registry.put_manifest(image)
     return Pushed(digest=image.digest, size=total, sent=sent)
 

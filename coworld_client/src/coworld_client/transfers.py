@@ -21,12 +21,11 @@ import anyio.from_thread
 import anyio.to_thread
 
 from coworld_core.compression import Unpacker, detect_compression
-from coworld_core.errors import CoworldError
+from coworld_core.errors import CoworldError, unwrapped
 from coworld_core.quantities import shown_size
 from coworld_core.retrying import Tries
 
 from ._bodies import body_pieces, whole_number
-from ._concurrency import single
 from ._parts import Part, open_part, storage
 from ._write_behind import write_behind
 from .errors import ApiConnectionError, ApiError, ApiStatusError, ApiTimeoutError
@@ -444,10 +443,8 @@ async def each(
             except CoworldError as error:
                 results[number] = error
 
-    try:
+    with unwrapped():
         async with anyio.create_task_group() as group:
             for _ in range(max(1, concurrency)):
                 group.start_soon(worker)
-    except BaseExceptionGroup as errors:
-        raise single(errors) from None
     return tuple(results[number] for number in sorted(results))
