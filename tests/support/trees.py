@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["dig"]
+from coworld_runner._trees import remove_tree
+
+__all__ = ["dig", "dug"]
 
 
 def dig(top: Path, depth: int, name: str = "deeper") -> None:
@@ -18,3 +22,13 @@ def dig(top: Path, depth: int, name: str = "deeper") -> None:
         os.close(here)
         here = below
     os.close(here)
+
+
+@contextmanager
+def dug(top: Path) -> Generator[None]:
+    """Below a directory for as long as the block lasts: deeper than ``shutil.rmtree``, and so pytest, can remove."""
+    dig(top, 2000)
+    try:
+        yield
+    finally:
+        remove_tree(top / "deeper")
