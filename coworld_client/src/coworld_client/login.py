@@ -20,9 +20,8 @@ import anyio
 import anyio.to_thread
 from anyio.abc import SocketAttribute
 
-from coworld_core.errors import EnvironmentFault, UsageError
+from coworld_core.errors import EnvironmentFault, UsageError, unwrapped
 
-from ._concurrency import single
 from .credentials import CredentialStore, PlayerSession, Token, normalise_server
 from .errors import ApiConnectionError, ApiError, ApiStatusError, ApiTimeoutError, NotLoggedIn, error_for_status
 
@@ -212,7 +211,7 @@ async def sign_in(
             code = given.strip()
             scope.cancel()
 
-    try:
+    with unwrapped():
         with anyio.move_on_after(deadline):
             async with callback_server() as callback, anyio.create_task_group() as group:
 
@@ -226,8 +225,6 @@ async def sign_in(
                 group.start_soon(returned)
                 await show(sign_in_url(server, callback.url, state=callback.state))
                 group.start_soon(pasted, group.cancel_scope)
-    except BaseExceptionGroup as errors:
-        raise single(errors) from None
     if code is None:
         raise SignInTimeout(
             f"Nobody signed in to {normalise_server(server)} within {deadline:g} s.",
@@ -294,13 +291,11 @@ async def callback_server() -> AsyncGenerator[Callback]:
                 await _answer(stream, callback)
 
     async with listener:
-        try:
+        with unwrapped():
             async with anyio.create_task_group() as group:
                 group.start_soon(listener.serve, handle)
                 yield callback
                 group.cancel_scope.cancel()
-        except BaseExceptionGroup as errors:
-            raise single(errors) from None
 
 
 async def _answer(stream: SocketStream, callback: Callback) -> None:

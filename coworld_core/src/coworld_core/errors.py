@@ -25,8 +25,9 @@ What a player or a game did wrong is data (``Fault``), not an exception; these a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 if TYPE_CHECKING:
     from .issues import Report
@@ -53,6 +54,8 @@ __all__ = [
     "TransferParty",
     "UsageError",
     "WorkspaceError",
+    "leaves",
+    "unwrapped",
 ]
 
 ErrorKind = Literal["answer", "usage", "environment", "remote", "internal"]
@@ -267,3 +270,28 @@ class RemoteError(CoworldError):
 
     kind = "remote"
     default_code = "remote_refused"
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """The error itself; of a group every error in it, however deep."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for inner in cast("tuple[BaseException, ...]", error.exceptions) for leaf in leaves(inner)]
+
+
+@contextmanager
+def unwrapped() -> Generator[None]:
+    """Raise one error as itself although a task group wrapped it.
+
+    A group whose leaves are all ``CoworldError`` becomes its first leaf, with the others noted on it; a group of one
+    becomes that one; any other group stays.
+    """
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        first, *others = leaves(group)
+        if others and not all(isinstance(error, CoworldError) for error in (first, *others)):
+            raise
+        for other in others:
+            first.add_note(f"also: {other}")
+        raise first from first.__cause__

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager, suppress
@@ -30,6 +29,7 @@ from coworld_core.verdict import judge_error
 from ._descriptors import Room
 from ._files import cut_unfinished
 from ._runs import OpenRun, open_run
+from ._trees import remove_tree
 from .backend import Backend
 from .episode import EpisodeOptions, run_episode
 from .errors import unwrapped
@@ -268,6 +268,10 @@ class Many:
     async def _clear_up(self, backend: Backend) -> None:
         """Remove what a runner that was killed has left of episodes that have no row."""
 
+        def warn(directory: Path, why: str) -> None:
+            message = f"What an earlier run has left of {directory.name} may still be there: {why}"
+            self.run.bus.publish(Notice(level="warning", message=message))
+
         async def clear(directory: Path) -> None:
             try:
                 # without a word of its own it had not begun
@@ -275,14 +279,9 @@ class Many:
                     for event in read_events(directory)[:1]:
                         await sweep_run(backend, event.run_id)
             except CoworldError as error:
-                self.run.bus.publish(
-                    Notice(
-                        level="warning",
-                        message=f"What an earlier run has left of {directory.name} may still be there: {error.message} "
-                        "`coworld clean` finds it.",
-                    )
-                )
-            await anyio.to_thread.run_sync(lambda: shutil.rmtree(directory, ignore_errors=True))
+                warn(directory, f"{error.message} `coworld clean` finds it.")
+            if reason := await anyio.to_thread.run_sync(remove_tree, directory):
+                warn(directory, f"{reason}.")
 
         async with anyio.create_task_group() as group:
             for entry in sorted(self.run.layout.workspace.iterdir()):
