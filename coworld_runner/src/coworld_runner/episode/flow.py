@@ -272,7 +272,9 @@ class Flow:
         ledger, limit = self._ledger, f"the deadline of {self._options.timeout:g} s"
         hint = "Read the logs for what it waited for, or allow more with --timeout-seconds."
         ledger.trouble = ledger.trouble or self._backend.trouble()
-        if not ledger.trouble and (self._phases.stage == "finish" or ledger.results_complete):
+        # who writes the results again and again is not over, and nor are the players
+        over = ledger.results_complete and not ledger.rewritten
+        if not ledger.trouble and (self._phases.stage == "finish" or over):
             await self._blame_who_still_runs(f"at {limit}, after the game was over.", stopped=True, hint=hint)
         else:
             await ledger.see("deadline", "game", words=limit, hint=hint)
