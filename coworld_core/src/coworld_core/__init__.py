@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from .manifest import CertificationPlayer as CertificationPlayer
     from .manifest import DocPage as DocPage
     from .manifest import Docs as Docs
-    from .manifest import Game as Game
+    from .manifest import GameManifest as GameManifest
     from .manifest import Manifest as Manifest
     from .manifest import ProtocolDocs as ProtocolDocs
     from .manifest import ResourceRequests as ResourceRequests
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from .ports import ExtraPort as ExtraPort
     from .ports import parse_extra_ports as parse_extra_ports
     from .quantities import parse_quantity as parse_quantity
-    from .request import EpisodeRequest as EpisodeRequest
+    from .request import JobSpec as JobSpec
     from .request import LoadedRequest as LoadedRequest
     from .request import build_request as build_request
     from .request import check_request as check_request

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ._values import EpisodeStatus as EpisodeStatus
     from ._values import ExperienceStatus as ExperienceStatus
     from ._values import ImageStatus as ImageStatus
     from ._values import MembershipStatus as MembershipStatus
+    from ._values import RequestStatus as RequestStatus
     from ._values import RoundStatus as RoundStatus
     from ._values import SubmissionStatus as SubmissionStatus
     from ._wire import Body as Body
     from ._wire import Time as Time
     from ._wire import Wire as Wire
-    from ._wire import read_rows as read_rows
+    from ._wire import read_entries as read_entries
     from .changes import DOWNLOAD_CATEGORIES as DOWNLOAD_CATEGORIES
     from .changes import BatchState as BatchState
     from .changes import ChangeEntry as ChangeEntry
@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     from .coworlds import CoworldSummary as CoworldSummary
     from .coworlds import CoworldUploadBody as CoworldUploadBody
     from .coworlds import Image as Image
-    from .coworlds import ImageCompleteBody as ImageCompleteBody
     from .coworlds import ImageUpload as ImageUpload
-    from .coworlds import ImageUploadBody as ImageUploadBody
     from .coworlds import PatchCommissionerBody as PatchCommissionerBody
     from .coworlds import PushGrant as PushGrant
     from .coworlds import Secret as Secret
@@ -47,7 +45,6 @@ if TYPE_CHECKING:
     from .episodes import BUNDLE_PARTS as BUNDLE_PARTS
     from .episodes import AgentStats as AgentStats
     from .episodes import ArtifactType as ArtifactType
-    from .episodes import BundleManifest as BundleManifest
     from .episodes import BundlePart as BundlePart
     from .episodes import EpisodeErrorType as EpisodeErrorType
     from .episodes import EpisodeRequest as EpisodeRequest
@@ -62,16 +59,16 @@ if TYPE_CHECKING:
     from .experience import ExperienceTarget as ExperienceTarget
     from .experience import RosterEntry as RosterEntry
     from .experience import RosterPlayer as RosterPlayer
+    from .hosted import HostedReplaySession as HostedReplaySession
     from .hosted import JoinedSession as JoinedSession
     from .hosted import PlaySession as PlaySession
     from .hosted import PlaySessionBody as PlaySessionBody
-    from .hosted import ReplaySession as ReplaySession
     from .hosted import ReplaySessionBody as ReplaySessionBody
     from .hosted import SessionPlayer as SessionPlayer
     from .identity import OwnedPlayer as OwnedPlayer
     from .identity import Player as Player
     from .identity import PlayerBody as PlayerBody
-    from .identity import PlayerSession as PlayerSession
+    from .identity import PlayerLogin as PlayerLogin
     from .identity import SubjectType as SubjectType
     from .identity import Whoami as Whoami
     from .ids import ID_PREFIXES as ID_PREFIXES
@@ -106,7 +103,6 @@ if TYPE_CHECKING:
     from .policies import PolicyRef as PolicyRef
     from .policies import PolicySecretEnvBody as PolicySecretEnvBody
     from .policies import PolicySecretEnvCreated as PolicySecretEnvCreated
-    from .policies import PolicyUploadBody as PolicyUploadBody
     from .policies import PolicyVersion as PolicyVersion
     from .policies import PolicyVersionCreated as PolicyVersionCreated
     from .policies import PolicyVersionRow as PolicyVersionRow
