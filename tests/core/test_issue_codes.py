@@ -399,6 +399,13 @@ CASES = [
     ),
     Case(
         "bad_pattern",
+        put(*CONFIG, "properties", "mood", value={"pattern": "a{50}{50}{50}"}),
+        "/game/config_schema/properties/mood/pattern",
+        '"a{50}',
+        "too long",
+    ),
+    Case(
+        "bad_pattern",
         put(*CONFIG, "properties", "mood", value={"pattern": "((a{1,50}){50}-){50}"}),
         "/game/config_schema/properties/mood/pattern",
         '"((a{1,50}',

@@ -64,7 +64,7 @@ _TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 _MAX_IN_PLACE = 32
 """How many schemas may ask for something of one and the same value, each inside the other."""
 
-_MAX_PATTERNS = 20_000
+_MAX_PATTERNS = 10_000
 """Length of all patterns of a schema, counted repetitions written out."""
 
 _MAX_ERRORS = 100

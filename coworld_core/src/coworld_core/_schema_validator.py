@@ -58,6 +58,8 @@ def budget() -> Generator[None]:
 def _matcher(pattern: str) -> Callable[[str], bool]:
     from pydantic_core import SchemaValidator, core_schema
 
+    # Once for each pattern, unless a schema has more of them than are remembered.
+    _count(100 * pattern_length(pattern))
     # Rust's engine takes linear time whatever the pattern, and limits the memory that one compiles to.
     return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex")).isinstance_python
 
@@ -76,7 +78,7 @@ def pattern_problem(pattern: str) -> str | None:
 def pattern_length(pattern: str) -> int:
     """How long a pattern is with its counted repetitions written out, which is what the time of a match goes with."""
     length, factor = len(pattern), 1
-    for before, counts in re.findall(r"(.)\{([\d,\s]*)\}", pattern, re.DOTALL):
+    for before, counts in re.findall(r"(?<=(.))\{([\d,\s]*)\}", pattern, re.DOTALL):
         times = max([1, *(int(count[:6]) for count in re.findall(r"\d+", counts))])
         if before in ")}?*+" or before.isspace():
             factor *= times
@@ -91,10 +93,11 @@ def _matches(pattern: str, text: str) -> bool:
 
 
 def _count(steps: int) -> None:
-    counter = _steps.get()
-    counter[0] += steps
-    if counter[0] > _MAX_STEPS:
-        raise Endless
+    counter = _steps.get(None)
+    if counter is not None:
+        counter[0] += steps
+        if counter[0] > _MAX_STEPS:
+            raise Endless
 
 
 @cache
