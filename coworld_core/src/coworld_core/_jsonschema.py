@@ -75,7 +75,6 @@ _MAX_REMEMBERED = 256 * 1024
 class CheckedSchema:
     """A schema that was checked: what is wrong with it, and the way to validate with it."""
 
-    schema: Any
     findings: tuple[Finding, ...]
     _validator: Validator | None
 
@@ -132,12 +131,12 @@ def _checked(text: str) -> CheckedSchema:
     if not findings.failed:
         findings.extend(_parts_findings(body))
     if findings.failed:
-        return CheckedSchema(schema, tuple(findings.items), None)
+        return CheckedSchema(tuple(findings.items), None)
     for _, part in list(parts(body)):
         # The library forgets where a property was whose schema is plainly false.
         for name, below in part.get("properties", {}).items():
             part["properties"][name] = {"not": {}} if below is False else below
-    return CheckedSchema(schema, tuple(findings.items), validator(body))
+    return CheckedSchema(tuple(findings.items), validator(body))
 
 
 def parts(schema: object) -> Iterator[tuple[Path, dict[str, Any]]]:
