@@ -16,7 +16,7 @@ from coworld_core.errors import EnvironmentFault, UsageError
 from ._on_disk import write_whole
 from ._tokens import PlayerSession, Token, is_player_id, normalise_server
 
-__all__ = ["CredentialStore", "Known"]
+__all__ = ["CredentialStore", "ServerCredentials"]
 
 _T = TypeVar("_T")
 
@@ -27,7 +27,7 @@ _MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class ServerCredentials:
     """What the file says about one server."""
 
     token: Token | None
@@ -72,7 +72,7 @@ class CredentialStore:
                 hint="Set SOFTMAX_CONFIG_DIR, or COWORLD_TOKEN.",
             ) from error
 
-    def read(self, server: str) -> Known:
+    def read(self, server: str) -> ServerCredentials:
         """What is known about a server.
 
         Raises:
@@ -89,7 +89,7 @@ class CredentialStore:
             for player, raw in _mapping(entry.get("cache")).items()
             if is_player_id(str(player)) and (session := _session(player, raw)) is not None
         }
-        return Known(
+        return ServerCredentials(
             token=_token(value), active=active if isinstance(active, str) and active else None, sessions=sessions
         )
 

@@ -16,7 +16,7 @@
     │       ├── StartError           a unit could not be created or started
     │       └── TransferError        a file could not be put into or got out of a unit
     ├── NotReadyError         a unit did not become ready (also a ``TimeoutError``)
-    ├── EpisodeError          an episode ended with a fault (``EpisodeResult.raise_for_fault``)
+    ├── EpisodeError          an episode ended with a fault (``EpisodeRecord.raise_for_fault``)
     ├── CertificationError    a certification step could not be carried out
     └── RemoteError           a server refused, or answered nonsense
 
@@ -252,7 +252,7 @@ class NotReadyError(CoworldError, TimeoutError):
 
 
 class EpisodeError(CoworldError):
-    """An episode ended with a fault. Raised only on request, by ``EpisodeResult.raise_for_fault``."""
+    """An episode ended with a fault. Raised only on request, by ``EpisodeRecord.raise_for_fault``."""
 
     kind = "answer"
     default_code = "episode_failed"

@@ -21,7 +21,7 @@ from ..links import play_links
 from ..options import ContractProbe, OnReady
 from ..scratch import Scratch, open_scratch
 from ..starvation import StarvationMeter
-from .collecting import Collector
+from .collecting import ArtifactCollector
 from .ledger import Ledger
 from .record import close_record, write_record
 from .setup import Setup
@@ -46,7 +46,7 @@ class Flow:
         self._backend = setup.backend
         self._ledger = Ledger(setup)
         self._phases = self._ledger.phases
-        self._collector = Collector(setup, self._ledger)
+        self._collector = ArtifactCollector(setup, self._ledger)
         self._deadline = anyio.current_time() + setup.options.timeout
         self._on_ready = on_ready
         self._probe = probe

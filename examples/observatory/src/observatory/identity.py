@@ -89,7 +89,7 @@ async def create_player(call: Call, body: NewPlayer) -> JsonObject:
     return player_json(player)
 
 
-@router.post("/players/{player_id}/login", access="user", answer=api.PlayerSession, secret=True)
+@router.post("/players/{player_id}/login", access="user", answer=api.PlayerLogin, secret=True)
 async def player_login(call: Call, player_id: str) -> JsonObject:
     """A session as one of one's own players, good for 24 hours."""
     user = call.caller.require()
