@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from support.cli_kit import command, coworld, environment, heavy
 
-from coworld_cli import exitcodes, failures
+from coworld_cli import exitcodes, failures, running
 from coworld_cli.main import cli
 from coworld_cli.options import PlayOptions, takes
 from coworld_core.errors import (
@@ -352,7 +352,7 @@ ERRORS: list[tuple[BaseException, int, str]] = [
     (KeyError("slot"), 5, "internal"),
     (ExceptionGroup("g", [ExceptionGroup("h", [ImageError("No.")])]), 3, "image_unreachable"),
     (ExceptionGroup("g", [ImageError("No."), KeyError("x")]), 5, "internal"),
-    (failures.Interrupted("Interrupted."), 130, "interrupted"),
+    (running.Interrupted("Interrupted."), 130, "interrupted"),
     (KeyboardInterrupt(), 130, "interrupted"),
     (click.Abort(), 130, "interrupted"),
     (click.UsageError("No"), 2, "usage"),

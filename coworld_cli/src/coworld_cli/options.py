@@ -30,7 +30,6 @@ else:
     _FloatType = _TextType = click.ParamType  # generic only since click 8.4
 
 __all__ = [
-    "BUNDLE_PARTS",
     "DIRECTORY",
     "FILE",
     "GIVEN_FILE",
@@ -47,7 +46,9 @@ __all__ = [
     "WhereOptions",
     "browser_option",
     "check_run",
+    "concurrency_option",
     "division_filter",
+    "include_option",
     "key_values",
     "league_filter",
     "listing_options",
@@ -79,8 +80,6 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "images": ("images",),
 }
 """What ``--require`` can be given → names of capabilities of a backend."""
-
-BUNDLE_PARTS = ("results", "replay", "error_info", "game_logs", "player_logs", "player_artifact")
 
 
 # --- types of values ----------------------------------------------------------------------------------------------
@@ -842,3 +841,25 @@ overwrite_option = click.option("--overwrite", is_flag=True, help="Replace the f
 def seconds_option(name: str, default: float, help: str, *, least: float = 0.0) -> Callable[[_F], _F]:
     """An option for a time, whose help says how long it is by default."""
     return click.option(name, type=Seconds(least=least), default=default, help=f"{help}  [default: {default:g}]")
+
+
+_PARTS = ("results", "replay", "error_info", "game_logs", "player_logs", "player_artifact")
+
+include_option = click.option(
+    "--include",
+    type=click.Choice(_PARTS),
+    multiple=True,
+    help="Only this part; repeatable. Default: everything that you may see.",
+)
+
+
+def concurrency_option(noun: str) -> Callable[[_F], _F]:
+    """How many of something are fetched at a time."""
+    return click.option(
+        "--concurrency",
+        type=click.IntRange(1, 16),
+        default=4,
+        metavar="N",
+        show_default=True,
+        help=f"How many {noun} at a time.",
+    )

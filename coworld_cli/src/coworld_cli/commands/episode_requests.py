@@ -12,13 +12,13 @@ import click
 from .. import exitcodes
 from .._group import NounGroup
 from ..options import (
-    BUNDLE_PARTS,
     DIRECTORY,
     FILE,
     Connection,
     IdType,
     Listing,
     division_filter,
+    include_option,
     listing_options,
     mine_filter,
     overwrite_option,
@@ -119,12 +119,7 @@ def episode_results(out: Output, connection: Connection, episode: str, output: P
 
 @commands.command("bundle")
 @click.argument("episode", type=_EREQ, metavar="EREQ_ID")
-@click.option(
-    "--include",
-    type=click.Choice(BUNDLE_PARTS),
-    multiple=True,
-    help="Only this part; repeatable. Default: everything that you may see.",
-)
+@include_option
 @click.option("--output", "-o", type=FILE, metavar="FILE", help="Where to.  [default: ./EREQ_ID.zip]")
 @overwrite_option
 @platform_options

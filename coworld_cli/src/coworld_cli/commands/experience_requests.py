@@ -10,13 +10,14 @@ import click
 from .. import exitcodes
 from .._group import NounGroup
 from ..options import (
-    BUNDLE_PARTS,
     DIRECTORY,
     FILE,
     GIVEN_FILE,
     Connection,
     IdType,
     Listing,
+    concurrency_option,
+    include_option,
     listing_options,
     mine_filter,
     platform_options,
@@ -250,21 +251,9 @@ def _line(change: Change) -> object:
 
 @xp_request.command("download")
 @click.argument("requests", nargs=-1, required=True, type=_XREQ, metavar="XREQ_ID...")
-@click.option(
-    "--include",
-    type=click.Choice(BUNDLE_PARTS),
-    multiple=True,
-    help="Only this part; repeatable. Default: everything that you may see.",
-)
+@include_option
 @click.option("--download-dir", "-d", type=DIRECTORY, metavar="DIR", help="Where to.  [default: ./XREQ_ID]")
-@click.option(
-    "--concurrency",
-    type=click.IntRange(1, 16),
-    default=4,
-    metavar="N",
-    show_default=True,
-    help="How many files at a time.",
-)
+@concurrency_option("files")
 @platform_options
 def download(
     out: Output,

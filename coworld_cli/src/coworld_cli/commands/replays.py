@@ -20,6 +20,7 @@ from ..options import (
     PackageOptions,
     WhereOptions,
     browser_option,
+    concurrency_option,
     division_filter,
     listing_options,
     mine_filter,
@@ -136,14 +137,7 @@ async def _show(
 @policy_filter
 @mine_filter
 @click.option("--download-dir", "-o", type=DIRECTORY, metavar="DIR", help="Download them here, with an index.json.")
-@click.option(
-    "--concurrency",
-    type=click.IntRange(1, 16),
-    default=4,
-    metavar="N",
-    show_default=True,
-    help="How many downloads at a time.",
-)
+@concurrency_option("downloads")
 @listing_options(1000, offset=True, noun="replays")
 @platform_options
 def replays(
