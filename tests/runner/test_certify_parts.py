@@ -231,3 +231,13 @@ def test_every_slot_is_tried_by_everyone_who_must_be_refused() -> None:
 
 def test_a_single_slot_has_no_other_tokens() -> None:
     assert "refuses_other_slots_token" not in {knock.code for knock in wrong_callers(("t0",))}
+
+
+def test_a_short_deadline_is_the_game_s_to_become_healthy_too() -> None:
+    usual, short = CertifyOptions(), CertifyOptions.within(30, offline=True)
+    assert (short.episode.timeout, short.episode.ready_timeout) == (30, 30)
+    assert short.sources.offline
+    assert short.platform == usual.platform
+    long = CertifyOptions.within(9999, platform="linux/arm64")
+    assert (long.episode.timeout, long.episode.ready_timeout) == (9999, usual.episode.ready_timeout)
+    assert long.platform == "linux/arm64"

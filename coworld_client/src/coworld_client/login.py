@@ -23,7 +23,15 @@ from anyio.abc import SocketAttribute
 from coworld_core.errors import EnvironmentFault, UsageError, unwrapped
 
 from .credentials import CredentialStore, PlayerSession, Token, normalise_server
-from .errors import ApiConnectionError, ApiError, ApiStatusError, ApiTimeoutError, NotLoggedIn, error_for_status
+from .errors import (
+    ApiConnectionError,
+    ApiError,
+    ApiStatusError,
+    ApiTimeoutError,
+    NotAuthenticated,
+    NotLoggedIn,
+    error_for_status,
+)
 
 if TYPE_CHECKING:
     from anyio.abc import SocketStream
@@ -39,6 +47,7 @@ __all__ = [
     "exchange_code",
     "sign_in",
     "sign_in_url",
+    "signed_in",
     "use_player",
     "web_origin",
 ]
@@ -332,6 +341,28 @@ async def _answer(stream: SocketStream, callback: Callback) -> None:
 
 
 # --- with a token -------------------------------------------------------------------------------------------------
+
+
+async def signed_in(server: str) -> Whoami | None:
+    """Whose the token on this machine is; None when there is none that the server knows.
+
+    Args:
+        server: The platform.
+
+    Raises:
+        ApiError, ApiConnectionError: It refused otherwise, or cannot be reached.
+    """
+    from .client import CoworldClient
+
+    token = (await anyio.to_thread.run_sync(CredentialStore.from_environment().read, server)).token
+    if token is None:
+        return None
+    async with CoworldClient(server, token=token) as api:
+        try:
+            known = await api.whoami()
+        except NotAuthenticated:
+            return None
+    return None if known.subject_type.is_anonymous else known
 
 
 async def adopt_token(api: CoworldClient, store: CredentialStore) -> Whoami:

@@ -75,6 +75,23 @@ class CertifyOptions:
     images_timeout: float = 1800.0
     """For having all images."""
 
+    @classmethod
+    def within(cls, timeout: float, *, offline: bool = False, platform: str | None = None) -> CertifyOptions:
+        """The usual options, with another deadline for the smoke episode.
+
+        Args:
+            timeout: Seconds; the game is not given longer than that to become healthy either.
+            offline: Whether source references are left unasked for.
+            platform: What images must be for; None: as usual.
+        """
+        usual = cls()
+        ready = min(timeout, usual.episode.ready_timeout)
+        return cls(
+            episode=dataclasses.replace(usual.episode, timeout=timeout, ready_timeout=ready, watch=True),
+            sources=dataclasses.replace(usual.sources, offline=offline),
+            platform=platform or usual.platform,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
