@@ -6,6 +6,7 @@ What the upload routes would write is written to the database here: these tests 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -45,6 +46,7 @@ __all__ = [
     "Subject",
     "World",
     "add_policy",
+    "declaring",
     "open_platform",
     "roster",
     "seed",
@@ -267,6 +269,24 @@ async def _image(session: Any, owner: str, name: str) -> Image:
         await session.flush()
     assert await session.get(User, owner) is not None
     return found
+
+
+def declaring(
+    directory: Path,
+    *,
+    game: Mapping[str, Any] | None = None,
+    player: Mapping[str, Any] | None = None,
+    subject: Subject = QUICK,
+) -> Path:
+    """A copy of a package whose manifest declares something else of its game's program, or of its first player."""
+    package = directory / f"{subject.image}-package"
+    shutil.copytree(subject.directory, package)
+    template = package / "coworld_manifest_template.json"
+    manifest = json.loads(template.read_text())
+    manifest["game"]["runnable"] |= game or {}
+    manifest["player"][0] |= player or {}
+    template.write_text(json.dumps(manifest))
+    return package
 
 
 def roster(*references: str) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from .settings import DEFAULT_PORT, Settings
 
 if TYPE_CHECKING:
     from .services import Services
+    from .worker_runtime import Place
 
 __all__ = ["cli", "main"]
 
@@ -48,6 +49,9 @@ def cli() -> None:
     show_envvar=True,
     help="0: a free one.",
 )
+@click.option(
+    "--allow-remote", is_flag=True, help="With local processes: listen on other addresses than loopback, too."
+)
 @click.option("--url", metavar="URL", help="How clients reach it, when a proxy stands in front.")
 @click.option(
     "--artifacts",
@@ -63,6 +67,7 @@ def serve_command(
     out: Out,
     host: str,
     port: int,
+    allow_remote: bool,
     url: str | None,
     artifacts: str | None,
     work: dict[str, Any],
@@ -77,6 +82,8 @@ def serve_command(
     from . import serving
 
     settings = replace(settings, artifacts=artifacts, **work)
+    if settings.local_processes and not allow_remote:
+        serving.require_loopback(host)
     _log_to_stderr(verbose)
     _run(_serve, settings, out, serving.bind(host, port), url)
 
@@ -94,6 +101,7 @@ async def _serve(settings: Settings, out: Out, listener: Any, url: str | None) -
                 users = await session.scalar(sa.select(sa.func.count()).select_from(User))
             out.answer({"url": settings.url, "data": str(settings.data.absolute()), "users": users, "pid": os.getpid()})
             out.say(f"Observatory at {settings.url}  (data in {settings.data.absolute()})")
+            _tell_notice(out, services.runtime.place)
             if not users:
                 out.note(f"Nobody has an account yet. Make one:  observatory user add NAME --data {settings.data}")
             else:
@@ -148,7 +156,13 @@ async def _work(settings: Settings, out: Out) -> None:
         async with open_worker(services, place, owner=worker_name()):
             out.answer({"backend": place.backend.name, "parallel": settings.parallel, "pid": os.getpid()})
             out.say(f"Playing episodes with {place.backend.name}, {settings.parallel} at a time.")
+            _tell_notice(out, place)
             await stopped()
+
+
+def _tell_notice(out: Out, place: Place | None) -> None:
+    if place is not None and place.notice is not None:
+        out.note(place.notice)
 
 
 @cli.command("pull-secret")

@@ -95,7 +95,8 @@ def runs(function: Callable[..., Any]) -> Callable[..., Any]:
         multiple=True,
         metavar="DIRECTORY",
         type=click.Path(path_type=Path, file_okay=False, exists=True),
-        help="A package you trust: what was built from it may run as local processes. May be repeated.",
+        help="A package of your own: the commands that it declares, and no others, may run as local processes. May be "
+        "repeated.",
     )
     @click.option(
         "--pull-secret",

@@ -32,7 +32,7 @@ class Settings:
         url: How clients reach it (``http://127.0.0.1:8787``), without a slash at the end.
         public: Whether anonymous visitors may read public leagues, Coworlds and episodes.
         backend: Where episodes run: ``docker``, ``process``, ``kubernetes``; ``auto`` chooses, ``none`` runs nothing.
-        packages: Directories of packages whose images may run as local processes.
+        packages: Directories of the operator's own packages, whose programs may run as local processes.
         pull_secrets: Secrets of the cluster's namespace with which it pulls images, for ``kubernetes``.
         parallel: Episodes at a time; 0 leaves them to other workers.
         lease: Seconds a worker's claim is good for without being renewed.
@@ -61,6 +61,11 @@ class Settings:
     def artifacts_url(self) -> str:
         """Where artifacts are kept, as fsspec takes it."""
         return self.artifacts or f"file://{(self.data / 'artifacts').absolute()}"
+
+    @property
+    def local_processes(self) -> bool:
+        """Whether episodes run as local processes: asked for, or chosen because packages are named."""
+        return self.backend == "process" or (self.backend == "auto" and bool(self.packages))
 
     @property
     def registry(self) -> str:
