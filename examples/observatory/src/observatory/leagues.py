@@ -331,7 +331,7 @@ async def create_league(
         description="Everybody who submits.",
         commissioner_description={
             "round_schedule": "None: this league stands still.",
-            "leaderboard_rules": "The mean score of all finished episodes played in the division.",
+            "leaderboard_rules": "The mean score of all finished episodes of the division's rounds.",
         },
     )
     session.add(division)
