@@ -97,17 +97,19 @@ class Admission:
     packages: OwnPackages = field(default_factory=OwnPackages)
 
     async def admit(
-        self, session: AsyncSession, runnable: Runnable, *, secrets: Mapping[str, str] | None = None
+        self, session: AsyncSession, runnable: Runnable, *, owner: str, secrets: Mapping[str, str] | None = None
     ) -> Admitted:
         """What is to be started for something that came over the wire. Nothing is started that was not asked here.
 
         Args:
             session: For reading.
             runnable: What a manifest or a policy version names.
+            owner: The user whose manifest or policy it is.
             secrets: Further environment variables, which the owner of a policy gives it.
 
         Raises:
-            ImageError: Its image was never completed, or it may not run here (code ``not_declared``).
+            ImageError: Its image was never completed, is not the owner's to use or not from here at all
+                (``foreign_image``), or may not run here (``not_declared``).
         """
         image = runnable.image
         row = await session.scalar(sa.select(Image).where(Image.id == image)) if image.startswith("img_") else None
@@ -119,9 +121,17 @@ class Admission:
             )
         if self.registry is None:
             return self._declared(runnable, row.name if row is not None else image, secrets or {})
-        if row is not None:
-            image = f"{self.registry}/{row.repository}@{row.digest}"
-        return Admitted(runnable=runnable.model_copy(update={"image": image}))
+        # asked again, though the upload was: a Coworld whose image it is may have become private since
+        if row is None or not (row.public or row.user_id == owner):
+            raise ImageError(
+                f"The image {row.name if row is not None else image!r} was not uploaded here by who names it, and no "
+                "public Coworld has it.",
+                code="foreign_image",
+                hint="Upload it: nothing is taken from this machine or from other registries.",
+                context={"image": image},
+            )
+        reference = f"{self.registry}/{row.repository}@{row.digest}"
+        return Admitted(runnable=runnable.model_copy(update={"image": reference}))
 
     def _declared(self, asked: Runnable, image: str, secrets: Mapping[str, str]) -> Admitted:
         """The program of our own packages that is asked for, word for word.

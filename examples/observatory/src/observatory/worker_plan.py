@@ -71,7 +71,7 @@ async def runnable_manifest(session: AsyncSession, coworld: Coworld, admission: 
         ImageError: The game may not run here, or its image is not to be had.
     """
     manifest = load_manifest(dict(coworld.manifest), template=True).manifest
-    admitted = await admission.admit(session, manifest.game.runnable)
+    admitted = await admission.admit(session, manifest.game.runnable, owner=coworld.user_id)
     changes: dict[str, object] = {"runnable": admitted.runnable}
     if admitted.config_schema is not None:
         changes["config_schema"] = admitted.config_schema
@@ -111,7 +111,7 @@ async def _seat(
     return (
         Seat(
             name=f"{seat.policy_name}:v{seat.version}",
-            runnable=(await admission.admit(session, asked, secrets=secrets)).runnable,
+            runnable=(await admission.admit(session, asked, owner=version.user_id, secrets=secrets)).runnable,
             secret_env=secrets,
         ),
         names,
@@ -132,7 +132,7 @@ async def _bundled(
     runnable = player.as_runnable()
     return Seat(
         name=player.id,
-        runnable=(await admission.admit(session, runnable)).runnable,
+        runnable=(await admission.admit(session, runnable, owner=coworld.user_id)).runnable,
         player_id=player.id,
         secret_files=await resolve_secrets(
             session, services.vault, coworld, runnable.env, of=f"the player {player.id!r}"
