@@ -56,7 +56,7 @@ def command(
         page = api.web_url(f"/observatory/v2#tab=uploads&detail=policy-version:{version.id}")
         out.answer({**dump(made), "policy_version_id": version.id, "page": page})
         out.say(submission_details(made, policy=policy, league=league, auto_champion=auto_champion, page=page))
-        if page.startswith("http") and wants_browser(open_browser):
+        if wants_browser(open_browser):
             await open_page(page, out)
         return exitcodes.OK
 

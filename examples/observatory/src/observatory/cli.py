@@ -8,13 +8,14 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
 from coworld_core.errors import CoworldError
 
-from .cli_options import Out, runs, where
+from .cli_options import Out, keep_secret, runs, to_file, where
 from .settings import DEFAULT_PORT, Settings
 
 if TYPE_CHECKING:
@@ -168,8 +169,9 @@ def _tell_notice(out: Out, place: Place | None) -> None:
 @cli.command("pull-secret")
 @click.option("--url", metavar="URL", help="Where the cluster's nodes reach the server.  [default: as `serve` has it]")
 @click.option("--name", default="observatory-pull", show_default=True, help="What the Secret is called.")
+@to_file
 @where
-def pull_secret_command(settings: Settings, out: Out, url: str | None, name: str) -> None:
+def pull_secret_command(settings: Settings, out: Out, url: str | None, name: str, to: Path | None) -> None:
     """Write the Secret with which a cluster pulls this Observatory's images.
 
     It pulls any image and pushes none. Hand it to the cluster with `observatory pull-secret | kubectl apply -f -`, and
@@ -186,8 +188,7 @@ def pull_secret_command(settings: Settings, out: Out, url: str | None, name: str
         return pull_secret(name, services.settings.registry, await worker_login(services))
 
     made = _with_services(settings, make)
-    out.answer(made)
-    out.say(jsonlib.dumps(made, indent=2))
+    keep_secret(out, to, jsonlib.dumps(made, indent=2), made)
 
 
 @cli.group("user")
@@ -199,8 +200,9 @@ def user_group() -> None:
 @click.argument("name")
 @click.option("--email", help="Shown by whoami.")
 @click.option("--team", is_flag=True, help="A member of the team: may use team routes, and see everything if it asks.")
+@to_file
 @where
-def user_add(settings: Settings, out: Out, name: str, email: str | None, team: bool) -> None:
+def user_add(settings: Settings, out: Out, name: str, email: str | None, team: bool, to: Path | None) -> None:
     """Make an account, and print its token: the only time it is shown."""
 
     async def add(services: Services) -> dict[str, object]:
@@ -210,14 +212,15 @@ def user_add(settings: Settings, out: Out, name: str, email: str | None, team: b
             user, token = await add_user(session, services.tokens, name, email=email, team=team)
         return {"id": user.id, "name": user.name, "team": user.is_team, "token": token.text}
 
-    _tell_token(out, _with_services(settings, add))
+    _tell_token(out, to, _with_services(settings, add))
 
 
 @user_group.command("token")
 @click.argument("name")
 @click.option("--revoke", is_flag=True, help="In the place of all tokens and sessions there were.")
+@to_file
 @where
-def user_token(settings: Settings, out: Out, name: str, revoke: bool) -> None:
+def user_token(settings: Settings, out: Out, name: str, revoke: bool, to: Path | None) -> None:
     """Make another token for an account, and print it."""
 
     async def make(services: Services) -> dict[str, object]:
@@ -227,7 +230,7 @@ def user_token(settings: Settings, out: Out, name: str, revoke: bool) -> None:
             token = await new_token(session, services.tokens, name, revoke=revoke)
         return {"name": name, "token": token.text}
 
-    _tell_token(out, _with_services(settings, make))
+    _tell_token(out, to, _with_services(settings, make))
 
 
 @user_group.command("disable")
@@ -326,9 +329,8 @@ def league_list(settings: Settings, out: Out) -> None:
         out.note("None yet: observatory league add NAME --coworld NAME")
 
 
-def _tell_token(out: Out, made: dict[str, object]) -> None:
-    out.answer(made)
-    out.say(str(made["token"]))
+def _tell_token(out: Out, to: Path | None, made: dict[str, object]) -> None:
+    keep_secret(out, to, str(made["token"]), made)
     out.note(f"This is the token of {made['name']}; it is not kept and cannot be shown again.")
 
 

@@ -11,7 +11,15 @@ from urllib.parse import urlsplit
 from coworld_core import durations
 from coworld_core.errors import UsageError
 
-__all__ = ["DEFAULT_PORT", "BackendName", "Settings", "database_url", "prepare_directory", "write_private"]
+__all__ = [
+    "DEFAULT_PORT",
+    "BackendName",
+    "Settings",
+    "database_url",
+    "prepare_directory",
+    "write_private",
+    "write_secret",
+]
 
 DEFAULT_PORT = 8787
 """Where it listens unless told otherwise."""
@@ -138,10 +146,19 @@ def prepare_directory(path: Path) -> Path:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file only its owner can read, whole or not at all, and on the disk before it has its name."""
+    """Write a file only its owner can read into a directory that only its owner can look into."""
+    prepare_directory(path.parent)
+    write_secret(path, content)
+
+
+def write_secret(path: Path, content: bytes) -> None:
+    """Write a file only its owner can read, whole or not at all, and on the disk before it has its name.
+
+    Raises:
+        OSError: It cannot be written.
+    """
     import os
 
-    prepare_directory(path.parent)
     part = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
