@@ -109,7 +109,7 @@ def submit(
         page = api.web_url(f"/observatory/v2#tab=uploads&detail=policy-version:{version}")
         out.answer({**dump(made), "policy_version_id": version, "page": page})
         out.say(tables.submission_details(made, policy=policy, league=league, auto_champion=auto_champion, page=page))
-        if page.startswith("http") and wants_browser(open_browser):
+        if wants_browser(open_browser):
             await open_page(page, out)
         return exitcodes.OK
 
