@@ -103,6 +103,18 @@ def test_wheel_stands_alone(distribution: str, wheels: Path, tmp_path: Path) -> 
         )
         assert helped.returncode == 0, helped.stderr
         assert "run-episode" in helped.stdout
+    if distribution == "coworld_runner":
+        code = "import sys; from coworld_runner.certify import *; print(render_page(read_certification(sys.argv[1])))"
+        record = ROOT / "tests/core/formats/0.2.0/certified/certification.json"
+        page = subprocess.run(
+            [str(python), "-I", "-c", code, str(record)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert page.stdout.startswith("<!doctype html>"), page.stderr
     if distribution == "coworld_core":
         shipped = subprocess.run(
             [str(python), "-I", "-c", "import coworld_core; print(coworld_core.manifest_schema()['title'])"],

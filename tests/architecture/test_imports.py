@@ -29,7 +29,18 @@ def test_help_is_light(arguments: list[str]) -> None:
         "from coworld_cli.main import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
     )
-    heavy = {"docker", "kubernetes_asyncio", "httpx", "httpx2", "httpcore2", "websockets", "jsonschema", "rich"}
+    heavy = {
+        "docker",
+        "kubernetes_asyncio",
+        "httpx",
+        "httpx2",
+        "httpcore2",
+        "websockets",
+        "jsonschema",
+        "rich",
+        "jinja2",
+        "filelock",
+    }
     assert not loaded & heavy
 
 

@@ -7,16 +7,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
 from support.cli_kit import command, coworld, environment, heavy
 
-from coworld_cli import exitcodes, failures
+from coworld_cli import exitcodes, failures, running
 from coworld_cli.main import cli
-from coworld_cli.options import EpisodeFlags, episode_flags, episode_options, manifest_argument
+from coworld_cli.options import PlayOptions, takes
 from coworld_core.errors import (
     BackendUnavailable,
     CapabilityError,
@@ -83,6 +82,10 @@ def test_short_help_of_the_table_is_the_command_s_own() -> None:
 def test_help_loads_next_to_nothing(name: str) -> None:
     loaded = loaded_by(*filter(None, [name, "--help"]))
     assert heavy(loaded) == set()
+
+
+def test_help_of_the_command_that_is_called_most_loads_click_and_little_else() -> None:
+    assert loaded_by("run-episode", "--help") & {"difflib", "pathlib", "shlex", "unicodedata"} == set()
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -223,16 +226,14 @@ def test_run_without_a_program(blank: str) -> None:
 # --- options as values ----------------------------------------------------------------------------------------------
 
 
-def flags(*args: str, env: dict[str, str] | None = None) -> EpisodeFlags:
-    """The flags of a command with all options of the commands that play."""
-    got: list[EpisodeFlags] = []
+def flags(*args: str, env: dict[str, str] | None = None) -> PlayOptions:
+    """What a command gets that has all options of the commands that play."""
+    got: list[PlayOptions] = []
 
     @click.command(context_settings={"auto_envvar_prefix": "COWORLD_TRY"})
-    @manifest_argument
-    @click.argument("players", nargs=-1)
-    @episode_options(many=True, people=True, verify=True)
-    def probe(**options: Any) -> None:
-        got.append(episode_flags(**options))
+    @takes("options", PlayOptions)
+    def probe(options: PlayOptions) -> None:
+        got.append(options)
 
     result = CliRunner().invoke(probe, ["world", *args], env=env, standalone_mode=False)
     if result.exception is not None:
@@ -242,7 +243,7 @@ def flags(*args: str, env: dict[str, str] | None = None) -> EpisodeFlags:
 
 def test_nothing_given_asks_for_nothing() -> None:
     plain = flags()
-    assert plain.options(watch=False) == EpisodeOptions()
+    assert plain.episode(watch=False) == EpisodeOptions()
     assert plain.episodes == plain.parallel == 1
 
 
@@ -268,7 +269,7 @@ def test_options_become_episode_options() -> None:
             "0",
         ],
         *["--on-player-failure", "continue", "--platform", "linux/amd64", "--admin", "--player-network", "open"],
-    ).options(watch=True)
+    ).episode(watch=True)
     assert (options.timeout, options.ready_timeout, options.player_exit_timeout, options.linger) == (90, 9.5, 0, 0)
     assert options.on_player_failure == "continue"
     assert options.player_network == "open"
@@ -290,7 +291,7 @@ def test_options_become_episode_options() -> None:
     ],
 )
 def test_what_is_asked_for_by_name_is_required(args: str, required: set[str]) -> None:
-    assert set(flags(*args.split()).options(watch=False).required_capabilities) == required
+    assert set(flags(*args.split()).episode(watch=False).required_capabilities) == required
 
 
 def test_required_capabilities_exist() -> None:
@@ -303,8 +304,8 @@ def test_required_capabilities_exist() -> None:
 
 def test_limits_change_only_what_was_given() -> None:
     plain, limited = (
-        flags().options(watch=False),
-        flags(*["--player-memory", "512Mi", "--player-cpus", "500m", "--game-pids", "7"]).options(watch=False),
+        flags().episode(watch=False),
+        flags(*["--player-memory", "512Mi", "--player-cpus", "500m", "--game-pids", "7"]).episode(watch=False),
     )
     assert limited.player_limits.memory_bytes == 512 * 1024**2
     assert limited.player_limits.cpus == 0.5
@@ -319,7 +320,7 @@ def test_environment_sets_options() -> None:
     got = flags(env=env)
     assert got.backend == "process"
     assert got.parallel == 3
-    assert got.options(watch=False).required_capabilities == ("memory_limit",)
+    assert got.episode(watch=False).required_capabilities == ("memory_limit",)
     assert flags("--backend", "docker", env=env).backend == "docker"
 
 
@@ -351,7 +352,7 @@ ERRORS: list[tuple[BaseException, int, str]] = [
     (KeyError("slot"), 5, "internal"),
     (ExceptionGroup("g", [ExceptionGroup("h", [ImageError("No.")])]), 3, "image_unreachable"),
     (ExceptionGroup("g", [ImageError("No."), KeyError("x")]), 5, "internal"),
-    (failures.Interrupted("Interrupted."), 130, "interrupted"),
+    (running.Interrupted("Interrupted."), 130, "interrupted"),
     (KeyboardInterrupt(), 130, "interrupted"),
     (click.Abort(), 130, "interrupted"),
     (click.UsageError("No"), 2, "usage"),

@@ -15,7 +15,7 @@ import pytest
 from support.cli_kit import Terminal, coworld
 
 from coworld_cli.output import Output
-from coworld_cli.progress import Progress
+from coworld_cli.render.progress import Progress
 from coworld_cli.running import Running
 from coworld_core.events import (
     BaseEvent,

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from support.formats import LATER, files, with_added_fields, with_later_values
 
-from coworld_cli import render, text
-from coworld_cli.certifying import CertifyFlags, verdict_text
 from coworld_cli.output import Output, to_json
+from coworld_cli.render import results, text
+from coworld_cli.render.certification import verdict_text
 from coworld_core.artifacts import EpisodeLayout
 from coworld_core.episode import (
     BatchSummary,
@@ -229,7 +229,7 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EpisodeLayout:
 
 
 def test_episode_result(layout: EpisodeLayout) -> None:
-    shown = render.episode_result(record(seed=7), layout, follow_up="coworld replay w out/replay")
+    shown = results.episode_result(record(seed=7), layout, follow_up="coworld replay w out/replay")
     assert shown == (
         "paint 1.0.0 default · seed 7 · process  completed in 2.5 s\n"
         "\n"
@@ -250,7 +250,7 @@ def test_episode_result(layout: EpisodeLayout) -> None:
 def test_what_is_not_there_is_not_named(layout: EpisodeLayout) -> None:
     layout.replay.unlink()
     layout.results.unlink()
-    shown = render.episode_result(record(status="failed", scores=()), layout, follow_up=None)
+    shown = results.episode_result(record(status="failed", scores=()), layout, follow_up=None)
     assert "Replay" not in shown
     assert "Results" not in shown
     assert "Scores" not in shown
@@ -259,15 +259,15 @@ def test_what_is_not_there_is_not_named(layout: EpisodeLayout) -> None:
 
 
 def test_ties_and_single_players(layout: EpisodeLayout) -> None:
-    assert render.episode_result(record(scores=(3, 3)), layout, follow_up=None).count("  tie") == 2
-    alone = render.episode_result(record(scores=(3,)), layout, follow_up=None)
+    assert results.episode_result(record(scores=(3, 3)), layout, follow_up=None).count("  tie") == 2
+    alone = results.episode_result(record(scores=(3,)), layout, follow_up=None)
     assert "winner" not in alone
     assert "tie" not in alone
 
 
 def test_people_are_named_as_such(layout: EpisodeLayout) -> None:
     seats = (SlotRecord(slot=0, name="Ada", human=True, image=ImageRecord(image="")),)
-    assert "  0  Ada       a person  1\n" in render.episode_result(
+    assert "  0  Ada       a person  1\n" in results.episode_result(
         record(scores=(1, 2), slots=seats), layout, follow_up=None
     )
 
@@ -284,7 +284,7 @@ def test_faults_warnings_starvation_and_leaks(layout: EpisodeLayout) -> None:
         log="logs/policy_agent_1.log",
         log_tail="\n".join(["first", *(f"line {index}" for index in range(20)), "\x1b[31mlast\x1b[0m", "", ""]),
     )
-    shown = render.episode_result(
+    shown = results.episode_result(
         record(
             faults=(fault,),
             warnings=("The game wrote no replay.",),
@@ -339,7 +339,7 @@ def test_batch_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             row(3, status="failed", ok=False, scores=(), fault="player", slot=1, message="It left.", seed=None),
         ),
     )
-    assert render.batch_result(summary, tmp_path / "out") == (
+    assert results.batch_result(summary, tmp_path / "out") == (
         "paint 1.0.0 default · docker  2 of 3 episodes completed, 1 with faults in 4.0 s\n"
         "\n"
         "  episode  seed  Ada  Bob  Ada (2)   time\n"
@@ -362,14 +362,13 @@ def test_what_a_later_version_left_is_shown_as_it_is(layout: EpisodeLayout) -> N
     written = {name: json.loads(files(f"0.2.0/{name}")[0].read_bytes()) for name in LEFT}
     later = {name: with_later_values(with_added_fields(value)) for name, value in written.items()}
     faulty, batch, certified = later.values()
-    shown = render.episode_result(read_record(faulty), layout, follow_up=None)
+    shown = results.episode_result(read_record(faulty), layout, follow_up=None)
     assert f"{LATER} in 1.2 s" in shown
     assert f"fault: {LATER} · {LATER}\n" in shown
     batch["episodes"][0] |= {"ok": False, "fault": "\x1b[2Jsomebody"}
-    shown = render.batch_result(read_summary(batch), layout.workspace)
+    shown = results.batch_result(read_summary(batch), layout.workspace)
     assert f"somebody: {LATER}\n" in shown
-    flags = CertifyFlags(manifest="paint")
-    shown = verdict_text(read_certification(certified), layout.workspace, flags)
+    shown = verdict_text(read_certification(certified), layout.workspace, manifest="paint")
     assert f"certified: {LATER}" in shown
     assert f"  [{LATER}] {LATER}  The manifest" in shown
 
@@ -378,21 +377,21 @@ def test_sweep_results() -> None:
     dead = Found(kind="container", id="abc", name="coworld-r1-game", run_id="r1", alive=False, age_seconds=90.0)
     busy = Found(kind="directory", id="/tmp/coworld-0/r2", name="r2", run_id="r2", alive=True, age_seconds=None)
 
-    assert render.sweep_result(Sweep(()), apply=False, force=False) == "Nothing is left."
-    assert render.sweep_result(Sweep((dead, busy)), apply=False, force=False) == (
+    assert results.sweep_result(Sweep(()), apply=False, force=False) == "Nothing is left."
+    assert results.sweep_result(Sweep((dead, busy)), apply=False, force=False) == (
         "  r1  container  coworld-r1-game    1 min 30 s old\n"
         "  r2  directory  /tmp/coworld-0/r2                  in use\n"
         "Would remove 1 thing: add --yes to do so."
     )
-    only_busy = render.sweep_result(Sweep((busy,)), apply=False, force=False)
+    only_busy = results.sweep_result(Sweep((busy,)), apply=False, force=False)
     assert only_busy.endswith("Nothing of a killed run is left.")
-    assert "Would remove 1 thing" in render.sweep_result(Sweep((busy,)), apply=False, force=True)
+    assert "Would remove 1 thing" in results.sweep_result(Sweep((busy,)), apply=False, force=True)
     removed = Sweep((dead, busy), (Reaped(found=dead, removed=True), Reaped(found=busy, removed=False, reason="busy")))
-    shown = render.sweep_result(removed, apply=True, force=False)
+    shown = results.sweep_result(removed, apply=True, force=False)
     assert "1 min 30 s old  removed\n" in shown
     assert shown.endswith("Removed 1 thing.")
     stuck = Sweep((dead,), (Reaped(found=dead, removed=False, reason="denied"),), ("docker: no engine",))
-    assert render.sweep_result(stuck, apply=True, force=False).splitlines()[-3:] == [
+    assert results.sweep_result(stuck, apply=True, force=False).splitlines()[-3:] == [
         "  r1  container  coworld-r1-game  1 min 30 s old  still there: denied",
         "Nothing was removed.",
         "Could not look at docker: no engine",

@@ -519,3 +519,25 @@ async def test_a_platform_that_is_busy_for_a_moment_is_not_the_coworlds_failure(
         with pytest.raises(ServerError):
             await api.coworlds.wait_for_smoke(cow)
     assert answers == []
+
+
+async def test_first_episodes_that_do_not_begin_are_not_waited_for() -> None:
+    cow = str(EPISODE["coworld_id"])
+    async with canned_platform() as platform, api_of(platform.server) as api:
+        platform.replace[f"GET /v2/coworlds/{cow}/episode-requests"] = lambda _: json_say(
+            {"entries": [], "next_cursor": None}
+        )
+        status = await api.coworlds.wait_for_smoke(cow, deadline=3600, begins_within=0)
+    assert status.verdict == "none"
+
+
+async def test_evidence_of_your_own_players(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def mine(**_: Any) -> frozenset[str]:
+        return frozenset({uid(200)})
+
+    rows = [{"position": slot, "policy_version_id": uid(100 * (slot + 1)), "has_log": True} for slot in range(2)]
+    async with canned_platform() as platform, api_of(platform.server) as api:
+        platform.replace[f"GET /v2/episode-requests/{EREQ}/policy-artifacts"] = lambda _: json_say(rows)
+        monkeypatch.setattr(api.episodes, "my_policy_versions", mine)
+        assert [seat.position for seat in await api.episodes.agent_logs(EREQ)] == [0, 1]
+        assert [seat.position for seat in await api.episodes.agent_logs(EREQ, mine=True)] == [1]

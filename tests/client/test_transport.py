@@ -195,7 +195,8 @@ async def test_a_client_works_only_while_it_is_open() -> None:
 
 def test_web_addresses_are_whole_where_the_origin_is_known() -> None:
     assert CoworldClient("https://softmax.com/api").web_url("/observatory/v2") == "https://softmax.com/observatory/v2"
-    assert CoworldClient("http://127.0.0.1:8787").web_url("/observatory/v2") == "/observatory/v2"
+    for server in ("http://127.0.0.1:8787", "http://127.0.0.1:8787/observatory"):
+        assert CoworldClient(server).web_url("/observatory/v2") == "http://127.0.0.1:8787/observatory/v2"
 
 
 # --- what is repeated

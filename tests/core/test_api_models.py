@@ -18,7 +18,6 @@ from coworld_core.api import (
     Coworld,
     CoworldUploadBody,
     EpisodeRequest,
-    EpisodeStatus,
     ExperienceBody,
     Image,
     JoinedSession,
@@ -26,16 +25,17 @@ from coworld_core.api import (
     League,
     Membership,
     Participant,
-    PlayerSession,
+    PlayerLogin,
     PolicySecretEnvBody,
     PolicyVersion,
     PolicyVersionRow,
     PushGrant,
+    RequestStatus,
     Round,
     SubmissionBody,
     Whoami,
     Wire,
-    read_rows,
+    read_entries,
 )
 from coworld_core.errors import RemoteError
 
@@ -112,7 +112,7 @@ def test_unknown_values_of_a_status_survive() -> None:
     ],
 )
 def test_what_a_status_means(status: str, terminal: bool, success: bool, cancelled: bool) -> None:
-    value = EpisodeStatus(status)
+    value = RequestStatus(status)
     assert (value.is_terminal, value.is_success, value.is_cancelled) == (terminal, success, cancelled)
     assert value.is_failure is (terminal and not success)
 
@@ -183,7 +183,7 @@ def test_what_is_no_object_is_no_resource(raw: object) -> None:
 
 
 def test_one_odd_row_never_breaks_a_listing() -> None:
-    rows, odd = read_rows(League, [LEAGUE, None, {}, {**LEAGUE, "created_at": []}, "x"])
+    rows, odd = read_entries(League, [LEAGUE, None, {}, {**LEAGUE, "created_at": []}, "x"])
     assert [row.id for row in rows] == ["league_1", "", "league_1"]
     assert [bool(row.odd) for row in rows] == [False, True, True]
     assert [issue.pointer for issue in odd] == ["/1", "/4"]
@@ -340,7 +340,7 @@ def test_an_experience_request_as_it_is_sent() -> None:
 
 def test_secrets_are_in_no_repr() -> None:
     shown = [
-        repr(PlayerSession.read({"player_id": "ply_1", "token": "ply_secret", "expires_at": NOW})),
+        repr(PlayerLogin.read({"player_id": "ply_1", "token": "ply_secret", "expires_at": NOW})),
         repr(PushGrant.read({"kind": "ecr", "authorization_token": "c2VjcmV0"})),
         repr(PolicySecretEnvBody(policy_secret_env={"KEY": "secret"})),
     ]

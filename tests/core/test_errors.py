@@ -1,4 +1,4 @@
-"""Codes of errors that decide whose doing something was."""
+"""Codes of errors that decide whose doing something was, and errors that task groups wrap."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from coworld_core.errors import TRANSFER_CODES, TransferCode, TransferError, TransferParty
+from coworld_core.errors import TRANSFER_CODES, TransferCode, TransferError, TransferParty, UsageError, unwrapped
 
 
 def test_every_code_of_a_transfer_has_a_party() -> None:
@@ -28,3 +28,17 @@ def test_every_code_of_a_transfer_has_a_party() -> None:
 )
 def test_whose_doing_it_is_that_a_file_is_not_there(code: TransferCode | None, party: TransferParty) -> None:
     assert TransferError("No.", code=code).party == party
+
+
+def test_one_error_is_raised_as_itself_and_several_of_ours_as_the_first() -> None:
+    cause = KeyError("the reason")
+    first, second = UsageError("One."), UsageError("Two.")
+    first.__cause__ = cause
+    with pytest.raises(UsageError, match="One") as caught, unwrapped():
+        raise ExceptionGroup("outer", [ExceptionGroup("inner", [first]), second])
+    assert caught.value.__cause__ is cause
+    assert caught.value.__notes__ == ["also: Two."]
+    with pytest.raises(OSError, match="alone"), unwrapped():
+        raise ExceptionGroup("group", [OSError("alone")])
+    with pytest.raises(ExceptionGroup), unwrapped():
+        raise ExceptionGroup("group", [first, OSError("not ours")])

@@ -188,8 +188,9 @@ class TestPatternsAreCheap:
         ("pattern", "good", "bad"),
         [
             (r"^[a-z]+(-[a-z]+)*$", "left-right", "Left"),
-            (r"^(?!no)\w+$", "yes", "nope"),
-            (r"^(\w)\1$", "aa", "ab"),
+            (r"^\p{Lu}\w*$", "Zoë", "zoë"),
+            (r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", "01234567-89ab-cdef-0123-456789abcdef", "0123"),
+            (r"^[\s\S]{1,5000}$", "a line\nand another", ""),
             (r"\d", "a1", "a"),
             (r"", "", None),
         ],

@@ -333,13 +333,6 @@ CASES = [
         "not a type",
     ),
     Case(
-        "schema_invalid",
-        put(*CONFIG, "properties", "mood", value={"pattern": "("}),
-        "/game/config_schema/properties/mood/pattern",
-        '"("',
-        "regular expression",
-    ),
-    Case(
         "remote_reference",
         put(*CONFIG, "properties", "mood", value={"$ref": "https://example.org/mood.json"}),
         "/game/config_schema/properties/mood/$ref",
@@ -384,25 +377,48 @@ CASES = [
         "warning",
     ),
     Case(
-        "pattern_too_costly",
-        put(*CONFIG, "properties", "mood", value={"pattern": "(?=x)(a+)+$"}),
+        "bad_pattern",
+        put(*CONFIG, "properties", "mood", value={"pattern": "("}),
         "/game/config_schema/properties/mood/pattern",
-        '"(?=x)(a+)+$"',
-        "for ever",
+        '"("',
+        "unclosed group",
     ),
     Case(
-        "pattern_too_costly",
-        put(*CONFIG, "properties", "mood", value={"patternProperties": {"(a*)*b": {}}}),
-        "/game/config_schema/properties/mood/patternProperties/(a*)*b",
-        '"(a*)*b"',
-        "for ever",
+        "bad_pattern",
+        put(*CONFIG, "properties", "mood", value={"pattern": "^(?!no)[a-z]+$"}),
+        "/game/config_schema/properties/mood/pattern",
+        '"^(?!no)',
+        "look-around",
     ),
     Case(
-        "pattern_too_costly",
-        put(*CONFIG, "properties", "mood", value={"pattern": "a" * 3000}),
+        "bad_pattern",
+        put(*CONFIG, "properties", "mood", value={"patternProperties": {r"^(\w)\1$": {}}}),
+        r"/game/config_schema/properties/mood/patternProperties/^(\w)\1$",
+        r'"^(\\w)\\1$"',
+        "backreferences",
+    ),
+    Case(
+        "bad_pattern",
+        put(*CONFIG, "properties", "mood", value={"pattern": "a{50}{50}{50}"}),
         "/game/config_schema/properties/mood/pattern",
-        '"aaa',
-        "shorter",
+        '"a{50}',
+        "too long",
+    ),
+    Case(
+        "bad_pattern",
+        put(*CONFIG, "properties", "mood", value={"pattern": "((a{1,50}){50}-){50}"}),
+        "/game/config_schema/properties/mood/pattern",
+        '"((a{1,50}',
+        "too long",
+    ),
+    Case(
+        "bad_pattern",
+        put(
+            *CONFIG, "properties", "mood", value={"unevaluatedProperties": False, "patternProperties": {"^(a*)*b": {}}}
+        ),
+        "/game/config_schema/properties/mood/patternProperties/^(a*)*b",
+        '"^(a*)*b"',
+        "unevaluatedProperties",
     ),
     Case(
         "tokens_not_required", put(*CONFIG, "required", value=["ticks"]), "/game/config_schema/required", "[", "tokens"
@@ -811,39 +827,120 @@ def test_too_many_issues(document: Document) -> None:
     assert "300" in report.issues[-1].message
 
 
-LOOPS: list[dict[str, Any]] = [
-    {"$ref": "#/properties/mood"},
-    {"allOf": [{"$ref": "#/$defs/a"}]},
-    {"$ref": "#/$defs/doubling0"},
+MOOD = "/game/config_schema/properties/mood"
+HERE = {"$ref": "#/properties/mood"}
+LOOPS: list[tuple[dict[str, Any], str]] = [
+    (HERE, MOOD),
+    ({"not": HERE}, MOOD),
+    ({"allOf": [HERE]}, MOOD),
+    ({"anyOf": [{"type": "null"}, HERE]}, MOOD),
+    ({"oneOf": [HERE, {"type": "null"}]}, MOOD),
+    ({"if": HERE}, MOOD),
+    ({"if": {"type": "string"}, "then": HERE, "else": {}}, MOOD),
+    ({"if": {"type": "null"}, "then": {}, "else": HERE}, MOOD),
+    ({"dependentSchemas": {"a": HERE}}, MOOD),
+    ({"$dynamicAnchor": "mood", "not": {"$dynamicRef": "#mood"}}, MOOD),
+    ({"not": {"$ref": "#"}, "$id": "https://example.org/mood"}, MOOD),
+    ({"$ref": "#/$defs/again"}, "/game/config_schema/$defs/again"),
+    ({"$ref": "#/$defs/one"}, "/game/config_schema/$defs/one"),
+]
+DEFINED: dict[str, dict[str, Any]] = {
+    "again": {"again": {"not": {"$ref": "#/$defs/again"}}},
+    "one": {"one": {"$ref": "#/$defs/two"}, "two": {"not": {"$ref": "#/$defs/one"}}},
+}
+
+
+@pytest.mark.parametrize(("loop", "pointer"), LOOPS, ids=lambda value: json.dumps(value)[:40])
+def test_schemas_that_refer_to_themselves_in_place(document: Document, loop: dict[str, Any], pointer: str) -> None:
+    schema = document["game"]["config_schema"]
+    schema["properties"]["mood"] = loop
+    schema["$defs"] |= DEFINED.get(pointer.rpartition("/")[2], {})
+    report = check_manifest(document)
+    assert [(issue.code, issue.pointer) for issue in report.errors] == [("schema_too_costly", pointer)]
+
+
+@pytest.mark.parametrize("keyword", ["not", "allOf", "anyOf", "oneOf", "if", "$ref"])
+def test_a_whole_schema_that_refers_to_itself_in_place(keyword: str) -> None:
+    root = {"$ref": "#"}
+    loop = root if keyword == "$ref" else {keyword: [root] if keyword.endswith("Of") else root}
+    _, report = check_results(b'{"scores": [1, 2]}', {"required": ["scores"], **loop}, 2)
+    assert [issue.code for issue in report.errors] == ["results_schema_invalid"]
+
+
+def chain(length: int) -> dict[str, Any]:
+    return {f"link{number}": {"allOf": [{"$ref": f"#/$defs/link{number + 1}"}] * 2} for number in range(length)}
+
+
+def test_a_long_way_in_place(document: Document) -> None:
+    """Forty schemas that each ask for the next twice."""
+    schema = document["game"]["config_schema"]
+    schema["$defs"] |= {**chain(40), "link40": {}}
+    report = check_manifest(document)
+    assert {issue.code for issue in report.errors} == {"schema_too_costly"}
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+TREE: list[dict[str, Any]] = [
+    {"items": {"$ref": "#/$defs/tree"}},
+    {"anyOf": [{"type": "number"}, {"items": {"$ref": "#/$defs/tree"}}]},
+    {"properties": {"x": {"$ref": "#/$defs/tree"}}, "items": {"$ref": "#/$defs/tree"}},
 ]
 
 
-@pytest.mark.parametrize("loop", LOOPS)
-def test_schemas_that_unfold_without_end(document: Document, loop: dict[str, Any]) -> None:
-    schema = document["game"]["config_schema"]
-    schema["properties"]["mood"] = loop
-    schema["$defs"]["a"] = {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]}
-    for level in range(40):
-        below = {"$ref": f"#/$defs/doubling{level + 1}"}
-        schema["$defs"][f"doubling{level}"] = {"allOf": [below, below]}
-    schema["$defs"]["doubling40"] = {}
-    document["certification"]["game_config"]["mood"] = "calm"
-    report = check_manifest(document)
-    assert [(issue.code, issue.pointer) for issue in report.errors] == [
-        ("schema_too_costly", "/certification/game_config")
-    ]
+@pytest.mark.parametrize("tree", TREE)
+def test_a_schema_may_refer_to_itself_for_what_is_inside(tree: dict[str, Any]) -> None:
+    schema = {"required": ["scores"], "properties": {"tree": {"$ref": "#/$defs/tree"}}, "$defs": {"tree": tree}}
+    results = {"scores": [1, 2], "tree": nested(60)}
+    assert check_results(json.dumps(results).encode(), schema, 2)[1].ok
+
+
+HEAVY: list[dict[str, Any]] = [
+    # Twice as much at each level of the value.
+    {"$defs": {"tree": {"allOf": [{"items": {"$ref": "#/$defs/tree"}}] * 2}}, "$ref": "#/$defs/tree"},
+    # So deep in place at each level of the value that the stack would not be enough.
+    {"$defs": {**chain(12), "link12": {"items": {"$ref": "#/$defs/link0"}}}, "$ref": "#/$defs/link0"},
+]
+
+
+@pytest.mark.parametrize("heavy", HEAVY, ids=["wide", "deep"])
+def test_schemas_that_are_too_much_for_one_value(heavy: dict[str, Any]) -> None:
+    schema = {"required": ["scores"], "$defs": heavy["$defs"], "properties": {"tree": {"$ref": heavy["$ref"]}}}
+    results = {"scores": [1, 2], "tree": nested(60)}
+    _, report = check_results(json.dumps(results).encode(), schema, 2)
+    assert [issue.code for issue in report.errors] == ["schema_too_costly"]
 
 
 @pytest.mark.parametrize(
-    "part",
+    ("keywords", "value"),
     [
-        {"enum": list(range(30_000))},
-        {"properties": {f"p{number}": {"type": "string"} for number in range(6_000)}},
-        {"allOf": [True] * 30_000},
+        ({"items": {"enum": list(range(5_000))}}, [4_999] * 5_000),
+        ({"anyOf": [{"type": "string"}] * 1_500}, ["x" * 100_000]),
+        ({"contains": True, "unevaluatedItems": False}, [0] * 50_000),
+        ({"items": {"pattern": "^(a?b?){100}$"}}, ["a" * 300_000] * 100),
     ],
+    ids=["enum", "words", "unevaluated", "pattern"],
 )
-def test_schemas_that_are_too_large(document: Document, part: dict[str, Any]) -> None:
-    document["game"]["config_schema"]["properties"]["mood"] = part
+def test_keywords_that_cost_more_than_others(keywords: dict[str, Any], value: list[Any]) -> None:
+    schema = {"required": ["scores"], "properties": {"list": keywords}}
+    text = json.dumps({"scores": [1, 2], "list": value}).encode()
+    _, report = check_results(text, schema, 2, max_bytes=len(text))
+    assert [issue.code for issue in report.errors] == ["schema_too_costly"]
+
+
+def test_unlike_elements_are_many_at_little_cost() -> None:
+    schema = {"required": ["scores"], "properties": {"list": {"uniqueItems": True}}}
+    results = {"scores": [1, 2], "list": [{"at": number} for number in range(50_000)]}
+    assert check_results(json.dumps(results).encode(), schema, 2)[1].ok
+
+
+def test_schemas_that_are_too_large(document: Document) -> None:
+    document["game"]["config_schema"]["properties"]["mood"] = {"allOf": [True] * 30_000}
     report = check_manifest(document)
     assert [(issue.code, issue.pointer) for issue in report.errors] == [("schema_too_costly", "/game/config_schema")]
 

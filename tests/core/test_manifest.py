@@ -18,10 +18,10 @@ from coworld_core import (
 )
 from coworld_core import manifest as module
 from coworld_core.errors import ManifestError
-from coworld_core.request import EpisodeRequest
+from coworld_core.request import JobSpec
 
 MODELS = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, BaseModel)]
-MODELS = [model for model in MODELS if model is not BaseModel and model.model_fields] + [EpisodeRequest]
+MODELS = [model for model in MODELS if model is not BaseModel and model.model_fields] + [JobSpec]
 
 
 def test_there_are_as_many_models_as_published() -> None:
@@ -55,7 +55,7 @@ def test_repr_is_short(document: dict[str, Any]) -> None:
     assert repr(manifest) == "<Manifest tug 1.2.0: 2 players, 2 variants, 1 reporter>"
     assert str(manifest) == repr(manifest)
     assert repr(manifest.player[0]) == "<RoleRunnable player 'puller': registry.example.org/tug:1.2.0>"
-    assert repr(manifest.game) == "<Game tug 1.2.0>"
+    assert repr(manifest.game) == "<GameManifest tug 1.2.0>"
     assert repr(manifest.variants[0]) == "<Variant 'default': Default>"
     assert repr(manifest.certification) == "<CertificationFixture puller, waiter>"
     assert repr(manifest.game.protocols.global_) == "<UriDoc https://example.org/global.md>"

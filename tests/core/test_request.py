@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coworld_core import EpisodeRequest, Manifest, build_request, check_request, load_manifest, load_request
+from coworld_core import JobSpec, Manifest, build_request, check_request, load_manifest, load_request
 from coworld_core.errors import ManifestError, UsageError
 
 
@@ -23,7 +23,7 @@ def test_certification_fixture(manifest: Manifest) -> None:
     assert request.players[0].run == ("tug-player",)
     assert request.game_config == manifest.certification.game_config
     assert request.manifest is manifest
-    assert repr(request) == "<EpisodeRequest tug 1.2.0: 2 players>"
+    assert repr(request) == "<JobSpec tug 1.2.0: 2 players>"
 
 
 def test_bundled_players_are_cycled(manifest: Manifest) -> None:
@@ -147,5 +147,5 @@ def test_other_json(value: Any) -> None:
 
 
 def test_models_by_hand(manifest: Manifest) -> None:
-    request = EpisodeRequest(manifest=manifest, game_config={}, players=())
+    request = JobSpec(manifest=manifest, game_config={}, players=())
     assert request.episode_tags == {}

@@ -29,6 +29,7 @@ from coworld_core import (
 )
 from coworld_core.errors import ImageError, ManifestError, UsageError
 from coworld_core.ids import SAFE_ID_PATTERN
+from coworld_core.outcome import Exit
 
 IMAGE_ID = "img_01234567-89ab-cdef-0123-456789abcdef"
 DIGEST = "sha256:" + "ab" * 32
@@ -300,3 +301,17 @@ def test_hydrate_refuses_with_lines() -> None:
     assert '"tug"' in issue.message
     with pytest.raises(UsageError, match="PEP 440"):
         hydrate({"game": {}}, images={}, version="newest")
+
+
+@pytest.mark.parametrize(
+    ("ended", "told"),
+    [
+        (Exit(reason="exited", code=0), False),
+        (Exit(reason="exited", code=1), False),
+        (Exit(reason="exited", code=143), True),
+        (Exit(reason="signal", signal=15), True),
+        (Exit(reason="signal", signal=11), False),
+    ],
+)
+def test_what_was_told_to_end(ended: Exit, told: bool) -> None:
+    assert ended.was_told is told

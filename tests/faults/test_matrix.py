@@ -182,6 +182,17 @@ GAMES = [
     row("slow-replay", scores=True, config={"delay": 4}, options={"replay_timeout": 1, "linger": 0.5}, engine=True),
     row("piecewise-replay", scores=True, config={"delay": 4}, options={"linger": 3}),
     row("provisional-results", scores=True, config={"play_seconds": 6}, options={"replay_timeout": 4, "linger": 0.5}),
+    # never over, whatever it has written: its players need not end
+    *(
+        row(
+            name,
+            *game("episode_timeout"),
+            scores=True,
+            options={"timeout": DEADLINE, "linger": 2 * DEADLINE},
+            **HANGS,
+        )
+        for name in ("rewrites-results", "rewrites-replay")
+    ),
     # its contract
     row("accepts-any-token", *game("game_contract_violation"), config={"play_seconds": LONG}),
     row("fails-on-bad-token", *game("game_contract_violation"), config={"play_seconds": LONG}, says="500"),

@@ -13,11 +13,11 @@ from support.observatory import Inside, inside
 from support.uploads import upload_image
 
 from coworld_runner.backends.kubernetes import KubernetesBackend
+from observatory.admission import OwnPackages
 from observatory.app import open_services
 from observatory.cli import main
 from observatory.registry_login import pull_secret, worker_login
 from observatory.settings import Settings
-from observatory.worker_images import PackageContexts
 from observatory.worker_runtime import _make  # pyright: ignore[reportPrivateUsage]
 
 
@@ -73,7 +73,7 @@ async def test_the_pods_name_it(
     settings = Settings(data=tmp_path / "o", backend="kubernetes", pull_secrets=names)
     async with open_services(settings) as services:
         with caplog.at_level(logging.WARNING, "observatory"):
-            backend = _make(services, "kubernetes", PackageContexts(), ("worker", "hunter2"))
+            backend = _make(services, "kubernetes", OwnPackages(), ("worker", "hunter2"))
     assert isinstance(backend, KubernetesBackend)
     pods = backend._pods  # pyright: ignore[reportPrivateUsage]
     assert (pods.image_pull_secrets, pods.collector_image) == (names, "registry.example/python:3")

@@ -9,17 +9,21 @@ from typing import Any
 
 import anyio
 import pytest
-from support.observatory_kit import Account, Platform, World, open_platform, roster, seed, until_over
+from support.observatory_kit import Account, Platform, World, declaring, open_platform, roster, seed, until_over
 
 from coworld_core.errors import CoworldError
+from observatory.admission import Admission
 from observatory.models import Coworld, CoworldName
-from observatory.worker_images import ImageNames, PackageContexts
 from observatory.worker_plan import load_job
 
 pytestmark = pytest.mark.timeout(1200)
 
 VALUE = b"\x00the game's own\xff"
 SEEN = 'echo "seen: $(sha256sum < "${KEY#file://}")"'
+
+
+TELLS = ["sh", "-c", f"{SEEN}; exec python3 -S -E game.py"]
+"""Command of a game that says what it finds in its environment."""
 
 
 async def change_manifest(
@@ -30,7 +34,7 @@ async def change_manifest(
         row = await session.get_one(Coworld, world.id)
         manifest = json.loads(json.dumps(row.manifest))
         runnable = manifest["game"]["runnable"]
-        runnable |= {"env": env, "run": ["sh", "-c", f"{SEEN}; exec python3 -S -E game.py"]}
+        runnable |= {"env": env, "run": TELLS}
         manifest["player"][0] |= player or {}
         row.manifest = manifest
 
@@ -52,7 +56,9 @@ async def ask(platform: Platform, owner: Account, world: World, *policies: str) 
 
 
 async def test_a_game_reads_its_secret_from_a_file_of_its_own(tmp_path: Path, database: str | None) -> None:
-    async with open_platform(tmp_path, database=database) as platform:
+    # the package leaves it to others which secret that is
+    package = declaring(tmp_path, game={"env": {"KEY": "", "PLAIN": "1"}, "run": TELLS})
+    async with open_platform(tmp_path, database=database, packages=(package,)) as platform:
         ann = await platform.account("ann")
         world = await seed(platform.services, ann.id)
         await change_manifest(platform, world, {"KEY": f"secret://coworld/{world.name}/api_key", "PLAIN": "1"})
@@ -69,7 +75,8 @@ async def test_a_game_reads_its_secret_from_a_file_of_its_own(tmp_path: Path, da
 
 
 async def test_a_secret_that_is_not_there_is_named_and_nothing_starts(tmp_path: Path) -> None:
-    async with open_platform(tmp_path) as platform:
+    package = declaring(tmp_path, game={"env": {"KEY": ""}, "run": TELLS})
+    async with open_platform(tmp_path, packages=(package,)) as platform:
         ann = await platform.account("ann")
         world = await seed(platform.services, ann.id)
         await platform.policy(ann, "one")
@@ -116,13 +123,15 @@ async def test_names_are_compared_as_everywhere(tmp_path: Path) -> None:
 
 
 async def test_a_bundled_player_gets_what_its_own_environment_names(tmp_path: Path) -> None:
-    async with open_platform(tmp_path) as platform:
+    run = ["sh", "-c", f"{SEEN}; exec python3 -S -E player.py"]
+    nothing = {"KEY": "file:///dev/null"}
+    package = declaring(tmp_path, game={"env": nothing, "run": TELLS}, player={"env": {"KEY": ""}, "run": run})
+    async with open_platform(tmp_path, packages=(package,)) as platform:
         ann = await platform.account("ann")
         world = await seed(platform.services, ann.id)
         reference = {"KEY": f"secret://coworld/{world.name}/hint"}
-        run = ["sh", "-c", f"{SEEN}; exec python3 -S -E player.py"]
         await put(platform, ann, world, "hint", VALUE)
-        await change_manifest(platform, world, {"KEY": "file:///dev/null"}, {"env": reference, "run": run})
+        await change_manifest(platform, world, nothing, {"env": reference, "run": run})
         async with platform.client(ann) as client:
             check = f"/v2/coworlds/{world.id}/certification"
             assert (await client.post(f"{check}/retry")).status_code == 200
@@ -143,8 +152,7 @@ async def planned(platform: Platform, owner: Account, world: World, env: dict[st
     """What an episode would be played with."""
     await change_manifest(platform, world, env)
     await platform.policy(owner, "one")
-    contexts = PackageContexts(platform.settings.packages)
     async with platform.client(owner) as client:
         body = {"coworld_id": world.id, "roster": roster("one", "one"), "num_episodes": 1}
         made = (await client.post("/v2/experience-requests", json=body)).json()
-    return await load_job(platform.services, made["episodes"][0]["id"], ImageNames(registry="here", contexts=contexts))
+    return await load_job(platform.services, made["episodes"][0]["id"], Admission(registry="here"))

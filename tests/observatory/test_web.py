@@ -59,12 +59,13 @@ async def _set(portal: BlockingPortal, platform: Platform) -> Scene:
     ann, eve = await platform.account("ann"), await platform.account("eve")
     world = await seed(platform.services, ann.id)
     misfits = await seed(platform.services, ann.id, subject=MISFITS)
-    for owner, name in ((ann, "north-star"), (eve, HOSTILE)):
-        await platform.join(world, await platform.policy(owner, name))
+    versions = [await platform.policy(owner, name) for owner, name in ((ann, "north-star"), (eve, HOSTILE))]
+    for version in versions:
+        await platform.join(world, version)
+    scheduled = await platform.until_played(await platform.play_round(world, *versions))
     await platform.policy(ann, "well", "well", subject=MISFITS)
     await platform.policy(ann, "falls", "exits-3-midway", subject=MISFITS)
     bodies = [
-        {"target": {"league_id": world.league}, "roster": roster("north-star", HOSTILE)},
         {"coworld_id": world.id, "roster": roster("north-star", "north-star")},
         {
             "coworld_id": misfits.id,
@@ -77,7 +78,9 @@ async def _set(portal: BlockingPortal, platform: Platform) -> Scene:
             "game_config_overrides": {"play_seconds": 1.0},
         },
     ]
-    public, private, broken, faulty = [await _ask(platform, ann, body, wait=True) for body in bodies]
+    private, broken, faulty = [await _ask(platform, ann, body, wait=True) for body in bodies]
+    async with platform.client() as anybody:
+        public = (await anybody.get(f"/v2/episode-requests/{scheduled.id}")).json()
     return Scene(portal, platform, ann, eve, world, public, private, broken, faulty)
 
 

@@ -27,6 +27,7 @@ from support.observatory_kit import (
 
 from coworld_runner.backends.process import ProcessBackend
 from observatory import worker_queue
+from observatory.admission import Admission, OwnPackages
 from observatory.app import open_services
 from observatory.columns import now
 from observatory.episodes_access import player_faults
@@ -34,7 +35,6 @@ from observatory.models import Artifact, EpisodeRequest, EpisodeScore, User
 from observatory.services import Services
 from observatory.settings import Settings
 from observatory.worker import Worker, WorkerOptions
-from observatory.worker_images import ImageNames, PackageContexts
 from observatory.worker_queue import MAX_ATTEMPTS, Outcome, Queue
 
 pytestmark = pytest.mark.timeout(1200)
@@ -238,11 +238,11 @@ async def test_an_episode_that_kills_its_workers_fails_in_the_end(tmp_path: Path
 
 
 def worker(services: Services, **options: Any) -> Worker:
-    contexts = PackageContexts((QUICK.directory,))
+    packages = OwnPackages((QUICK.directory,))
     return Worker(
         services,
-        ProcessBackend(contexts=contexts),
-        ImageNames(registry=None, contexts=contexts),
+        ProcessBackend(contexts=packages),
+        Admission(registry=None, packages=packages),
         owner="tested",
         options=WorkerOptions(idle=0.05, **options),
     )

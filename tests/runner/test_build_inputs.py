@@ -124,6 +124,8 @@ def test_any_text_can_be_read(text: str) -> None:
         ("a\n!a/keep", ["a", "a/x"], ["a/keep", "a/keep/y"]),
         ("*\n!src\nsrc/tmp", ["x", "src/tmp", "src/tmp/y"], ["src", "src/a"]),
         ("*\n! src", ["x"], ["src"]),
+        ("**/tmp\n!src", ["src/tmp", "src/tmp/x"], ["src", "src/a"]),
+        ("Makefile", ["Makefile"], ["makefile"]),
         ("a/../b/./c", ["b/c"], ["a"]),
         (".", [], ["a", ".git"]),
         ("\ufeffa", ["a"], []),

@@ -17,7 +17,7 @@ from coworld_runner.certify.answers import Answer, missing, skipped
 from coworld_runner.certify.attendance import check_attendance
 from coworld_runner.certify.contract import SeatState, wrong_callers
 from coworld_runner.certify.leaks import slots_leaked
-from coworld_runner.certify.ledger import Ledger
+from coworld_runner.certify.ledger import StepLedger
 from coworld_runner.certify.steps import STEPS, Candidate, CertifyOptions, blamed_in, carry_out
 from coworld_runner.certify.transcript import TRANSCRIPT
 from coworld_runner.testing.fake import FakeBackend
@@ -80,14 +80,14 @@ def test_every_step_of_the_transcript_is_carried_out_and_no_other() -> None:
 @pytest.mark.parametrize(
     ("step", "ledger", "lacking"),
     [
-        ("smoke-episode", Ledger(fixture_ok=False), "fixture-conforms did not pass: the fixture is no config"),
-        ("smoke-episode", Ledger(), "images-reachable did not pass: without counting-game and counting-player"),
-        ("results-conform", Ledger(), "smoke-episode did not pass: there was no episode"),
-        ("replay-present", Ledger(), "smoke-episode did not pass: there was no episode"),
-        ("replay-loadable", Ledger(), "replay-present did not pass: there is no replay"),
+        ("smoke-episode", StepLedger(fixture_ok=False), "fixture-conforms did not pass: the fixture is no config"),
+        ("smoke-episode", StepLedger(), "images-reachable did not pass: without counting-game and counting-player"),
+        ("results-conform", StepLedger(), "smoke-episode did not pass: there was no episode"),
+        ("replay-present", StepLedger(), "smoke-episode did not pass: there was no episode"),
+        ("replay-loadable", StepLedger(), "replay-present did not pass: there is no replay"),
     ],
 )
-async def test_a_step_says_which_premise_it_misses(tmp_path: Path, step: Any, ledger: Ledger, lacking: str) -> None:
+async def test_a_step_says_which_premise_it_misses(tmp_path: Path, step: Any, ledger: StepLedger, lacking: str) -> None:
     answer = await carry_out(candidate(tmp_path), step, ledger)
     assert (answer.status, answer.skip_reason) == ("skip", "premise_failed")
     assert lacking in answer.detail
@@ -97,12 +97,12 @@ async def test_a_step_needs_nothing_but_what_it_is_given(tmp_path: Path) -> None
     subject = candidate(tmp_path)
     subject.episode.workspace.mkdir()
     subject.episode.results.write_text(json.dumps({"scores": [1, 2], "ticks": 3}))
-    answer = await carry_out(subject, "results-conform", Ledger(episode=episode(slot(0), slot(1))))
+    answer = await carry_out(subject, "results-conform", StepLedger(episode=episode(slot(0), slot(1))))
     assert (answer.status, answer.detail) == ("pass", "2 finite scores: 1, 2.")
 
 
 def test_a_skip_is_a_caveat_unless_it_leaves_the_verdict_open() -> None:
-    ledger = Ledger()
+    ledger = StepLedger()
     images, smoke = TRANSCRIPT.steps[2], TRANSCRIPT.steps[4]
     ledger.note(images, skipped("not_applicable", "They were not looked at."), 0.0)
     ledger.note(smoke, missing("fixture-conforms", "it is none"), 0.0)
@@ -110,7 +110,7 @@ def test_a_skip_is_a_caveat_unless_it_leaves_the_verdict_open() -> None:
 
 
 def test_a_ledger_keeps_no_secret() -> None:
-    ledger = Ledger()
+    ledger = StepLedger()
     ledger.probes.tokens = ("hush",)
     assert ledger.plain("GET /player?token=hush \x1b[31m\ud800") == "GET /player?token=[token of slot 0] ?"
 
@@ -231,3 +231,13 @@ def test_every_slot_is_tried_by_everyone_who_must_be_refused() -> None:
 
 def test_a_single_slot_has_no_other_tokens() -> None:
     assert "refuses_other_slots_token" not in {knock.code for knock in wrong_callers(("t0",))}
+
+
+def test_a_short_deadline_is_the_game_s_to_become_healthy_too() -> None:
+    usual, short = CertifyOptions(), CertifyOptions.within(30, offline=True)
+    assert (short.episode.timeout, short.episode.ready_timeout) == (30, 30)
+    assert short.sources.offline
+    assert short.platform == usual.platform
+    long = CertifyOptions.within(9999, platform="linux/arm64")
+    assert (long.episode.timeout, long.episode.ready_timeout) == (9999, usual.episode.ready_timeout)
+    assert long.platform == "linux/arm64"

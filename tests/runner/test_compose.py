@@ -334,6 +334,16 @@ def test_all_issues_are_listed_at_once(load: Load) -> None:
     assert [issue.line for issue in issues] == [2, 3, 4, 5]
 
 
+def test_issues_of_one_line_stand_in_its_order_and_point_at_the_key(load: Load) -> None:
+    issues = refused(load, "services: {a-b: {image: A, platform: amd64}, a_b: 1}\n")
+    assert [(issue.code, issue.pointer) for issue in issues] == [
+        ("bad_image", "/services/a-b/image"),
+        ("bad_platform", "/services/a-b/platform"),
+        ("placeholder_clash", "/services/a_b"),
+        ("wrong_type", "/services/a_b"),
+    ]
+
+
 def test_a_misspelt_top_key_is_recognised(load: Load) -> None:
     (issue,) = refused(load, "servces: {a: {image: a}}\n")
     assert issue.hint is not None

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from support.certify_kit import World, world
+from support.trees import dug
 
 from coworld_core.episode import EpisodeRow, read_record, read_rows
 from coworld_core.errors import EnvironmentFault, UsageError, WorkspaceError
@@ -108,7 +111,8 @@ async def test_what_has_its_row_is_not_played_again(tmp_path: Path) -> None:
         # somebody's own
         (tmp_path / "many" / "notes").mkdir()
         (tmp_path / "many" / "notes" / "first.txt").write_text("It went well.")
-        tally = await play(6, resume=True)
+        with dug(tmp_path / "many" / "k5" / "logs"):
+            tally = await play(6, resume=True)
         assert (tally.status, tally.kept, tally.kept + tally.played) == ("completed", len(first), 6)
         assert file.read_bytes().startswith(whole)
         after = rows(tmp_path / "many")
@@ -217,3 +221,48 @@ async def test_a_full_disk_ends_it_and_keeps_whole_rows(tmp_path: Path, monkeypa
         )
     lines = (tmp_path / "many" / "episodes.jsonl").read_text().splitlines()
     assert [json.loads(line)["key"] for line in lines] == ["a", "b", "c"]
+
+
+CROWD = """
+import resource, sys
+from pathlib import Path
+import anyio
+from support.misfit_kit import PACKAGE, misfit_plan
+from coworld_core.events import Notice
+from coworld_runner.backends import ProcessBackend
+from coworld_runner.many import run_many
+
+PLAYER = ("python3", "-c", "import asyncio, player, resource as r; print(r.getrlimit(r.RLIMIT_NOFILE)[0]);"
+          "asyncio.run(player.play())")
+
+async def main(workspace):
+    told = []
+    async with ProcessBackend(default_context=PACKAGE) as backend:
+        tally = await run_many(
+            [(str(number), misfit_plan("well", PLAYER)) for number in range(8)],
+            backend=backend, workspace=Path(workspace), parallel=8,
+            listeners=(lambda event: told.append(event.message) if isinstance(event, Notice) else None,),
+        )
+    print(tally.completed, resource.getrlimit(resource.RLIMIT_NOFILE)[0], *told, sep="\\n")
+
+anyio.run(main, sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("hard", "told"),
+    [
+        (4096, []),
+        (130, ["Fewer than 8 episodes at a time: this process may have no more than 130 files open (ulimit -Hn)."]),
+    ],
+)
+async def test_more_at_a_time_than_files_may_be_open(hard: int, told: list[str], tmp_path: Path) -> None:
+    command = ["bash", "-c", f'ulimit -Sn 100; ulimit -Hn {hard}; exec "$@"', "-", sys.executable, "-c", CROWD]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = await anyio.run_process([*command, str(tmp_path / "many")], env=environment, stderr=None)
+    completed, limit, *words = done.stdout.decode().splitlines()
+    assert (completed, limit, words) == ("8", str(hard), told)
+    # its programs have what they would have had from a shell
+    logs = [path.read_text() for path in (tmp_path / "many").glob("*/logs/policy_agent_*.log")]
+    assert len(logs) == 8
+    assert set(logs) == {"100\n"}

@@ -22,7 +22,14 @@ from support.nobody import nobody_there
 from coworld_core.errors import CoworldError, ManifestError, RemoteError, UsageError
 from coworld_core.loading import manifest_sha256
 from coworld_core.retrying import Backoff
-from coworld_runner.packages import MANIFEST_LIMIT, Package, find_in_directory, resolve_package
+from coworld_runner.packages import (
+    MANIFEST_LIMIT,
+    Package,
+    coworld_id,
+    default_results_dir,
+    find_in_directory,
+    resolve_package,
+)
 
 Document = dict[str, Any]
 Write = Callable[..., Path]
@@ -104,6 +111,21 @@ async def test_a_drive_is_no_scheme(argument: str) -> None:
     with pytest.raises(UsageError) as caught:
         await resolve_package(argument)
     assert caught.value.code == "path_missing"
+
+
+@pytest.mark.parametrize(
+    ("argument", "named"),
+    [(" cow_1 ", "cow_1"), ("/v2/coworlds/cow_1/", "cow_1"), ("/v2/coworlds/a b", None), ("cow_1/x.json", None)],
+)
+def test_an_argument_that_is_an_id(argument: str, named: str | None) -> None:
+    assert coworld_id(argument) == named
+
+
+def test_results_about_what_is_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.json").touch()
+    assert default_results_dir("broken.json") == default_results_dir(".") == tmp_path / "results"
+    assert default_results_dir("https://example.org/manifest.json") == tmp_path / "coworld-results"
 
 
 async def test_a_path_that_begins_like_an_id_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from coworld_core.ids import new_run_id
 from coworld_core.outcome import Exit
 from coworld_runner import _files
 from coworld_runner.backend import HttpProbe, Limits, Placement, Port, Unit, UnitSpec
-from coworld_runner.backends import ProcessBackend, _ports
+from coworld_runner.backends import ProcessBackend, _ports, _process_units
 from coworld_runner.backends.base import choose_port
 from coworld_runner.scratch import Scratch, make_scratch, scratch_root
 
@@ -492,6 +492,38 @@ async def test_when_the_shim_is_asked_to_end_it_takes_the_tree_along(stage: Stag
         assert [item.kind for item in await stage.backend.find(stage.scratch.run_id)] == ["directory"]
 
 
+async def test_a_unit_that_stops_its_shim_is_seen_to_end(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_process_units, "_AWAKE_SECONDS", 0.05)
+    code = "import os, signal; os.kill(os.getppid(), signal.SIGSTOP); print('stopped')"
+    exit = await stage.run(stage.python(code))
+    assert (exit.reason, exit.code) == ("exited", 0)
+    assert stage.log() == "stopped\n"
+
+
+@pytest.mark.parametrize("grace", [0, 0.2])
+async def test_a_unit_that_stops_its_shim_again_and_again_is_ended(
+    stage: Stage, grace: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_process_units, "_SHIM_SECONDS", 0.2)
+    code = """
+import os, signal, time
+shim = os.getppid()
+print("up")
+while True:
+    os.kill(shim, signal.SIGSTOP)
+    try:
+        time.sleep(0.0001)
+    except BaseException:
+        pass
+"""
+    async with stage.units(stage.python(code)) as (unit,):
+        await until(lambda: "up" in stage.log())
+        exit = await unit.stop(grace)
+        assert exit.reason == "stopped"
+        assert [item.kind for item in await stage.backend.find(stage.scratch.run_id)] == ["directory"]
+    assert [event for event in stage.events if isinstance(event, LeakFound)] == []
+
+
 async def test_a_unit_that_kills_its_own_group_does_not_take_the_shim_along(stage: Stage) -> None:
     exit = await stage.run(stage.python("import os; os.kill(0, 9)"))
     assert (exit.reason, exit.signal) == ("signal", 9)
@@ -500,8 +532,6 @@ async def test_a_unit_that_kills_its_own_group_does_not_take_the_shim_along(stag
 async def test_what_cannot_be_removed_is_published_and_does_not_hide_the_bodys_error(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from coworld_runner.backends import _process_units
-
     monkeypatch.setattr(_process_units, "remove_tree", lambda path, **_: f"{path} is in use")  # pyright: ignore
     with pytest.raises(RuntimeError, match="the body's"):
         async with stage.units(stage.spec("sleep", "1000")):
@@ -521,7 +551,9 @@ async def test_what_does_not_die_is_published_and_held_against_nobody(
     async with stage.units(stage.spec("sleep", "1000"), grace=0) as (unit,):
         shim = psutil.Process(int(unit.id)).parent()
         assert shim is not None
-        shim.suspend()  # so it cannot do its part, like a process that hangs in the kernel
+        # nothing ends it, like a process that hangs in the kernel
+        shim.suspend()
+        monkeypatch.setattr(_process_units, "_signal", lambda pid, number: None)
     leaks = [event for event in stage.events if isinstance(event, LeakFound)]
     assert [leak.what for leak in leaks] == [f"process {unit.id} (unit)"]
     shim.resume()

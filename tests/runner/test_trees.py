@@ -9,20 +9,9 @@ from pathlib import Path
 import anyio.lowlevel
 import pytest
 from support.docker import as_user
+from support.trees import dig
 
 from coworld_runner._trees import remove_tree
-
-
-def dig(top: Path, depth: int, name: str = "deeper") -> None:
-    """Make directories, each in the one before, with a file in each."""
-    here = os.open(top, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir(name, dir_fd=here)
-        below = os.open(name, os.O_RDONLY, dir_fd=here)
-        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=below))
-        os.close(here)
-        here = below
-    os.close(here)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from support.misfit_kit import misfit_plan
 from support.put_server import put_server
 
 from coworld_core.errors import EnvironmentFault, ManifestError, UsageError
-from coworld_core.request import EpisodeRequest
+from coworld_core.request import JobSpec
 from coworld_runner.worker import init_config
 from coworld_runner.worker.health import health_port
 from coworld_runner.worker.preparing import read_tokens
@@ -27,7 +27,7 @@ def spec(game: str = "well", **config: Any) -> dict[str, Any]:
     """A job spec for two players."""
     plan = misfit_plan(game, image="misfits:1", **config)
     players = tuple(seat.runnable for seat in plan.seats if seat.runnable is not None)
-    request = EpisodeRequest(manifest=plan.manifest, game_config=dict(plan.game_config), players=players)
+    request = JobSpec(manifest=plan.manifest, game_config=dict(plan.game_config), players=players)
     return request.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 

@@ -15,7 +15,7 @@ from support.kube import need_cluster
 from support.misfit_kit import misfit_plan
 
 from coworld_core.errors import UsageError
-from coworld_core.request import EpisodeRequest, load_request
+from coworld_core.request import JobSpec, load_request
 from coworld_runner.jobs import JobOptions, output_addresses, worker_job
 from coworld_runner.worker.inputs import PlayerPods, Settings
 from coworld_runner.worker.pods import (
@@ -186,10 +186,10 @@ def test_the_games_name() -> None:
 # --- Jobs -----------------------------------------------------------------------------------------------------------
 
 
-def request(**config: Any) -> EpisodeRequest:
+def request(**config: Any) -> JobSpec:
     plan = misfit_plan("well", image="misfits:1", **config)
     players = tuple(seat.runnable for seat in plan.seats if seat.runnable is not None)
-    return EpisodeRequest(manifest=plan.manifest, game_config=dict(plan.game_config), players=players)
+    return JobSpec(manifest=plan.manifest, game_config=dict(plan.game_config), players=players)
 
 
 def variables(container: dict[str, Any]) -> dict[str, str]:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.trees import dug
 
 from coworld_core.errors import WorkspaceError
 from coworld_runner.workspace import artifact_records, atomic_write, point_latest, prepare_workspace
@@ -46,6 +47,12 @@ def test_overwrite_empties_what_an_episode_wrote(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs"]
     assert list(layout.logs.iterdir()) == []
     assert (outside / "kept").exists(), "a link was followed"
+
+
+def test_overwrite_empties_whatever_a_program_has_left(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    with dug(tmp_path / "logs"):
+        assert list(prepare_workspace(tmp_path, overwrite=True).logs.iterdir()) == []
 
 
 def test_overwrite_does_not_empty_somebody_elses_directory(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ What the upload routes would write is written to the database here: these tests 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -28,9 +29,11 @@ from observatory.models import (
     Image,
     League,
     Membership,
+    Participant,
     Policy,
     PolicySecretEnv,
     PolicyVersion,
+    Round,
     User,
 )
 from observatory.naming import name_key
@@ -45,6 +48,7 @@ __all__ = [
     "Subject",
     "World",
     "add_policy",
+    "declaring",
     "open_platform",
     "roster",
     "seed",
@@ -138,6 +142,57 @@ class Platform:
                     is_champion=champion,
                 )
             )
+
+    async def play_round(self, world: World, *versions: str) -> str:
+        """Have the league schedule a round of one episode for some policy versions; returns the episode's id."""
+        async with self.services.database.writing() as session:
+            last = await session.scalar(
+                sa.select(sa.func.max(Round.round_number)).where(Round.division_id == world.division)
+            )
+            this = Round(
+                round_number=(last or 0) + 1,
+                commissioner_key="static",
+                execution_backend="any",
+                round_config={},
+                status="running",
+                division_id=world.division,
+            )
+            session.add(this)
+            await session.flush()
+            coworld = await session.get_one(Coworld, world.id)
+            row = EpisodeRequest(
+                user_id=coworld.user_id,
+                source="round",
+                round_id=this.id,
+                league_id=world.league,
+                division_id=world.division,
+                coworld_id=world.id,
+                game_config={},
+            )
+            session.add(row)
+            await session.flush()
+            for position, version in enumerate(versions):
+                seated = await session.get_one(PolicyVersion, version)
+                policy = await session.get_one(Policy, seated.policy_id)
+                session.add(
+                    Participant(
+                        episode_request_id=row.id,
+                        position=position,
+                        policy_version_id=version,
+                        policy_id=policy.id,
+                        policy_name=policy.name,
+                        version=seated.version,
+                        user_id=seated.user_id,
+                    )
+                )
+            return row.id
+
+    async def until_played(self, episode_id: str, *, seconds: float = 400) -> EpisodeRequest:
+        """An episode once it is over."""
+        with anyio.fail_after(seconds):
+            while (row := await self.episode(episode_id)).status in ("pending", "running"):  # noqa: ASYNC110 - bounded
+                await anyio.sleep(0.05)
+        return row
 
     async def episode(self, episode_id: str) -> EpisodeRequest:
         """An episode's row."""
@@ -267,6 +322,24 @@ async def _image(session: Any, owner: str, name: str) -> Image:
         await session.flush()
     assert await session.get(User, owner) is not None
     return found
+
+
+def declaring(
+    directory: Path,
+    *,
+    game: Mapping[str, Any] | None = None,
+    player: Mapping[str, Any] | None = None,
+    subject: Subject = QUICK,
+) -> Path:
+    """A copy of a package whose manifest declares something else of its game's program, or of its first player."""
+    package = directory / f"{subject.image}-package"
+    shutil.copytree(subject.directory, package)
+    template = package / "coworld_manifest_template.json"
+    manifest = json.loads(template.read_text())
+    manifest["game"]["runnable"] |= game or {}
+    manifest["player"][0] |= player or {}
+    template.write_text(json.dumps(manifest))
+    return package
 
 
 def roster(*references: str) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from coworld_core.ids import new_run_id
-from coworld_core.request import EpisodeRequest
+from coworld_core.request import JobSpec
 from coworld_runner.backends._kube_api import Cluster
 from coworld_runner.jobs import JobOptions, output_addresses, worker_job
 
@@ -65,11 +65,11 @@ def node_address() -> str:
     return on_cluster(look)
 
 
-def misfit_request(game: str, *players: Any, **config: Any) -> EpisodeRequest:
+def misfit_request(game: str, *players: Any, **config: Any) -> JobSpec:
     """A job spec in which somebody misbehaves."""
     plan = misfit_plan(game, *players, image=ensure_image(), **config)
     runnables = [seat.runnable for seat in plan.seats if seat.runnable is not None]
-    return EpisodeRequest(manifest=plan.manifest, game_config=dict(plan.game_config), players=tuple(runnables))
+    return JobSpec(manifest=plan.manifest, game_config=dict(plan.game_config), players=tuple(runnables))
 
 
 @dataclass
@@ -94,9 +94,7 @@ class Desk:
         }
         return JobOptions(**{**settings, **more})
 
-    async def submit(
-        self, request: EpisodeRequest, options: JobOptions, *, grace: int | None = None, **variables: str
-    ) -> str:
+    async def submit(self, request: JobSpec, options: JobOptions, *, grace: int | None = None, **variables: str) -> str:
         """Make a Job; returns its id. Variables are the worker's; ``grace`` is that between TERM and KILL."""
         job = small(worker_job(request, options), **variables)
         if grace is not None:

@@ -1,7 +1,7 @@
-"""The ``coworld`` command: run, play, build and certify Coworlds from a terminal or a script.
+"""The ``coworld`` command: ``main`` (the table of commands), ``options`` (each said once), ``commands``, ``render``.
 
-No rule of the domain lives here. Each command parses its options, calls one function of ``coworld_runner`` or
-``coworld_core``, and renders what comes back: for a person, or with ``--json`` for a program.
+No rule of the domain lives here: a command parses, calls one function of ``coworld_runner``, ``coworld_client`` or
+``coworld_core``, and shows what comes back: to a person, or with ``--json`` to a program.
 """
 
 __all__: list[str] = []

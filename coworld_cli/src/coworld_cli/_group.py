@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
@@ -16,8 +15,8 @@ from .terminal import colour
 
 __all__ = ["CommandTable", "LazyGroup", "NounGroup"]
 
-CommandTable = Mapping[str, Mapping[str, str]]
-"""Section title → command name → help in one line."""
+CommandTable = Mapping[str, Mapping[str, tuple[str, str]]]
+"""Section title → command name → the module it is in, and its help in one line."""
 
 
 class NounGroup(click.Group):
@@ -37,6 +36,8 @@ class NounGroup(click.Group):
         """Find the command, or say which one was probably meant."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None and not ctx.resilient_parsing:
+            import difflib
+
             known = self.list_commands(ctx)
             folded = name.lower().replace("_", "-")
             close = difflib.get_close_matches(folded, known, n=1, cutoff=0.5)
@@ -50,7 +51,7 @@ class NounGroup(click.Group):
 class LazyGroup(NounGroup):
     """A group that knows its commands' names and short help by heart.
 
-    A command ``run-episode`` is the attribute ``command`` of the module ``run_episode`` in ``package``.
+    Each is a command of the group ``commands`` of its module.
 
     Args:
         table: The commands, by section.
@@ -69,24 +70,24 @@ class LazyGroup(NounGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
-        if not any(cmd_name in section for section in self._table.values()):
+        home = next((section[cmd_name][0] for section in self._table.values() if cmd_name in section), None)
+        if home is None:
             return None
-        module = importlib.import_module(f"{self._package}.{cmd_name.replace('-', '_')}")
-        found: click.Command = module.command
-        return found
+        commands: click.Group = importlib.import_module(f"{self._package}.{home}").commands
+        return commands.get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by section."""
         for title, section in self._table.items():
             width = max(11, *map(len, section))
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), text) for name, text in section.items()])
+                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in section.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Complete names without importing the commands."""
         from click.shell_completion import CompletionItem
 
-        names = {name: text for section in self._table.values() for name, text in section.items()}
+        names = {name: text for section in self._table.values() for name, (_, text) in section.items()}
         items = [CompletionItem(name, help=text) for name, text in names.items() if name.startswith(incomplete)]
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 

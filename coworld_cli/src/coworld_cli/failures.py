@@ -15,26 +15,11 @@ from coworld_core.errors import CoworldError, DocumentError
 
 from . import exitcodes
 from .output import to_json, to_line
+from .render.text import clean
+from .running import Interrupted
 from .terminal import echo
-from .text import clean
 
-__all__ = ["Interrupted", "report"]
-
-
-class Interrupted(Exception):
-    """A person or the system ended the command early.
-
-    Args:
-        message: What was ended, and how.
-        hint: Where what was done so far is.
-        context: Identifiers for a program.
-    """
-
-    def __init__(self, message: str, *, hint: str | None = None, context: dict[str, object] | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
-        self.context = context or {}
+__all__ = ["report"]
 
 
 def report(error: BaseException, *, json: bool, lines: bool = False) -> int:
@@ -115,7 +100,7 @@ def _sentence(text: str) -> str:
 
 def _tell(error: BaseException, data: dict[str, Any]) -> None:
     if isinstance(error, DocumentError):
-        from .issues import render_report
+        from .render.issues import render_report
 
         echo(render_report(error.report), err=True)
     else:

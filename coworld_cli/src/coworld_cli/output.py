@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import json as jsonlib
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,12 +20,16 @@ __all__ = ["Output", "output_options", "to_json", "to_line"]
 
 def to_json(value: object) -> str:
     """A value as it goes to standard output under ``--json``: indented by two, one line end behind it."""
-    return jsonlib.dumps(value, indent=2, ensure_ascii=not _speaks_utf8(), default=str) + "\n"
+    import json
+
+    return json.dumps(value, indent=2, ensure_ascii=not _speaks_utf8(), default=str) + "\n"
 
 
 def to_line(value: object) -> str:
     """A value as one line of JSON, for ``--jsonl``."""
-    return jsonlib.dumps(value, ensure_ascii=not _speaks_utf8(), separators=(",", ":"), default=str)
+    import json
+
+    return json.dumps(value, ensure_ascii=not _speaks_utf8(), separators=(",", ":"), default=str)
 
 
 def _speaks_utf8() -> bool:
@@ -64,10 +68,23 @@ class Output:
         """Narrate something a person should act on."""
         self.note(f"{click.style('warning:', fg='yellow', bold=True)} {text}")
 
+    def warn_of_token(self, what: str) -> None:
+        """Say what becomes of COWORLD_TOKEN, where it is set."""
+        if os.environ.get("COWORLD_TOKEN"):
+            self.warn(f"COWORLD_TOKEN {what}")
+
     def say(self, text: str = "") -> None:
         """Write a part of the result for a person; nothing under ``--json``."""
         if not self.json:
             echo(text)
+
+    def show(self, text: str) -> None:
+        """Show what nobody can do without while a command goes on: above what moves, and never as the result."""
+        if self.above is not None:
+            self.above(text)
+        else:
+            echo(text, err=self.json or sys.stdout.isatty())
+            sys.stdout.flush()
 
     def answer(self, value: Mapping[str, Any] | Sequence[Any] | BaseModel) -> None:
         """Write the result for a program; nothing without ``--json``."""

@@ -9,25 +9,43 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from . import exitcodes
-from .failures import Interrupted
+from .options import Connection
 from .output import Output
+from .render.text import shown_path
 from .terminal import echo
-from .text import shown_path
 
 if TYPE_CHECKING:
     import anyio
     from anyio.abc import TaskGroup
 
-__all__ = ["Running", "run_async"]
+    from coworld_client import CoworldClient
+
+__all__ = ["Interrupted", "Running", "opened_client", "run_api", "run_async"]
 
 _T = TypeVar("_T")
 
 _NAMES = {"SIGINT": "Interrupted", "SIGTERM": "Told to end (SIGTERM)", "SIGHUP": "Left alone by its terminal (SIGHUP)"}
+
+
+class Interrupted(Exception):
+    """A person or the system ended the command early.
+
+    Args:
+        message: What was ended, and how.
+        hint: Where what was done so far is.
+        context: Identifiers for a program.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, context: dict[str, object] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.context = context or {}
 
 
 class Running:
@@ -58,6 +76,11 @@ class Running:
         self.to_go_on: str | None = None
         """How to go on where it was interrupted, for the last words."""
 
+    def resumable(self) -> None:
+        """Have Ctrl-C say what becomes of what is fetched."""
+        self.so_far = "What has arrived is kept."
+        self.to_go_on = "The same command goes on from there."
+
     @property
     def interrupted(self) -> bool:
         """Whether a signal has cancelled the work."""
@@ -81,13 +104,29 @@ class Running:
         finally:
             self._restore.remove(restore)
 
-    @contextmanager
-    def until_interrupted(self) -> Generator[anyio.Event]:
-        """While open, the first signal is the normal way to end: it sets the event and cancels nothing."""
+    async def until_interrupted(self, wait: Callable[[], Awaitable[_T]]) -> _T | None:
+        """Wait for something, or for a person to have seen enough: the first signal is the normal way to end.
+
+        Args:
+            wait: Waits for it.
+
+        Returns:
+            What came of it; None when the signal came first.
+        """
         import anyio
 
+        ended: list[_T] = []
         self._ending = anyio.Event()
-        yield self._ending
+
+        async def ends(scope: anyio.CancelScope) -> None:
+            ended.append(await wait())
+            scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ends, group.cancel_scope)
+            await self._ending.wait()
+            group.cancel_scope.cancel()
+        return ended[0] if ended else None
 
     def receive(self, name: str) -> None:
         """Act on a signal."""
@@ -179,3 +218,63 @@ async def _watch_signals(running: Running, *, task_status: anyio.abc.TaskStatus[
         task_status.started()
         async for number in received:
             running.receive(number.name)
+
+
+# --- with a client ------------------------------------------------------------------------------------------------
+
+_UNKNOWN = "Whether the server still did what it was asked is not known."
+"""Said when a command that changes something is interrupted."""
+
+
+def run_api(
+    out: Output,
+    connection: Connection,
+    body: Callable[[CoworldClient, Running], Awaitable[int]],
+    *,
+    anonymous: bool = False,
+    changes: bool = False,
+) -> int:
+    """Run a command's body with a client, and return its exit status.
+
+    Args:
+        out: Where to narrate.
+        connection: Which server, and as whom.
+        body: The work.
+        anonymous: Whether it can be done without a login, where there is none.
+        changes: Whether it changes something on the server.
+
+    Raises:
+        NotLoggedIn: There is no token for the server.
+        CoworldError: What the work raised.
+    """
+
+    async def work(running: Running) -> int:
+        running.so_far = _UNKNOWN if changes else ""
+        async with opened_client(connection, anonymous=anonymous) as api:
+            return await body(api, running)
+
+    return run_async(out, work)
+
+
+@asynccontextmanager
+async def opened_client(connection: Connection, *, anonymous: bool = False) -> AsyncGenerator[CoworldClient]:
+    """A client for a server, signed in as asked.
+
+    Args:
+        connection: Which server, and as whom.
+        anonymous: Whether nobody will do, where there is no login.
+    """
+    from coworld_client import CoworldClient
+    from coworld_client.credentials import SessionExpired
+    from coworld_client.errors import NotLoggedIn
+
+    named = connection.as_user or connection.as_player is not None
+    try:
+        client = CoworldClient.from_login(connection.server, identity=connection.identity, elevated=connection.elevated)
+    except NotLoggedIn as error:
+        # a player whose session has ended is never somebody else, nor nobody
+        if not anonymous or named or isinstance(error, SessionExpired):
+            raise
+        client = CoworldClient.anonymous(connection.server)
+    async with client as api:
+        yield api

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-__all__ = ["colour", "echo", "is_live"]
+__all__ = ["colour", "echo", "is_live", "typed_line"]
 
 
 def colour() -> bool | None:
@@ -26,3 +26,12 @@ def is_live() -> bool:
     """Whether a display that moves makes sense on standard error: a person's terminal, and nothing against it."""
     dumb = os.environ.get("TERM", "") in ("", "dumb") and os.name != "nt"
     return not dumb and not os.environ.get("CI") and sys.stderr.isatty()
+
+
+async def typed_line() -> str | None:
+    """A line that a person types. Nothing waits in a thread that the end of the program would have to wait for."""
+    import anyio
+
+    descriptor = sys.stdin.fileno()
+    await anyio.wait_readable(descriptor)
+    return os.read(descriptor, 4096).decode("utf-8", "replace").strip() or None

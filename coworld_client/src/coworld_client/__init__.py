@@ -17,88 +17,31 @@ from typing import TYPE_CHECKING
 from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ._retry import Backoff
-    from .client import CoworldClient
-    from .credentials import CredentialStore, Token
-    from .errors import (
-        ApiConnectionError,
-        ApiError,
-        ApiShapeError,
-        ApiStatusError,
-        ApiTimeoutError,
-        BadRequest,
-        Conflict,
-        Forbidden,
-        Gone,
-        LinkExpired,
-        NotAuthenticated,
-        NotFound,
-        NotLoggedIn,
-        ServerError,
-        TooManyRequests,
-        Unprocessable,
-    )
-    from .pages import AsyncPager, Page
-    from .watching import Change, Changes
+    from ._retry import Backoff as Backoff
+    from .client import CoworldClient as CoworldClient
+    from .credentials import CredentialStore as CredentialStore
+    from .credentials import Token as Token
+    from .errors import ApiConnectionError as ApiConnectionError
+    from .errors import ApiError as ApiError
+    from .errors import ApiShapeError as ApiShapeError
+    from .errors import ApiStatusError as ApiStatusError
+    from .errors import ApiTimeoutError as ApiTimeoutError
+    from .errors import BadRequest as BadRequest
+    from .errors import Conflict as Conflict
+    from .errors import Forbidden as Forbidden
+    from .errors import Gone as Gone
+    from .errors import LinkExpired as LinkExpired
+    from .errors import NotAuthenticated as NotAuthenticated
+    from .errors import NotFound as NotFound
+    from .errors import NotLoggedIn as NotLoggedIn
+    from .errors import ServerError as ServerError
+    from .errors import TooManyRequests as TooManyRequests
+    from .errors import Unprocessable as Unprocessable
+    from .pages import AsyncPager as AsyncPager
+    from .pages import Page as Page
+    from .watching import Change as Change
+    from .watching import Changes as Changes
 
-_HOMES = {
-    "_retry": ("Backoff",),
-    "client": ("CoworldClient",),
-    "credentials": ("CredentialStore", "Token"),
-    "errors": (
-        "ApiConnectionError",
-        "ApiError",
-        "ApiShapeError",
-        "ApiStatusError",
-        "ApiTimeoutError",
-        "BadRequest",
-        "Conflict",
-        "Forbidden",
-        "Gone",
-        "LinkExpired",
-        "NotAuthenticated",
-        "NotFound",
-        "NotLoggedIn",
-        "ServerError",
-        "TooManyRequests",
-        "Unprocessable",
-    ),
-    "pages": ("AsyncPager", "Page"),
-    "watching": ("Change", "Changes"),
-}
-"""Where each public name lives."""
-
-__all__ = [
-    "ApiConnectionError",
-    "ApiError",
-    "ApiShapeError",
-    "ApiStatusError",
-    "ApiTimeoutError",
-    "AsyncPager",
-    "Backoff",
-    "BadRequest",
-    "Change",
-    "Changes",
-    "Conflict",
-    "CoworldClient",
-    "CredentialStore",
-    "Forbidden",
-    "Gone",
-    "LinkExpired",
-    "NotAuthenticated",
-    "NotFound",
-    "NotLoggedIn",
-    "Page",
-    "ServerError",
-    "Token",
-    "TooManyRequests",
-    "Unprocessable",
-    "__version__",
-]
 
 __version__ = version("coworld-client")
-__getattr__, _names = lazy_names(__name__, _HOMES)
-
-
-def __dir__() -> list[str]:
-    return ["__version__", *_names()]
+__getattr__, __dir__ = lazy_names(__name__)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import httpx2
 
-__all__ = ["body_pieces"]
+__all__ = ["body_pieces", "whole_number"]
 
 _LARGE = 16 << 20
 """Bytes from which on it is worth more to be quick than to keep the connection for the next call."""
@@ -59,10 +59,15 @@ async def _pieces(response: httpx2.Response) -> AsyncGenerator[bytes]:
 
 def _announced(response: httpx2.Response) -> int | None:
     """How long a large body of HTTP/1.1 is, if its end is where that says."""
-    length = response.headers.get("content-length", "")
     if response.http_version != "HTTP/1.1" or "transfer-encoding" in response.headers:
         return None
-    return int(length) if length.isascii() and length.isdigit() and len(length) < 20 and int(length) > _LARGE else None
+    length = whole_number(response.headers.get("content-length"))
+    return length if length is not None and length > _LARGE else None
+
+
+def whole_number(text: str | None) -> int | None:
+    """A number as headers write it; None for anything else."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 async def _read(stream: _Stream, most: int, timeout: float | None) -> bytes:

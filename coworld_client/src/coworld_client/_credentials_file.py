@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
-import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +13,10 @@ from typing import Any, TypeVar, cast
 
 from coworld_core.errors import EnvironmentFault, UsageError
 
+from ._on_disk import write_whole
 from ._tokens import PlayerSession, Token, is_player_id, normalise_server
 
-__all__ = ["CredentialStore", "Known"]
+__all__ = ["CredentialStore", "ServerCredentials"]
 
 _T = TypeVar("_T")
 
@@ -29,7 +27,7 @@ _MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class ServerCredentials:
     """What the file says about one server."""
 
     token: Token | None
@@ -74,7 +72,7 @@ class CredentialStore:
                 hint="Set SOFTMAX_CONFIG_DIR, or COWORLD_TOKEN.",
             ) from error
 
-    def read(self, server: str) -> Known:
+    def read(self, server: str) -> ServerCredentials:
         """What is known about a server.
 
         Raises:
@@ -91,7 +89,7 @@ class CredentialStore:
             for player, raw in _mapping(entry.get("cache")).items()
             if is_player_id(str(player)) and (session := _session(player, raw)) is not None
         }
-        return Known(
+        return ServerCredentials(
             token=_token(value), active=active if isinstance(active, str) and active else None, sessions=sessions
         )
 
@@ -231,15 +229,23 @@ class CredentialStore:
         )
 
     def _change(self, change: Callable[[dict[str, Any]], _T]) -> _T:
+        from filelock import FileLock, Timeout
+
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             _close_directory(self.directory)
-            with self._locked():
+            with FileLock(self.directory / _LOCK_NAME, timeout=_LOCK_SECONDS, mode=0o600, fallback_to_soft=False):
                 before = self._load()
                 document = dict(before)
                 result = change(document)
                 if document != before:
                     self._write(document)
+        except Timeout as error:
+            raise EnvironmentFault(
+                f"Another program has been changing the credentials in {self.path} for {_LOCK_SECONDS:g} s.",
+                code="credentials_locked",
+                hint=f"Wait for it, or see who holds {self.directory / _LOCK_NAME}.",
+            ) from error
         except OSError as error:
             raise EnvironmentFault(
                 f"Your credentials cannot be written to {self.path}: {error.strerror or error}.",
@@ -255,44 +261,8 @@ class CredentialStore:
         text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, default_flow_style=False)
         # a link is somebody's way of keeping the file elsewhere: what it points to is replaced
         target = Path(os.path.realpath(self.path))
-        part = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-        try:
-            with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
-                file.write(text.encode())
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(target)
-        finally:
-            with contextlib.suppress(OSError):
-                part.unlink()
+        write_whole(target, text.encode(), mode=0o600, sync=True)
         _sync_directory(target.parent)
-
-    @contextmanager
-    def _locked(self) -> Generator[None]:
-        import fcntl
-
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-        descriptor = os.open(self.directory / _LOCK_NAME, flags, 0o600)
-        try:
-            deadline = time.monotonic() + _LOCK_SECONDS
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except OSError as error:
-                    if time.monotonic() >= deadline:
-                        raise EnvironmentFault(
-                            f"Another program has been changing the credentials in {self.path} for "
-                            f"{_LOCK_SECONDS:g} s.",
-                            code="credentials_locked",
-                            hint=f"Wait for it, or see who holds {self.directory / _LOCK_NAME}.",
-                        ) from error
-                # in a worker thread: waiting for a lock has no deadline of its own, and no event comes
-                time.sleep(0.02)
-            yield
-        finally:
-            os.close(descriptor)
 
 
 def _close_to_others(path: Path, descriptor: int) -> None:

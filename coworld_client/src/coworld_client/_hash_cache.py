@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
+from ._on_disk import write_whole
+
 __all__ = ["HashCache"]
 
 
@@ -40,14 +42,10 @@ class HashCache:
 
     def put(self, image_id: str, value: str) -> None:
         """Remember the hash of an image."""
-        part = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        try:
+        with contextlib.suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            part.write_text(json.dumps({**self._load(), image_id: value}, indent=2, sort_keys=True) + "\n")
-            part.replace(self.path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                part.unlink()
+            text = json.dumps({**self._load(), image_id: value}, indent=2, sort_keys=True) + "\n"
+            write_whole(self.path, text.encode())
 
     def _load(self) -> dict[str, object]:
         try:

@@ -11,19 +11,18 @@ import secrets
 import shutil
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import Any, cast
-
-import anyio.from_thread
+from typing import cast
 
 from coworld_core.errors import EnvironmentFault, UsageError
 from coworld_core.quantities import shown_size
 
+from ._on_disk import lock_still
+
 __all__ = ["Part", "check_file_name", "inside", "open_part", "storage"]
 
-_CHUNK = 1 << 20
 _WRITTEN = 1 << 14
 """Bytes written in one call. For many at once Linux takes large pages that nothing has touched yet, and a virtual
 machine that gives unused memory back has to fetch those again: twice the time, on the one it was measured on."""
@@ -43,8 +42,6 @@ class Part:
     """What the server calls the content (``ETag``, or ``Last-Modified``), to tell that it is still the same."""
     total: int | None = None
     """How many bytes the whole has, if the server said so."""
-    digest: Any = field(default=None, repr=False)
-    """A running SHA-256 when one is needed."""
     finished: bool = False
     """Whether the file has been moved to its target."""
 
@@ -57,18 +54,15 @@ class Part:
         """Append; runs in a worker thread."""
         file = self.file.fileno()
         for piece in pieces:
-            if self.digest is not None:
-                self.digest.update(piece)
             left = memoryview(piece)
             while left:
                 left = left[os.write(file, left[:_WRITTEN]) :]
 
-    def restart(self, *, hashed: bool) -> None:
+    def restart(self) -> None:
         """Begin anew."""
         self.file.seek(0)
         self.file.truncate()
         self.size = 0
-        self.digest = hashlib.sha256() if hashed else None
 
     def note(self, validator: str, total: int | None) -> None:
         """Remember what the server calls the content, and how much there is of it."""
@@ -77,17 +71,6 @@ class Part:
             if self.kept:
                 with contextlib.suppress(OSError):
                     _beside(self.path).write_text(json.dumps({"validator": validator, "total": total}))
-
-    def catch_up(self) -> None:
-        """Read what is there already into the digest."""
-        self.digest = hashlib.sha256()
-        self.file.seek(0)
-        left = self.size
-        while left and (piece := self.file.read(min(_CHUNK, left))):
-            anyio.from_thread.check_cancelled()
-            self.digest.update(piece)
-            left -= len(piece)
-        self.file.seek(self.size)
 
 
 def _beside(path: Path) -> Path:
@@ -123,7 +106,7 @@ def open_part(target: Path, key: str) -> Generator[Part]:
                 part.size = file.seek(0, os.SEEK_END)
                 part.validator, part.total = _remembered(path) if kept else ("", None)
                 if not part.resumable:
-                    part.restart(hashed=False)
+                    part.restart()
             yield part
         finally:
             # while it is still locked: the next one must not find what is about to go
@@ -145,23 +128,12 @@ def _open(target: Path, name: str) -> tuple[Path, FileIO, bool]:
     stem = target.name.encode()[: _MAX_NAME - 40].decode("utf-8", "ignore")
     path = target.with_name(f".{stem}.part-{name}")
     descriptor = os.open(path, flags, 0o600)
-    if _locked(descriptor, path):
-        return path, os.fdopen(descriptor, "r+b", buffering=0), True
+    with contextlib.suppress(OSError):
+        if lock_still(descriptor, path):
+            return path, os.fdopen(descriptor, "r+b", buffering=0), True
     os.close(descriptor)
     path = target.with_name(f".{stem}.part-{secrets.token_hex(8)}")
     return path, os.fdopen(os.open(path, flags | os.O_EXCL, 0o600), "r+b", buffering=0), False
-
-
-def _locked(descriptor: int, path: Path) -> bool:
-    import fcntl
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # the one before us may have finished in between, and moved the file away
-        status = os.fstat(descriptor)
-        return os.path.samestat(status, path.lstat()) and status.st_uid == os.getuid()
-    except OSError:
-        return False
 
 
 def _remembered(path: Path) -> tuple[str, int | None]:

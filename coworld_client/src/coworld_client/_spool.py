@@ -6,6 +6,7 @@ be locked belongs to nobody any more.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -17,6 +18,8 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.errors import EnvironmentFault
+
+from ._on_disk import lock_still
 
 __all__ = ["spool_directory"]
 
@@ -39,21 +42,16 @@ async def spool_directory() -> AsyncGenerator[Path]:
 
 
 def _make() -> tuple[Path, int]:
-    import fcntl
-
     try:
         _sweep(Path(tempfile.gettempdir()))
         while True:
             path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-            try:
+            # one that was swept before it was locked is another's to remove
+            with contextlib.suppress(FileNotFoundError):
                 lock = _open(path)
-            except FileNotFoundError:
-                # swept before it was ours
-                continue
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if _is_still(path, lock):
-                return path, lock
-            os.close(lock)
+                if lock_still(lock, path):
+                    return path, lock
+                os.close(lock)
     except OSError as error:
         raise EnvironmentFault(
             f"There is no place for temporary files: {error.strerror or error}.",
@@ -69,29 +67,16 @@ def _remove(path: Path, lock: int) -> None:
 
 def _sweep(root: Path) -> None:
     """Remove the directories of ours that nobody holds; one that cannot be looked at is left alone."""
-    import fcntl
-
     for path in root.glob(f"{_PREFIX}*"):
         try:
             lock = _open(path)
         except OSError:
             continue
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(lock).st_uid == os.getuid() and _is_still(path, lock):
-                shutil.rmtree(path, ignore_errors=True)
-        except OSError:
-            continue
-        finally:
+        if lock_still(lock, path):
+            _remove(path, lock)
+        else:
             os.close(lock)
 
 
 def _open(path: Path) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-
-
-def _is_still(path: Path, lock: int) -> bool:
-    try:
-        return os.path.samestat(os.fstat(lock), path.lstat())
-    except FileNotFoundError:
-        return False

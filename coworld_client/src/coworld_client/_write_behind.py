@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
-from ._concurrency import single
+from coworld_core.errors import leaves
 
 __all__ = ["WriteBehind", "write_behind"]
 
@@ -70,7 +70,7 @@ async def write_behind(store: Callable[[list[bytes]], Awaitable[None]]) -> Async
             with stream:
                 yield behind
     except BaseExceptionGroup as errors:
-        raised = failures[0] if failures else single(errors)
+        raised = [*failures, *leaves(errors)][0]
     # raised out here, so that it keeps what it was caused by
     if raised is not None:
         raise raised

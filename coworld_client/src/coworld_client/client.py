@@ -191,13 +191,12 @@ class CoworldClient:
             path: The page, beginning with a slash.
 
         Returns:
-            A whole address where the web pages' origin is known (the server's address ends with ``/api``), else the
-            path alone.
+            The whole address: the pages are where the API is, without what is its own at the end of the address.
         """
-        for ending in ("/api/observatory", "/api"):
+        for ending in ("/api/observatory", "/api", "/observatory"):
             if self.server.endswith(ending):
                 return self.server.removesuffix(ending) + path
-        return path
+        return self.server + path
 
     # Each noun is imported when it is first used.
 

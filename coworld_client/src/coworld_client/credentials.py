@@ -22,16 +22,16 @@ from datetime import datetime, timedelta
 
 from coworld_core.errors import UsageError
 
-from ._credentials_file import CredentialStore, Known
+from ._credentials_file import CredentialStore, ServerCredentials
 from ._tokens import DEFAULT_SERVER, PlayerSession, Token, is_player_id, normalise_server
 from .errors import NotLoggedIn
 
 __all__ = [
     "DEFAULT_SERVER",
     "CredentialStore",
-    "Known",
     "Login",
     "PlayerSession",
+    "ServerCredentials",
     "SessionExpired",
     "Token",
     "normalise_server",

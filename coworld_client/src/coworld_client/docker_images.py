@@ -11,14 +11,15 @@ import hashlib
 import json
 import tarfile
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import IO, TYPE_CHECKING, Literal, TypeVar, cast
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from coworld_core.errors import EnvironmentFault, ImageError
 from coworld_core.images import HOSTED_PLATFORM, Platform
@@ -37,6 +38,8 @@ __all__ = [
 ]
 
 BlobKind = Literal["config", "layer"]
+
+_T = TypeVar("_T")
 
 OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
 OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"
@@ -95,24 +98,12 @@ def client_hash(config: str, layers: list[str]) -> str:
         ``sha256:`` and the digest of ``{"config": ..., "layers": [...]}`` as JSON with sorted keys and no spaces.
     """
     text = json.dumps({"config": config, "layers": layers}, sort_keys=True, separators=(",", ":"))
-    return digest_of(hashlib.sha256(text.encode()))
+    return digest_of(hashlib.sha256(text.encode()).digest())
 
 
-class Hash(Protocol):
-    """What of a hash is used here."""
-
-    def update(self, data: bytes, /) -> None:
-        """Take more bytes."""
-        ...
-
-    def hexdigest(self) -> str:
-        """The digest so far."""
-        ...
-
-
-def digest_of(hashed: Hash) -> str:
+def digest_of(sha256: bytes) -> str:
     """A digest as registries write it."""
-    return f"sha256:{hashed.hexdigest()}"
+    return f"sha256:{sha256.hex()}"
 
 
 # --- out of the engine --------------------------------------------------------------------------------------------
@@ -262,38 +253,62 @@ def _wanted(path: str) -> bool:
 
 
 def _spool(source: IO[bytes], path: Path, size: int) -> _Spooled:
-    hashed = hashlib.sha256()
-    with path.open("xb") as target:
-        while piece := source.read(_CHUNK):
-            anyio.from_thread.check_cancelled()
-            hashed.update(piece)
-            target.write(piece)
-    written = path.stat().st_size
+    digest, written = write_hashed(iter(lambda: source.read(_CHUNK), b""), path)
     if written != size:
         raise tarfile.ReadError("unexpected end of data")
-    return _Spooled(path, digest_of(hashed), size)
+    return _Spooled(path, digest, size)
+
+
+def write_hashed(pieces: Iterable[bytes], path: Path) -> tuple[str, int]:
+    """Write a new file; returns its digest and size. In a worker thread, and until its task is cancelled."""
+    hashed, size = hashlib.sha256(), 0
+    with path.open("xb") as file:
+        for piece in pieces:
+            anyio.from_thread.check_cancelled()
+            hashed.update(piece)
+            size += file.write(piece)
+    return digest_of(hashed.digest()), size
 
 
 # --- what it holds ------------------------------------------------------------------------------------------------
 
 
+class _Listed(BaseModel):
+    """What ``manifest.json`` says of an image: the paths of its config and its layers."""
+
+    config: str = Field(alias="Config")
+    layers: list[str] = Field(alias="Layers")
+
+
+class _RootFs(BaseModel):
+    diff_ids: list[str]
+
+
+class _Config(BaseModel):
+    """What of an image's config is looked at."""
+
+    os: str
+    architecture: str
+    rootfs: _RootFs
+
+
 def _assemble(files: Mapping[str, _Spooled], links: Mapping[str, str], name: str) -> ExportedImage:
-    entries = _document(files.get("manifest.json"), "manifest.json", name)
-    if not isinstance(entries, list):
-        raise _bad(name, "its manifest.json is no list")
-    images = cast("list[object]", entries)
-    if len(images) != 1 or not isinstance(images[0], dict):
+    listing = files.get("manifest.json")
+    if listing is None:
+        raise _bad(name, "there is no manifest.json in it")
+    images = _document(TypeAdapter(list[_Listed]), listing, "manifest.json", name)
+    if len(images) != 1:
         raise _bad(name, f"it holds {len(images)} images instead of one")
-    entry = cast("dict[str, Any]", images[0])
-    config = _found(entry.get("Config"), files, links, name)
-    described: Any = _document(config, "its config", name)
-    names: Any = entry.get("Layers")
-    if not isinstance(described, dict) or not isinstance(names, list):
-        raise _bad(name, "its manifest.json names no layers, or its config is no object")
-    content = cast("dict[str, Any]", described)
-    layers = [_found(layer, files, links, name) for layer in cast("list[object]", names)]
+    config = _found(images[0].config, files, links, name)
+    described = _document(TypeAdapter(_Config), config, "its config", name)
+    layers = [_found(layer, files, links, name) for layer in images[0].layers]
     blobs = tuple(_layer(layer) for layer in layers)
-    _check_layers(content, blobs, name)
+    _check_layers(described.rootfs.diff_ids, blobs, name)
+    try:
+        platform = Platform.parse(f"{described.os}/{described.architecture}")
+    except ValueError as error:
+        raise _bad(name, "its config names no platform") from error
+    require_hosted(platform, name)
     used = {config.path, *(layer.path for layer in layers)}
     for spooled in files.values():
         if spooled.path not in used:
@@ -301,18 +316,16 @@ def _assemble(files: Mapping[str, _Spooled], links: Mapping[str, str], name: str
     return ExportedImage(
         config=Blob(path=config.path, digest=config.digest, size=config.size, media_type=OCI_CONFIG, kind="config"),
         layers=blobs,
-        platform=_platform(content, name),
+        platform=platform,
     )
 
 
-def _found(
-    named: object, files: Mapping[str, _Spooled], links: Mapping[str, str], name: str, depth: int = 0
-) -> _Spooled:
-    path = _inner(named) if isinstance(named, str) else None
+def _found(named: str, files: Mapping[str, _Spooled], links: Mapping[str, str], name: str, depth: int = 0) -> _Spooled:
+    path = _inner(named)
     if path is not None and path in links and depth < 8:
         return _found(links[path], files, links, name, depth + 1)
     if path is None or path not in files:
-        raise _bad(name, f"{str(named)[:120]!r}, which it names, is not in it")
+        raise _bad(name, f"{named[:120]!r}, which it names, is not in it")
     spooled = files[path]
     expected = PurePosixPath(path).name
     if path.startswith("blobs/sha256/") and spooled.digest != f"sha256:{expected}":
@@ -320,15 +333,15 @@ def _found(
     return spooled
 
 
-def _document(spooled: _Spooled | None, what: str, name: str) -> object:
-    if spooled is None:
-        raise _bad(name, f"there is no {what} in it")
+def _document(kind: TypeAdapter[_T], spooled: _Spooled, what: str, name: str) -> _T:
     if spooled.size > _MAX_DOCUMENT:
         raise _bad(name, f"{what} has more than {shown_size(_MAX_DOCUMENT)}")
     try:
-        return json.loads(spooled.path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise _bad(name, f"{what} is no JSON") from error
+        return kind.validate_json(spooled.path.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = "".join(f"{part}: " for part in first["loc"])
+        raise _bad(name, f"{what} is not as it should be ({where}{first['msg']})") from error
 
 
 def _layer(spooled: _Spooled) -> Blob:
@@ -344,27 +357,13 @@ def _layer(spooled: _Spooled) -> Blob:
     )
 
 
-def _check_layers(config: Mapping[str, Any], layers: tuple[Blob, ...], name: str) -> None:
-    rootfs = config.get("rootfs")
-    declared = cast("dict[str, Any]", rootfs).get("diff_ids") if isinstance(rootfs, dict) else None
-    if not isinstance(declared, list):
-        raise _bad(name, "its config lists no layers")
-    expected = cast("list[object]", declared)
+def _check_layers(expected: list[str], layers: tuple[Blob, ...], name: str) -> None:
     if len(expected) != len(layers):
         raise _bad(name, f"its config lists {len(expected)} layers, and it has {len(layers)}")
     for number, (digest, layer) in enumerate(zip(expected, layers, strict=True)):
         # a packed layer was checked by its blob's name; what it unpacks to is not known here
         if layer.media_type == OCI_LAYER and digest != layer.digest:
-            raise _bad(name, f"layer {number} has the digest {layer.digest} instead of {str(digest)[:80]}")
-
-
-def _platform(config: Mapping[str, Any], name: str) -> Platform:
-    try:
-        platform = Platform.parse(f"{config['os']}/{config['architecture']}")
-    except (KeyError, ValueError) as error:
-        raise _bad(name, "its config names no platform") from error
-    require_hosted(platform, name)
-    return platform
+            raise _bad(name, f"layer {number} has the digest {layer.digest} instead of {digest[:80]}")
 
 
 def require_hosted(platform: Platform, name: str) -> None:

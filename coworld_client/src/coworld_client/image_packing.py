@@ -5,18 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from coworld_core.errors import EnvironmentFault
+from coworld_core.errors import EnvironmentFault, unwrapped
 
-from ._concurrency import single
-from .docker_images import OCI_LAYER, Blob, ExportedImage, digest_of
+from .docker_images import OCI_LAYER, Blob, ExportedImage, digest_of, write_hashed
 
 __all__ = ["PackedImage", "pack_image"]
 
@@ -45,7 +45,7 @@ class PackedImage:
     @property
     def digest(self) -> str:
         """Digest of the manifest: the image's own in a registry."""
-        return digest_of(hashlib.sha256(self.manifest))
+        return digest_of(hashlib.sha256(self.manifest).digest())
 
 
 async def pack_image(
@@ -94,12 +94,10 @@ async def pack_image(
         packed[layer.digest] = await anyio.to_thread.run_sync(_gzip, layer, target, progress, limiter=limiter)
 
     distinct = list({layer.digest: layer for layer in image.layers}.values())
-    try:
+    with unwrapped():
         async with anyio.create_task_group() as group:
             for number, layer in enumerate(distinct):
                 group.start_soon(pack, number, layer)
-    except BaseExceptionGroup as errors:
-        raise single(errors) from None
     layers = [packed[layer.digest] for layer in image.layers]
     manifest = {
         "schemaVersion": 2,
@@ -116,22 +114,18 @@ def _descriptor(blob: Blob) -> dict[str, object]:
 
 
 def _gzip(layer: Blob, target: Path, progress: Callable[[int], None]) -> Blob:
-    hashed = hashlib.sha256()
-    size = 0
     # without a time and a name in its header: the same layer is the same blob wherever it is packed
     packer = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, 31)
+
+    def packed(source: IO[bytes]) -> Iterator[bytes]:
+        while piece := source.read(_CHUNK):
+            yield packer.compress(piece)
+            progress(len(piece))
+        yield packer.flush()
+
     try:
-        with layer.path.open("rb") as source, target.open("xb") as sink:
-            while True:
-                anyio.from_thread.check_cancelled()
-                piece = source.read(_CHUNK)
-                data = packer.compress(piece) if piece else packer.flush()
-                hashed.update(data)
-                size += len(data)
-                sink.write(data)
-                if not piece:
-                    break
-                progress(len(piece))
+        with layer.path.open("rb") as source:
+            digest, size = write_hashed(packed(source), target)
     except OSError as error:
         raise EnvironmentFault(
             f"A layer could not be packed in {target.parent}: {error.strerror or error}.",
@@ -139,4 +133,4 @@ def _gzip(layer: Blob, target: Path, progress: Callable[[int], None]) -> Blob:
             hint="Free some room, or set TMPDIR to a directory with more.",
         ) from error
     layer.path.unlink()
-    return Blob(path=target, digest=digest_of(hashed), size=size, media_type=f"{OCI_LAYER}+gzip", kind="layer")
+    return Blob(path=target, digest=digest, size=size, media_type=f"{OCI_LAYER}+gzip", kind="layer")

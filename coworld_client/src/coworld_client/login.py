@@ -20,11 +20,18 @@ import anyio
 import anyio.to_thread
 from anyio.abc import SocketAttribute
 
-from coworld_core.errors import EnvironmentFault, UsageError
+from coworld_core.errors import EnvironmentFault, UsageError, unwrapped
 
-from ._concurrency import single
 from .credentials import CredentialStore, PlayerSession, Token, normalise_server
-from .errors import ApiConnectionError, ApiError, ApiStatusError, ApiTimeoutError, NotLoggedIn, error_for_status
+from .errors import (
+    ApiConnectionError,
+    ApiError,
+    ApiStatusError,
+    ApiTimeoutError,
+    NotAuthenticated,
+    NotLoggedIn,
+    error_for_status,
+)
 
 if TYPE_CHECKING:
     from anyio.abc import SocketStream
@@ -40,6 +47,7 @@ __all__ = [
     "exchange_code",
     "sign_in",
     "sign_in_url",
+    "signed_in",
     "use_player",
     "web_origin",
 ]
@@ -212,7 +220,7 @@ async def sign_in(
             code = given.strip()
             scope.cancel()
 
-    try:
+    with unwrapped():
         with anyio.move_on_after(deadline):
             async with callback_server() as callback, anyio.create_task_group() as group:
 
@@ -226,8 +234,6 @@ async def sign_in(
                 group.start_soon(returned)
                 await show(sign_in_url(server, callback.url, state=callback.state))
                 group.start_soon(pasted, group.cancel_scope)
-    except BaseExceptionGroup as errors:
-        raise single(errors) from None
     if code is None:
         raise SignInTimeout(
             f"Nobody signed in to {normalise_server(server)} within {deadline:g} s.",
@@ -294,13 +300,11 @@ async def callback_server() -> AsyncGenerator[Callback]:
                 await _answer(stream, callback)
 
     async with listener:
-        try:
+        with unwrapped():
             async with anyio.create_task_group() as group:
                 group.start_soon(listener.serve, handle)
                 yield callback
                 group.cancel_scope.cancel()
-        except BaseExceptionGroup as errors:
-            raise single(errors) from None
 
 
 async def _answer(stream: SocketStream, callback: Callback) -> None:
@@ -337,6 +341,28 @@ async def _answer(stream: SocketStream, callback: Callback) -> None:
 
 
 # --- with a token -------------------------------------------------------------------------------------------------
+
+
+async def signed_in(server: str) -> Whoami | None:
+    """Whose the token on this machine is; None when there is none that the server knows.
+
+    Args:
+        server: The platform.
+
+    Raises:
+        ApiError, ApiConnectionError: It refused otherwise, or cannot be reached.
+    """
+    from .client import CoworldClient
+
+    token = (await anyio.to_thread.run_sync(CredentialStore.from_environment().read, server)).token
+    if token is None:
+        return None
+    async with CoworldClient(server, token=token) as api:
+        try:
+            known = await api.whoami()
+        except NotAuthenticated:
+            return None
+    return None if known.subject_type.is_anonymous else known
 
 
 async def adopt_token(api: CoworldClient, store: CredentialStore) -> Whoami:

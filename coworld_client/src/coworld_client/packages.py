@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +14,12 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.api import Coworld, check_id
-from coworld_core.errors import ImageError
+from coworld_core.errors import ImageError, unwrapped
 from coworld_core.images import ImageRef
 from coworld_core.loading import MANIFEST_NAME, load_manifest
 
-from ._concurrency import single
 from ._edits import image_values, replace_images
+from ._on_disk import write_whole
 from ._parts import inside, storage
 from .errors import ApiShapeError
 
@@ -233,12 +231,10 @@ async def _pull(
             # named at once: a clean-up of images without a name must not take it away
             await engine.tag(uri, image.local_image)
 
-    try:
+    with unwrapped():
         async with anyio.create_task_group() as group:
             for image in images:
                 group.start_soon(fetch, image, engine)
-    except BaseExceptionGroup as errors:
-        raise single(errors) from None
     return None
 
 
@@ -271,14 +267,7 @@ def _store(place: Path, document: dict[str, Any], listed: dict[str, Any]) -> Non
 
 def _write(path: Path, text: str) -> None:
     with storage(path):
-        part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-        try:
-            with os.fdopen(os.open(part, flags, 0o666), "w", encoding="utf-8", errors="replace") as file:
-                file.write(text)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        write_whole(path, text.encode(errors="replace"))
 
 
 def _guide(identifier: str, name: str, version: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from coworld_core.api import Wire, read_rows
+from coworld_core.api import Wire, read_entries
 from coworld_core.errors import UsageError
 from coworld_core.issues import Issue
 
@@ -202,7 +202,7 @@ class _Reader(Generic[_T]):
         self.pages += 1
         entries, cursor, total, self.extra = _opened(reply)
         skipped = self.offset if self._whole else 0
-        rows, odd = read_rows(self._model, entries[skipped:])
+        rows, odd = read_entries(self._model, entries[skipped:])
         fresh = self._unseen(rows)
         self.total = total if total is not None else len(entries) if self._whole else self.total
         self.offset += len(entries)

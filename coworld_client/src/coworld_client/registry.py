@@ -16,10 +16,10 @@ from urllib.parse import quote, urlsplit
 
 import anyio
 
-from coworld_core.errors import EnvironmentFault
+from coworld_core.errors import CoworldError, EnvironmentFault, unwrapped
 from coworld_core.retrying import Backoff, Tries, retry_after, says_later
 
-from ._concurrency import single
+from ._bodies import whole_number
 from .docker_images import Blob
 from .errors import ApiConnectionError, ApiError, ApiTimeoutError
 from .image_packing import PackedImage
@@ -169,12 +169,10 @@ async def push_image(
                     sent += blob.size
                 progress(blob, blob.size)
 
-        try:
+        with unwrapped():
             async with anyio.create_task_group() as group:
                 for blob in image.blobs:
                     group.start_soon(push, blob)
-        except BaseExceptionGroup as errors:
-            raise single(errors) from None
         await registry.put_manifest(image)
     return Pushed(digest=image.digest, size=total, sent=sent)
 
@@ -218,13 +216,9 @@ class Registry:
         while True:
             try:
                 await self._upload(blob, chunk, on_progress)
-            except _Passing as failure:
-                pause = tries.again(failure.after)
-                if pause is None:
-                    raise failure.error from failure.__cause__
-            else:
                 return True
-            await anyio.sleep(pause)
+            except _Passing as failure:
+                await _pause(tries, failure, failure.error)
             # the answer to the last request may be all that was lost
             if await self.has_blob(blob):
                 return True
@@ -249,7 +243,7 @@ class Registry:
         response = await self._call("POST", f"{self._prefix}/blobs/uploads/", allowed=(202,), content=b"")
         location = self._location(response)
         at, tries = 0, Tries(_BACKOFF, most=_TRIES)
-        smallest = _number(response.headers.get("oci-chunk-min-length"))
+        smallest = whole_number(response.headers.get("oci-chunk-min-length"))
         step = blob.size if chunk is None else max(chunk, smallest or 1)
         while at < blob.size:
             end = min(at + step, blob.size)
@@ -258,10 +252,7 @@ class Registry:
                 at = end
                 tries.got_further()
             except _Passing as failure:
-                pause = tries.again(failure.after)
-                if pause is None:
-                    raise
-                await anyio.sleep(pause)
+                await _pause(tries, failure)
                 location, at = await self._where(location, at, end, failure)
                 on_progress(at)
         separator = "&" if "?" in location else "?"
@@ -274,10 +265,9 @@ class Registry:
                 response = await self._once("PUT", location, allowed=(200, 201, 204), content=b"")
             except _Passing as failure:
                 # of an upload that is over, a second request only hears that there is none
-                pause = tries.again(failure.after) if failure.status not in (404, 416) else None
-                if pause is None:
+                if failure.status in (404, 416):
                     raise
-                await anyio.sleep(pause)
+                await _pause(tries, failure)
                 if await self.has_blob(blob):
                     return
             else:
@@ -349,10 +339,7 @@ class Registry:
             try:
                 return await self._once(method, url, **more)
             except _Passing as failure:
-                pause = tries.again(failure.after)
-                if pause is None:
-                    raise failure.error from failure.__cause__
-            await anyio.sleep(pause)
+                await _pause(tries, failure, failure.error)
 
     async def _once(
         self,
@@ -409,6 +396,14 @@ class Registry:
         )
 
 
+async def _pause(tries: Tries, failure: _Passing, error: CoworldError | None = None) -> None:
+    """Wait for the next try; after the last one raise what it comes to."""
+    pause = tries.again(failure.after)
+    if pause is None:
+        raise error or failure from failure.__cause__
+    await anyio.sleep(pause)
+
+
 async def _pieces(
     file: anyio.AsyncFile[bytes], start: int, end: int, on_progress: Callable[[int], object]
 ) -> AsyncIterator[bytes]:
@@ -435,10 +430,6 @@ async def _text(response: Response) -> str:
     except (ValueError, KeyError, TypeError, AttributeError):
         words = body[:300].decode("utf-8", "replace")
     return " ".join("".join(char if char.isprintable() else " " for char in words).split())[:500].rstrip(".")
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 15 else None
 
 
 def _origin(url: URL) -> tuple[str, str, int]:

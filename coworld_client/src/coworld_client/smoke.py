@@ -78,6 +78,7 @@ async def wait_for_smoke(
     coworld_id: str,
     *,
     deadline: float = durations.HOSTED_SMOKE,
+    begins_within: float | None = None,
     on_change: Callable[[CoworldStatus], object] | None = None,
     timeout: float | None = None,
 ) -> CoworldStatus:
@@ -87,6 +88,8 @@ async def wait_for_smoke(
         client: The platform.
         coworld_id: ``cow_…``.
         deadline: Seconds.
+        begins_within: Seconds after which episodes that have not begun are waited for no longer; None: until the
+            deadline.
         on_change: Told how it stands, first and whenever that has changed.
         timeout: Seconds for each attempt of a call.
 
@@ -101,9 +104,13 @@ async def wait_for_smoke(
     if on_change is not None:
         on_change(status)
     pause = _FIRST_PAUSE
+    begun_by = anyio.current_time() + (deadline if begins_within is None else begins_within)
     with anyio.move_on_after(deadline):
         while not status.decided:
-            await anyio.sleep(pause)
+            left = begun_by - anyio.current_time()
+            if status.verdict == "none" and left <= 0:
+                break
+            await anyio.sleep(min(pause, left) if status.verdict == "none" else pause)
             try:
                 now = await coworld_status(client, coworld_id, timeout=timeout)
             except (ApiConnectionError, ApiStatusError) as error:

@@ -21,12 +21,11 @@ import anyio.from_thread
 import anyio.to_thread
 
 from coworld_core.compression import Unpacker, detect_compression
-from coworld_core.errors import CoworldError
+from coworld_core.errors import CoworldError, unwrapped
 from coworld_core.quantities import shown_size
 from coworld_core.retrying import Tries
 
-from ._bodies import body_pieces
-from ._concurrency import single
+from ._bodies import body_pieces, whole_number
 from ._parts import Part, open_part, storage
 from ._write_behind import write_behind
 from .errors import ApiConnectionError, ApiError, ApiStatusError, ApiTimeoutError
@@ -54,6 +53,7 @@ OnProgress = Callable[[int, int | None], object]
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
+_CHUNK = 1 << 20
 _TRIES = 5
 """Failures in a row without a byte in between."""
 _TIMEOUTS = 3
@@ -130,7 +130,19 @@ async def download(
     most = DEFAULT_LIMIT if limit is None else limit
     url = connection.url(source)
     key = f"{_stable(str(url), own=not str(source).startswith(('http:', 'https:')))} {sorted((params or {}).items())}"
-    fetch = _Fetch(connection, url, target, params, headers, size, sha256, most, what, timeout, on_progress)
+    fetch = _Fetch(
+        connection=connection,
+        url=url,
+        target=target,
+        params=params,
+        headers=headers or {},
+        size=size,
+        sha256=sha256.lower().removeprefix("sha256:") if sha256 else None,
+        limit=most,
+        what=what,
+        timeout=connection.timeout if timeout is None else timeout,
+        on_progress=on_progress,
+    )
     with open_part(target, key) as part:
         found = part.size > 0
         try:
@@ -158,50 +170,33 @@ def _stable(url: str, *, own: bool) -> str:
     return url if own else urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
 
 
+@dataclass(kw_only=True)
 class _Fetch:
-    def __init__(
-        self,
-        connection: Connection,
-        url: URL,
-        target: Path,
-        params: Params | None,
-        headers: Mapping[str, str] | None,
-        size: int | None,
-        sha256: str | None,
-        limit: int,
-        what: str,
-        timeout: float | None,
-        on_progress: OnProgress | None,
-    ) -> None:
-        self._connection = connection
-        self._url = url
-        self._target = target
-        self._params = params
-        self._headers = dict(headers or {})
-        self._size = size
-        self._sha256 = sha256.lower().removeprefix("sha256:") if sha256 else None
-        self._limit = limit
-        self._what = what
-        self._timeout = connection.timeout if timeout is None else timeout
-        self._on_progress = on_progress
-        self._encoding = ""
-        self._begun = False
-        self.received = 0
-        self.restarted = False
-        self.media_type = ""
+    connection: Connection
+    url: URL
+    target: Path
+    params: Params | None
+    headers: Mapping[str, str]
+    size: int | None
+    sha256: str | None
+    limit: int
+    what: str
+    timeout: float
+    on_progress: OnProgress | None
+    encoding: str = ""
+    begun: bool = False
+    received: int = 0
+    restarted: bool = False
+    media_type: str = ""
 
     # --- fetching
 
     async def run(self, part: Part) -> None:
-        if part.size and self._sha256 is not None:
-            await anyio.to_thread.run_sync(part.catch_up)
-        elif not part.size:
-            part.restart(hashed=self._sha256 is not None)
-        tries = Tries(self._connection.backoff, most=_TRIES + 1)
+        tries = Tries(self.connection.backoff, most=_TRIES + 1)
         timeouts, far = 0, part.size
         for _ in range(_MOST_TRIES):
             at = part.size
-            self._begun = False
+            self.begun = False
             try:
                 if await self._attempt(part):
                     return
@@ -213,7 +208,7 @@ class _Fetch:
                     timeouts, far = 0, part.size
                 timeouts += isinstance(error, ApiTimeoutError)
                 # opening alone was tried again and again already
-                if pause is None or timeouts >= _TIMEOUTS or not (self._begun or self.received):
+                if pause is None or timeouts >= _TIMEOUTS or not (self.begun or self.received):
                     raise self._broken(error, part) from error
                 if not part.validator:
                     # nothing would tell that the rest belongs to what is here
@@ -223,12 +218,12 @@ class _Fetch:
 
     async def _attempt(self, part: Part) -> bool:
         """One request; whether everything is there now."""
-        headers = {**self._headers, "Accept": "*/*", "Accept-Encoding": "identity"}
+        headers = {**self.headers, "Accept": "*/*", "Accept-Encoding": "identity"}
         if part.size:
             headers |= {"Range": f"bytes={part.size}-", "If-Range": part.validator}
         try:
-            async with self._connection.open(
-                "GET", self._url, params=self._params, headers=headers, timeout=self._timeout, elsewhere=True
+            async with self.connection.open(
+                "GET", self.url, params=self.params, headers=headers, timeout=self.timeout, elsewhere=True
             ) as response:
                 self._begin(part, response)
                 return await self._receive(part, response)
@@ -236,23 +231,23 @@ class _Fetch:
             if error.status != 416 or not part.size:
                 raise
             # nothing follows what is here: it is whole, or was a part of something else
-            if part.size in (self._size, part.total):
+            if part.size in (self.size, part.total):
                 return True
             self._restart(part)
             return False
 
     def _begin(self, part: Part, response: Response) -> None:
-        self._begun = True
+        self.begun = True
         head = response.headers
-        self._encoding = head.get("content-encoding", "").strip().lower().replace("identity", "")
+        self.encoding = head.get("content-encoding", "").strip().lower().replace("identity", "")
         self.media_type = head.get("content-type", "").split(";")[0].strip().lower()
-        length = _number(head.get("content-length"))
+        length = whole_number(head.get("content-length"))
         if response.status_code == 206:
             match = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", head.get("content-range", "").strip())
             if match is None or int(match[1]) != part.size:
                 self._restart(part)
                 raise self._refused("answered with another part than was asked for", "range")
-            total = _number(match[3])
+            total = whole_number(match[3])
         else:
             if part.size:
                 self._restart(part)
@@ -262,16 +257,16 @@ class _Fetch:
 
     def _restart(self, part: Part) -> None:
         self.restarted = True
-        with storage(self._target):
-            part.restart(hashed=self._sha256 is not None)
+        with storage(self.target):
+            part.restart()
 
     def _check_size(self, size: int | None) -> None:
         if size is None:
             return
-        if size > self._limit:
+        if size > self.limit:
             raise self._too_large()
-        if self._size is not None and size != self._size and not self._encoding:
-            raise self._refused(f"has {size} bytes, and should have {self._size}", "size")
+        if self.size is not None and size != self.size and not self.encoding:
+            raise self._refused(f"has {size} bytes, and should have {self.size}", "size")
 
     async def _receive(self, part: Part, response: Response) -> bool:
         arrived = part.size
@@ -284,32 +279,32 @@ class _Fetch:
             async for piece in body:
                 arrived += len(piece)
                 inside += len(piece)
-                if arrived > self._limit:
+                if arrived > self.limit:
                     raise self._too_large()
                 await behind.put(piece)
-                if inside >= _SLOWEST * self._timeout:
+                if inside >= _SLOWEST * self.timeout:
                     window, inside = anyio.current_time(), 0
-                elif anyio.current_time() - window > self._timeout:
+                elif anyio.current_time() - window > self.timeout:
                     raise ApiTimeoutError(
-                        f"The {self._what} comes at less than {_SLOWEST} bytes a second.",
+                        f"The {self.what} comes at less than {_SLOWEST} bytes a second.",
                         code="transfer_stalled",
                         hint="Try again later; what arrived is kept if the server can go on from there.",
                     )
         if part.total is not None and part.size < part.total:
             raise ApiConnectionError(
-                f"The connection ended after {part.size} of {part.total} bytes of the {self._what}.",
+                f"The connection ended after {part.size} of {part.total} bytes of the {self.what}.",
                 code="transfer_truncated",
             )
         return True
 
     async def _store(self, part: Part, pieces: list[bytes]) -> None:
         size = sum(map(len, pieces))
-        with storage(self._target):
+        with storage(self.target):
             await anyio.to_thread.run_sync(part.write, pieces)
         part.size += size
         self.received += size
-        if self._on_progress is not None:
-            self._on_progress(part.size, part.total if part.total is not None else self._size)
+        if self.on_progress is not None:
+            self.on_progress(part.size, part.total if part.total is not None else self.size)
 
     # --- when it is all there; in a worker thread
 
@@ -317,18 +312,18 @@ class _Fetch:
         """Check, unpack and rename; returns the file's size."""
         made: list[Path] = []
         try:
-            with storage(self._target):
+            with storage(self.target):
                 final = part.path
-                if self._encoding:
+                if self.encoding:
                     final = self._decoded(final, made)
-                self._check(part, final)
+                self._check(final)
                 if unpack:
-                    name = urlsplit(str(self._url)).path.rpartition("/")[2]
+                    name = urlsplit(str(self.url)).path.rpartition("/")[2]
                     final = self._unpacked(final, name, made)
                 size = final.stat().st_size
                 # made for its owner alone while it grew; now it is a file like any other
                 final.chmod(0o666 & ~_umask())
-                final.replace(self._target)
+                final.replace(self.target)
                 part.finished = final == part.path
         finally:
             for path in made:
@@ -337,23 +332,23 @@ class _Fetch:
         part.validator = ""
         return size
 
-    def _check(self, part: Part, final: Path) -> None:
+    def _check(self, final: Path) -> None:
         size = final.stat().st_size
-        if self._size is not None and size != self._size:
-            raise self._refused(f"has {size} bytes, and should have {self._size}", "size")
-        if self._sha256 is None:
+        if self.size is not None and size != self.size:
+            raise self._refused(f"has {size} bytes, and should have {self.size}", "size")
+        if self.sha256 is None:
             return
-        if final == part.path:
-            digest = part.digest.hexdigest()
-        else:
-            with final.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest != self._sha256:
-            raise self._refused(f"has the digest {digest}, and should have {self._sha256}", "digest")
+        hashed = hashlib.sha256()
+        with final.open("rb") as file:
+            while piece := file.read(_CHUNK):
+                anyio.from_thread.check_cancelled()
+                hashed.update(piece)
+        if (digest := hashed.hexdigest()) != self.sha256:
+            raise self._refused(f"has the digest {digest}, and should have {self.sha256}", "digest")
 
     def _decoded(self, path: Path, made: list[Path]) -> Path:
-        if self._encoding not in {"gzip", "x-gzip", "deflate"}:
-            raise self._refused(f"came in the encoding {self._encoding[:40]!r}, which was not asked for", "encoding")
+        if self.encoding not in {"gzip", "x-gzip", "deflate"}:
+            raise self._refused(f"came in the encoding {self.encoding[:40]!r}, which was not asked for", "encoding")
         # some servers announce an encoding for files they store packed, and some announce it for files they do not
         return self._unpacked(path, ".z", made)
 
@@ -367,7 +362,7 @@ class _Fetch:
             made.append(plain)
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
             unpacker = Unpacker(
-                compression, limit=self._limit, what=self._what, source=self._shown(), error=TransferRefused
+                compression, limit=self.limit, what=self.what, source=self._shown(), error=TransferRefused
             )
             with os.fdopen(os.open(plain, flags, 0o600), "wb") as sink:
                 unpacker.run(packed.read, sink.write, pause=anyio.from_thread.check_cancelled)
@@ -378,22 +373,22 @@ class _Fetch:
     def _shown(self) -> str:
         from ._redact import shown_url
 
-        return shown_url(str(self._url))
+        return shown_url(str(self.url))
 
     def _refused(self, why: str, code: str) -> TransferRefused:
         return TransferRefused(
-            f"The {self._what} {self._shown()} {why}.",
-            code=f"{self._what}_{code}",
+            f"The {self.what} {self._shown()} {why}.",
+            code=f"{self.what}_{code}",
             hint="Try again; if it stays so, tell whoever runs the server.",
-            context={"url": self._shown(), "target": str(self._target)},
+            context={"url": self._shown(), "target": str(self.target)},
         )
 
     def _too_large(self) -> TransferRefused:
         return TransferRefused(
-            f"The {self._what} {self._shown()} has more than the {shown_size(self._limit)} it may have.",
-            code=f"{self._what}_too_large",
+            f"The {self.what} {self._shown()} has more than the {shown_size(self.limit)} it may have.",
+            code=f"{self.what}_too_large",
             hint="Raise the limit if you trust where it comes from.",
-            context={"url": self._shown(), "limit": self._limit},
+            context={"url": self._shown(), "limit": self.limit},
         )
 
     def _broken(self, error: ApiConnectionError, part: Part) -> ApiConnectionError:
@@ -403,7 +398,7 @@ class _Fetch:
             error.message,
             code=error.code,
             hint=f"Check your connection and try again{kept}.",
-            context={**error.context, "target": str(self._target), "received": part.size},
+            context={**error.context, "target": str(self.target), "received": part.size},
         )
 
 
@@ -417,10 +412,6 @@ def _validator(head: Mapping[str, str]) -> str:
     modified = head.get("last-modified", "").strip()
     # a time is good to the second: only one that had passed when it was given names one content
     return modified if modified and modified != head.get("date", "").strip() and len(modified) < 64 else ""
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 def _umask() -> int:
@@ -452,10 +443,8 @@ async def each(
             except CoworldError as error:
                 results[number] = error
 
-    try:
+    with unwrapped():
         async with anyio.create_task_group() as group:
             for _ in range(max(1, concurrency)):
                 group.start_soon(worker)
-    except BaseExceptionGroup as errors:
-        raise single(errors) from None
     return tuple(results[number] for number in sorted(results))

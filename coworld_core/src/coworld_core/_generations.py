@@ -14,7 +14,7 @@ from typing import Any, cast
 from ._findings import Findings, Path, did_you_mean, dotted, meant, quoted
 from ._shape import field_names
 from .images import FILE_PLAYER_SCHEME
-from .manifest import ROLE_SECTIONS, Game, RoleRunnable, Runnable, Variant
+from .manifest import ROLE_SECTIONS, GameManifest, RoleRunnable, Runnable, Variant
 
 __all__ = ["API_VERSIONS", "TEMPLATE_VERSION", "Lifted", "is_placeholder", "lift"]
 
@@ -262,7 +262,7 @@ def _file_players(lifted: Lifted, *, strict: bool) -> None:
 
 
 def _template_version(lifted: Lifted, game: dict[str, Any], *, template: bool) -> None:
-    if not _left_out(game, "version", field_names(Game)):
+    if not _left_out(game, "version", field_names(GameManifest)):
         return
     runnable = game.get("runnable")
     images = [cast("dict[str, Any]", runnable).get("image")] if isinstance(runnable, dict) else []
@@ -284,7 +284,7 @@ def _docs(lifted: Lifted, game: dict[str, Any], docs: dict[str, Any]) -> None:
     description = game.get("description")
     readme = {"type": "text", "value": description if isinstance(description, str) and description else "No readme."}
     if game.get("docs") is None and _left_out(
-        {k: v for k, v in game.items() if k != "docs"}, "docs", field_names(Game)
+        {k: v for k, v in game.items() if k != "docs"}, "docs", field_names(GameManifest)
     ):
         game["docs"] = {"readme": readme, "pages": []}
         _said(lifted, "lifted_docs", ("game",), "game.docs is left out; the description stands in as the readme.")

@@ -2,8 +2,8 @@
 
 Schemas in a manifest are anyone's. They are evaluated as draft 2020-12 by the ``jsonschema`` library with nothing to
 fetch from: a reference leads into the schema itself or to the published meta-schemas, everything else is a finding.
-Patterns are matched in linear time wherever their syntax allows it, and a validation that unfolds without end is
-stopped.
+Three rules keep what anyone may write from doing harm: a pattern that cannot be run in linear time is refused, so is a
+schema that refers to itself without going deeper into the value, and what a validation costs is counted and limited.
 """
 
 from __future__ import annotations
@@ -12,11 +12,19 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from ._findings import Cause, Finding, Findings, Path, did_you_mean, listed, meant, one_per_cause, quoted, type_word
-from ._schema_patterns import pattern_problem
-from ._schema_validator import Endless, metaschema_validator, offline, steps_left, validator_class
+from ._schema_validator import (
+    Endless,
+    budget,
+    metaschema,
+    pattern_length,
+    pattern_problem,
+    resolver,
+    validator,
+)
 from ._schema_words import worded
 
 if TYPE_CHECKING:
@@ -53,9 +61,11 @@ _KEYWORDS = (
 )
 _TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 
-_MAX_CONTAINERS = 5_000
-_MAX_NODES = 20_000
-"""Size of a schema, in objects and lists, and in values of all kinds; checking it takes some seconds, too."""
+_MAX_IN_PLACE = 32
+"""How many schemas may ask for something of one and the same value, each inside the other."""
+
+_MAX_PATTERNS = 10_000
+"""Length of all patterns of a schema, counted repetitions written out."""
 
 _MAX_ERRORS = 100
 _MAX_REMEMBERED = 256 * 1024
@@ -65,7 +75,6 @@ _MAX_REMEMBERED = 256 * 1024
 class CheckedSchema:
     """A schema that was checked: what is wrong with it, and the way to validate with it."""
 
-    schema: Any
     findings: tuple[Finding, ...]
     _validator: Validator | None
 
@@ -105,10 +114,6 @@ def check_schema(schema: Mapping[str, Any]) -> CheckedSchema:
 def _checked(text: str) -> CheckedSchema:
     schema: dict[str, Any] = json.loads(text)
     findings = Findings()
-    if not _is_of_ordinary_size(schema):
-        message = f"The schema has more than {_MAX_CONTAINERS} parts; that many are not checked."
-        findings.add("schema_too_costly", (), message, "Write a smaller one.")
-        return CheckedSchema(schema, tuple(findings.items), None)
     body = schema
     dialect = schema.get("$schema")
     if isinstance(dialect, str):
@@ -126,26 +131,12 @@ def _checked(text: str) -> CheckedSchema:
     if not findings.failed:
         findings.extend(_parts_findings(body))
     if findings.failed:
-        return CheckedSchema(schema, tuple(findings.items), None)
-    return CheckedSchema(schema, tuple(findings.items), validator_class()(body, **offline()))
-
-
-def _is_of_ordinary_size(schema: object) -> bool:
-    containers = nodes = 0
-    stack = [schema]
-    while stack:
-        item = stack.pop()
-        nodes += 1
-        if isinstance(item, dict):
-            stack.extend(cast("dict[str, Any]", item).values())
-        elif isinstance(item, list):
-            stack.extend(cast("list[Any]", item))
-        else:
-            continue
-        containers += 1
-        if containers > _MAX_CONTAINERS or nodes + len(stack) > _MAX_NODES:
-            return False
-    return True
+        return CheckedSchema(tuple(findings.items), None)
+    for _, part in list(parts(body)):
+        # The library forgets where a property was whose schema is plainly false.
+        for name, below in part.get("properties", {}).items():
+            part["properties"][name] = {"not": {}} if below is False else below
+    return CheckedSchema(tuple(findings.items), validator(body))
 
 
 def parts(schema: object) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -198,12 +189,42 @@ def _at(root: Mapping[str, Any], fragment: str) -> object:
 
 def _parts_findings(schema: dict[str, Any]) -> Iterator[Finding]:
     """What the meta-schema cannot see: references, patterns, misspelt keywords."""
+    written = list(parts(schema))
+    yield from _reference_findings(schema, written)
+    yield from _pattern_findings(written)
+    for path, part in written:
+        if path and "$schema" in part:
+            yield Finding(
+                code="schema_dialect",
+                path=(*path, "$schema"),
+                message="A schema inside a schema names its own dialect.",
+                hint="Remove it; all of a manifest's schemas are read as draft 2020-12.",
+            )
+        for key in part:
+            if key not in _KEYWORDS and not key.startswith("x-") and (guess := meant(key, _KEYWORDS, cutoff=0.85)):
+                yield Finding(
+                    code="unknown_schema_keyword",
+                    path=(*path, key),
+                    message=f"JSON Schema has no keyword {quoted(key)}, so it has no effect.",
+                    hint=f"Did you mean {quoted(guess)}?",
+                    severity="warning",
+                    at_key=True,
+                )
+
+
+def _reference_findings(schema: dict[str, Any], written: list[tuple[Path, dict[str, Any]]]) -> Iterator[Finding]:
+    from graphlib import CycleError, TopologicalSorter
+
     from referencing.exceptions import Unresolvable
 
     lookup = _lookup(schema)
-    written = list(parts(schema))
-    schemas = {id(part) for _, part in written}
+    places = {id(part): path for path, part in written}
+    # What is evaluated against the same value, by the part that asks for it.
+    in_place: dict[int, list[int]] = {}
     for path, part in written:
+        below: list[object] = [part.get(key) for key in ("not", "if", "then", "else")]
+        below += [entry for key in ("allOf", "anyOf", "oneOf") for entry in part.get(key, ())]
+        below += part.get("dependentSchemas", {}).values()
         for keyword in ("$ref", "$dynamicRef"):
             ref = part.get(keyword)
             if not isinstance(ref, str):
@@ -214,43 +235,55 @@ def _parts_findings(schema: dict[str, Any]) -> Iterator[Finding]:
                 yield _bad_reference((*path, keyword), ref)
                 continue
             # A pointer may lead anywhere; only what stands where schemas stand has been checked to be one.
-            published = ref.startswith("https://json-schema.org/")
-            if not isinstance(target, bool) and not published and id(target) not in schemas:
+            if id(target) in places:
+                below.append(target)
+            elif not isinstance(target, bool) and not ref.startswith("https://json-schema.org/"):
                 yield Finding(
                     code="unresolved_reference",
                     path=(*path, keyword),
                     message=f"The reference {quoted(ref)} leads to a place that is no schema.",
                     hint="Write it like #/$defs/name, and define that name.",
                 )
-        if path and "$schema" in part:
-            yield Finding(
-                code="schema_dialect",
-                path=(*path, "$schema"),
-                message="A schema inside a schema names its own dialect.",
-                hint="Remove it; all of a manifest's schemas are read as draft 2020-12.",
-            )
-        pattern = part.get("pattern")
-        if isinstance(pattern, str) and (problem := pattern_problem(pattern)):
-            yield Finding(code=problem[0], path=(*path, "pattern"), message=problem[1], hint=problem[2])
-        for pattern in part.get("patternProperties", ()):
-            # The library matches these with Python's engine itself, so they have to be cheap there.
-            if problem := pattern_problem(pattern, python=True):
+        in_place[id(part)] = [id(entry) for entry in below if id(entry) in places]
+    depths: dict[int, int] = {}
+    try:
+        for part in TopologicalSorter(in_place).static_order():
+            depths[part] = 1 + max((depths[below] for below in in_place[part]), default=0)
+            if depths[part] > _MAX_IN_PLACE:
+                message = f"More than {_MAX_IN_PLACE} schemas inside each other ask for something of the same value."
+                yield Finding(code="schema_too_costly", path=places[part], message=message, hint="Write fewer.")
+                return
+    except CycleError as error:
+        yield Finding(
+            code="schema_too_costly",
+            path=min((places[part] for part in error.args[1]), key=str),
+            message="The schema refers to itself for the same value, so it has no end.",
+            hint="A schema may refer to itself only for what is inside the value, below properties or items.",
+        )
+
+
+def _pattern_findings(written: list[tuple[Path, dict[str, Any]]]) -> Iterator[Finding]:
+    unevaluated = any("unevaluatedProperties" in part for _, part in written)
+    room = _MAX_PATTERNS
+    for path, part in written:
+        patterns = [((*path, "pattern"), part["pattern"], False)] if "pattern" in part else []
+        patterns += [((*path, "patternProperties", key), key, True) for key in part.get("patternProperties", ())]
+        for place, pattern, at_key in patterns:
+            room -= pattern_length(pattern)
+            if room < 0:
+                problem = "all of the schema's patterns together are too long"
+            elif at_key and unevaluated:
+                # The library looks at these once more by itself, with an engine that may take for ever.
+                problem = "beside unevaluatedProperties no patternProperties are"
+            else:
+                problem = pattern_problem(pattern)
+            if problem is not None:
                 yield Finding(
-                    code=problem[0],
-                    path=(*path, "patternProperties", pattern),
-                    message=problem[1],
-                    hint=problem[2],
-                    at_key=True,
-                )
-        for key in part:
-            if key not in _KEYWORDS and not key.startswith("x-") and (guess := meant(key, _KEYWORDS, cutoff=0.85)):
-                yield Finding(
-                    code="unknown_schema_keyword",
-                    path=(*path, key),
-                    message=f"JSON Schema has no keyword {quoted(key)}, so it has no effect.",
-                    hint=f"Did you mean {quoted(guess)}?",
-                    severity="warning",
-                    at_key=True,
+                    code="bad_pattern",
+                    path=place,
+                    message=f"The pattern {quoted(pattern)} cannot be matched in linear time: {problem}.",
+                    hint="Patterns have no look-around, no back-references and no large counts.",
+                    at_key=at_key,
                 )
 
 
@@ -273,38 +306,39 @@ def _bad_reference(path: Path, ref: str) -> Finding:
 def _lookup(schema: dict[str, Any]) -> Callable[[Path, str], object]:
     from referencing.jsonschema import DRAFT202012
 
-    root = offline()["registry"].resolver_with_root(DRAFT202012.create_resource(schema))
+    root = resolver(schema)
     resolvers: dict[Path, Any] = {(): root}
 
     def resolver_at(path: Path) -> Any:
         # An $id below changes what references are relative to, so each is looked up from where it stands.
         if path not in resolvers:
             place: Any = schema
-            resolver = root
+            here = root
             for index, key in enumerate(path, start=1):
                 place = place[key]
                 if isinstance(getattr(place, "get", dict[str, Any]().get)("$id"), str):
-                    resolver = resolver.in_subresource(DRAFT202012.create_resource(place))
-                resolvers.setdefault(path[:index], resolver)
+                    here = here.in_subresource(DRAFT202012.create_resource(place))
+                resolvers.setdefault(path[:index], here)
         return resolvers[path]
 
     return lambda path, ref: resolver_at(path).lookup(ref).contents
 
 
 def _against_metaschema(schema: dict[str, Any]) -> Iterator[Finding]:
-    seen: set[Path] = set()
+    found: dict[Path, Finding] = {}
     try:
-        for error in metaschema_validator().iter_errors(schema):
-            path = tuple(error.absolute_path)
-            # Patterns have a check of their own, which can say what is wrong with one.
-            if path in seen or (error.validator == "format" and error.validator_value == "regex"):
-                continue
-            seen.add(path)
-            yield _schema_error(path, error)
-            if len(seen) >= _MAX_ERRORS:
-                return
-    except RecursionError:
-        yield Finding(code="schema_too_costly", path=(), message="The schema is nested too deeply to be checked.")
+        with budget():
+            for error in metaschema().iter_errors(schema):
+                path = tuple(error.absolute_path)
+                # Patterns have a check of their own, which can say what is wrong with one.
+                if path not in found and not (error.validator == "format" and error.validator_value == "regex"):
+                    found[path] = _schema_error(path, error)
+                if len(found) >= _MAX_ERRORS:
+                    break
+    except Endless:
+        message = "The schema is too large, or nested too deeply, to be checked."
+        yield Finding(code="schema_too_costly", path=(), message=message, hint="Write a smaller one.")
+    yield from found.values()
 
 
 def _schema_error(path: Path, error: Any) -> Finding:
@@ -323,26 +357,18 @@ def _schema_error(path: Path, error: Any) -> Finding:
 
 
 def _validated(validator: Validator, value: object, code: str, secret: Callable[[Path], bool]) -> tuple[Finding, ...]:
-    token = steps_left.set([0])
     causes: list[Cause] = []
     try:
-        for count, error in enumerate(cast("Any", validator).iter_errors(value)):
-            causes.extend(worded(error, tuple(error.absolute_path), code, secret))
-            if count >= _MAX_ERRORS:
-                break
-    except (RecursionError, Endless) as error:
+        with budget():
+            for error in islice(cast("Any", validator).iter_errors(value), _MAX_ERRORS):
+                causes.extend(worded(error, tuple(error.absolute_path), code, secret))
+    except Endless:
         # What was found until then may be a product of the loop.
-        if isinstance(error, RecursionError):
-            message = "The schema refers to itself without end, so nothing can be validated with it."
-        else:
-            message = "There is too much to validate here; the schema may refer to itself over and over."
-        return (
-            Finding(code="schema_too_costly", path=(), message=message, hint="Look for $ref that lead back to itself."),
-        )
+        message = "There is too much to validate here; the schema may refer to itself over and over."
+        hint = "Look for $ref that lead back to themselves."
+        return (Finding(code="schema_too_costly", path=(), message=message, hint=hint),)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # The library was not written for what anyone may write into a schema.
         message = f"The value cannot be compared with its schema: {error}."
         causes.append(Cause(finding=Finding(code=code, path=(), message=message)))
-    finally:
-        steps_left.reset(token)
     return tuple(one_per_cause(causes))

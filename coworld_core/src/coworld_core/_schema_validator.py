@@ -1,85 +1,165 @@
-"""The ``jsonschema`` library's validator with a budget, quick lists, formats of our own, and nothing to fetch from."""
+"""The ``jsonschema`` library's validator with a budget, patterns in linear time, and nothing to fetch from."""
 
 from __future__ import annotations
 
 import datetime as dt
 import ipaddress
 import re
+import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
-
-from ._schema_patterns import compiled
 
 if TYPE_CHECKING:
     from jsonschema import FormatChecker
     from jsonschema.exceptions import ValidationError
     from jsonschema.protocols import Validator
+    from referencing import Registry
+    from referencing._core import Resolver
 
-__all__ = ["Endless", "metaschema_validator", "offline", "steps_left", "validator_class"]
+__all__ = ["Endless", "budget", "metaschema", "pattern_length", "pattern_problem", "resolver", "validator"]
 
 
-_MAX_STEPS = 400_000
-"""Elements looked at and references followed (which count twice) in one validation: some seconds of work."""
+_MAX_STEPS = 1_000_000
+"""Keywords evaluated in one validation, some more than once for what they cost: some seconds of work."""
+
+_FRAMES_KEPT = 200
+"""Python frames left free below each reference: the library's own code there does not survive a ``RecursionError``."""
 
 
 class Endless(Exception):
-    """The step budget of one validation is used up."""
+    """The step budget of one validation is used up, or the stack."""
 
 
-steps_left: ContextVar[list[int] | None] = ContextVar("steps_left", default=None)
+_steps: ContextVar[list[int]] = ContextVar("_steps")
+
+
+@contextmanager
+def budget() -> Generator[None]:
+    """What one validation may cost.
+
+    Raises:
+        Endless: It costs more.
+    """
+    token = _steps.set([0])
+    try:
+        yield
+    except RecursionError as error:
+        raise Endless from error
+    finally:
+        _steps.reset(token)
+
+
+@lru_cache(maxsize=512)
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    from pydantic_core import SchemaValidator, core_schema
+
+    # Once for each pattern, unless a schema has more of them than are remembered.
+    _count(100 * pattern_length(pattern))
+    # Rust's engine takes linear time whatever the pattern, and limits the memory that one compiles to.
+    return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex")).isinstance_python
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """Why the engine that takes linear time cannot run a pattern, in its own words."""
+    from pydantic_core import SchemaError
+
+    try:
+        _matcher(pattern)
+    except SchemaError as error:
+        return str(error).splitlines()[-1].rpartition("rror: ")[2].rstrip(".")
+    return None
+
+
+def pattern_length(pattern: str) -> int:
+    """How long a pattern is with its counted repetitions written out, which is what the time of a match goes with."""
+    length, factor = len(pattern), 1
+    for before, counts in re.findall(r"(?<=(.))\{([\d,\s]*)\}", pattern, re.DOTALL):
+        times = max([1, *(int(count[:6]) for count in re.findall(r"\d+", counts))])
+        if before in ")}?*+" or before.isspace():
+            factor *= times
+        else:
+            length += times
+    return length * factor
+
+
+def _matches(pattern: str, text: str) -> bool:
+    _count(len(text) // 10)
+    return _matcher(pattern)(text)
+
+
+def _count(steps: int) -> None:
+    counter = _steps.get(None)
+    if counter is not None:
+        counter[0] += steps
+        if counter[0] > _MAX_STEPS:
+            raise Endless
 
 
 @cache
-def offline() -> dict[str, Any]:
+def _published() -> Registry[Any]:
     from jsonschema_specifications import REGISTRY
+    from referencing import Registry
+    from referencing.jsonschema import DRAFT202012
 
-    # The published meta-schemas, and no way to retrieve anything else.
-    return {"registry": REGISTRY, "format_checker": _format_checker()}
+    # The published meta-schemas, and no way to retrieve anything else. Each names its dialect, at which the library
+    # would leave the class made here for its own.
+    registry = cast("Any", Registry)()
+    for uri in REGISTRY:
+        if uri.startswith("https://json-schema.org/draft/2020-12/"):
+            contents = {key: value for key, value in cast("Any", REGISTRY).contents(uri).items() if key != "$schema"}
+            registry = registry.with_resource(uri, DRAFT202012.create_resource(contents))
+    return registry
+
+
+def resolver(schema: dict[str, Any]) -> Resolver[Any]:
+    """What follows the references of a schema: into itself and to the published meta-schemas."""
+    from referencing.jsonschema import DRAFT202012
+
+    return _published().resolver_with_root(DRAFT202012.create_resource(schema))
+
+
+def validator(schema: dict[str, Any]) -> Validator:
+    """What validates with a schema, inside a ``budget``."""
+    return _validator_class()(schema, format_checker=_format_checker(), _resolver=resolver(schema))
 
 
 @cache
-def validator_class() -> Callable[..., Validator]:
+def metaschema() -> Validator:
+    """What validates schemas."""
+    return validator({"$ref": "https://json-schema.org/draft/2020-12/schema"})
+
+
+@cache
+def _validator_class() -> Callable[..., Validator]:
     from jsonschema import validators
     from jsonschema.exceptions import ValidationError
 
     library = cast("Any", validators)
     base = library.Draft202012Validator
 
-    def count(steps: int) -> None:
-        counter = steps_left.get()
-        if counter is not None:
-            counter[0] += steps
-            if counter[0] > _MAX_STEPS:
-                raise Endless
+    def weighed(error: ValidationError) -> ValidationError:
+        # It quotes the whole value.
+        _count(len(error.message) // 100)
+        return error
 
-    def counted(keyword: str) -> Callable[..., Any]:
-        original: Callable[..., Any] = base.VALIDATORS[keyword]
-
-        def run(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-            count(2)
-            return original(validator, value, instance, schema)
+    def counted(keyword: str, evaluate: Callable[..., Any]) -> Callable[..., Any]:
+        def run(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+            _count(1 + (len(cast("list[Any]", value)) if isinstance(value, dict | list) else 0))
+            if keyword in ("$ref", "$dynamicRef"):
+                _leave_stack()
+            elif keyword.startswith("unevaluated") and isinstance(instance, dict | list):
+                _count(len(cast("list[Any]", instance)) ** 2 // 100)
+            # No generator, which would be one more frame for each keyword that another is inside of.
+            return map(weighed, evaluate(validator, value, instance, schema))
 
         return run
 
-    def items(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        if not validator.is_type(instance, "array"):
-            return
-        first = len(schema.get("prefixItems", ()))
-        if value is False:
-            if len(instance) > first:
-                yield ValidationError("items")
-            return
-        # Long lists of plain values are what results are made of; the library takes microseconds for each.
-        plain = _plain_types(value)
-        for index, item in enumerate(instance[first:] if first else instance, start=first):
-            if plain is None or type(item) not in plain:
-                count(1)
-                yield from validator.descend(item, value, path=index)
-
+    # The library compares each with each.
     def unique(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         if (
             value
@@ -88,71 +168,47 @@ def validator_class() -> Callable[..., Validator]:
         ):
             yield ValidationError("uniqueItems")
 
+    # The library's own three match with Python's engine, which may take for ever.
     def pattern(validator: Any, value: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        if validator.is_type(instance, "string") and not compiled(value)(instance):
+        if validator.is_type(instance, "string") and not _matches(value, instance):
             yield ValidationError("pattern")
 
-    # The library's own say which key is meant only in English; these say nothing else.
-    def required(validator: Any, value: list[str], instance: Any, schema: Any) -> Iterator[ValidationError]:
+    def patterned(validator: Any, value: dict[str, Any], instance: Any, schema: Any) -> Iterator[ValidationError]:
         if validator.is_type(instance, "object"):
-            yield from (ValidationError(name) for name in value if name not in instance)
+            for text, below in value.items():
+                for name in instance:
+                    if _matches(text, name):
+                        yield from validator.descend(instance[name], below, path=name, schema_path=text)
 
     def additional(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         if not validator.is_type(instance, "object"):
             return
-        patterns = [compiled(text) for text in schema.get("patternProperties", ())]
         for name in instance:
-            if name in schema.get("properties", ()) or any(matches(name) for matches in patterns):
+            if name in schema.get("properties", ()):
                 continue
-            count(1)
+            if any(_matches(text, name) for text in schema.get("patternProperties", ())):
+                continue
             if value is False:
                 yield ValidationError(name)
             else:
                 yield from validator.descend(instance[name], value, path=name)
 
-    # The library forgets where a property was whose schema is plainly false.
-    def properties(validator: Any, value: dict[str, Any], instance: Any, schema: Any) -> Iterator[ValidationError]:
-        if not validator.is_type(instance, "object"):
-            return
-        for name, below in value.items():
-            if name not in instance:
-                continue
-            count(1)
-            if below is False:
-                yield ValidationError("false", validator="", path=(name,), instance=instance[name])
-            else:
-                yield from validator.descend(instance[name], below, path=name, schema_path=name)
-
     own = {
-        "$ref": counted("$ref"),
-        "$dynamicRef": counted("$dynamicRef"),
+        **base.VALIDATORS,
         "additionalProperties": additional,
-        "items": items,
         "pattern": pattern,
-        "properties": properties,
-        "required": required,
+        "patternProperties": patterned,
         "uniqueItems": unique,
     }
-    return library.extend(base, own)
+    return library.extend(base, {keyword: counted(keyword, evaluate) for keyword, evaluate in own.items()})
 
 
-_PLAIN: dict[object, tuple[type, ...]] = {
-    "number": (int, float),
-    "integer": (int,),
-    "string": (str,),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
-"""Types of Python whose values are certainly of a JSON type."""
-
-_TELLING_TYPE = {"type", "title", "description", "$comment", "examples", "default"}
-"""Keywords of a schema that asks for nothing but a type."""
-
-
-def _plain_types(schema: Any) -> tuple[type, ...] | None:
-    keywords = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
-    declared = keywords.get("type")
-    return _PLAIN.get(declared) if isinstance(declared, str) and _TELLING_TYPE.issuperset(keywords) else None
+def _leave_stack() -> None:
+    try:
+        sys._getframe(sys.getrecursionlimit() - _FRAMES_KEPT)  # pyright: ignore[reportPrivateUsage]
+    except ValueError:
+        return
+    raise Endless
 
 
 def _hashable(value: Any) -> object:
@@ -163,14 +219,6 @@ def _hashable(value: Any) -> object:
         return tuple(_hashable(item) for item in cast("list[Any]", value))
     # True is 1 in Python and is not in JSON.
     return (bool, value) if isinstance(value, bool) else value
-
-
-@cache
-def metaschema_validator() -> Validator:
-    from jsonschema.validators import Draft202012Validator
-
-    cls = cast("Any", Draft202012Validator)
-    return cls(cls.META_SCHEMA, **offline())
 
 
 @cache

@@ -22,8 +22,12 @@ def worded(error: Any, path: Path, code: str, secret: Callable[[Path], bool]) ->
     if keyword in ("anyOf", "oneOf"):
         return _worded_choice(error, path, code, secret, where)
     if keyword == "required":
-        message = f"{quoted(error.message)} is missing."
-        return [Cause(finding=Finding(code=code, path=path, message=message), missing=error.message)]
+        # One error of the library's names one key, and only in its text; the same words twice are one finding.
+        return [
+            Cause(finding=Finding(code=code, path=path, message=f"{quoted(name)} is missing."), missing=name)
+            for name in limit
+            if name not in value
+        ]
     if keyword == "additionalProperties" and limit is False:
         name, known = error.message, _known_properties(error.schema)
         message = f"The key {quoted(name)} is not known here."
@@ -46,11 +50,11 @@ def worded(error: Any, path: Path, code: str, secret: Callable[[Path], bool]) ->
         guess = meant(value, texts) if isinstance(value, str) and not secret(path) else None
         hint = f"Did you mean {quoted(guess)}?" if guess else None
         return one(f"{where} is {shown}; allowed: {_choices(choices)}.", hint)
+    if not keyword or (keyword == "not" and limit == {}):
+        return one(f"{where} is not allowed here.")
     template = _SENTENCES.get(keyword or "")
     if template is not None:
         return one(f"{where} {template.format(limit=quoted(limit), value=shown, size=_size(value))}.")
-    if not keyword:
-        return one(f"{where} is not allowed here.")
     return one(f"{where} does not satisfy {quoted(keyword)} of its schema.")
 
 

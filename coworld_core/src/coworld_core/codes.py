@@ -46,8 +46,8 @@ ISSUE_CODES: dict[str, str] = {
     "unsafe_id": "an id that cannot be a directory name",
     "unwise_page_id": "a page id that cannot be a file name",
     # schemas
+    "bad_pattern": "a pattern that cannot be matched in linear time",
     "bad_tokens_schema": "config_schema does not define tokens as a runner needs them",
-    "pattern_too_costly": "a pattern that may take for ever to match",
     "player_names_in_schema": "config_schema defines player_names",
     "remote_reference": "a $ref that leads out of the manifest",
     "schema_dialect": "a schema of another draft than 2020-12",

@@ -16,7 +16,7 @@
     │       ├── StartError           a unit could not be created or started
     │       └── TransferError        a file could not be put into or got out of a unit
     ├── NotReadyError         a unit did not become ready (also a ``TimeoutError``)
-    ├── EpisodeError          an episode ended with a fault (``EpisodeResult.raise_for_fault``)
+    ├── EpisodeError          an episode ended with a fault (``EpisodeRecord.raise_for_fault``)
     ├── CertificationError    a certification step could not be carried out
     └── RemoteError           a server refused, or answered nonsense
 
@@ -25,8 +25,9 @@ What a player or a game did wrong is data (``Fault``), not an exception; these a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 if TYPE_CHECKING:
     from .issues import Report
@@ -53,6 +54,8 @@ __all__ = [
     "TransferParty",
     "UsageError",
     "WorkspaceError",
+    "leaves",
+    "unwrapped",
 ]
 
 ErrorKind = Literal["answer", "usage", "environment", "remote", "internal"]
@@ -249,7 +252,7 @@ class NotReadyError(CoworldError, TimeoutError):
 
 
 class EpisodeError(CoworldError):
-    """An episode ended with a fault. Raised only on request, by ``EpisodeResult.raise_for_fault``."""
+    """An episode ended with a fault. Raised only on request, by ``EpisodeRecord.raise_for_fault``."""
 
     kind = "answer"
     default_code = "episode_failed"
@@ -267,3 +270,28 @@ class RemoteError(CoworldError):
 
     kind = "remote"
     default_code = "remote_refused"
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """The error itself; of a group every error in it, however deep."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for inner in cast("tuple[BaseException, ...]", error.exceptions) for leaf in leaves(inner)]
+
+
+@contextmanager
+def unwrapped() -> Generator[None]:
+    """Raise one error as itself although a task group wrapped it.
+
+    A group whose leaves are all ``CoworldError`` becomes its first leaf, with the others noted on it; a group of one
+    becomes that one; any other group stays.
+    """
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        first, *others = leaves(group)
+        if others and not all(isinstance(error, CoworldError) for error in (first, *others)):
+            raise
+        for other in others:
+            first.add_note(f"also: {other}")
+        raise first from first.__cause__

@@ -25,7 +25,6 @@ __all__ = [
     "ArtifactCollected",
     "BaseEvent",
     "BatchProgressed",
-    "CleanupStarted",
     "Event",
     "FaultSeen",
     "GameProgressed",
@@ -230,13 +229,6 @@ class BatchProgressed(BaseEvent):
     scores: tuple[float, ...] = Field(default=(), description="Its scores by slot.")
 
 
-class CleanupStarted(BaseEvent):
-    """Everything this run started is being stopped."""
-
-    kind: Literal["cleanup_started"] = "cleanup_started"
-    units: tuple[str, ...] = Field(default=(), description="What is being stopped.")
-
-
 class LeakFound(BaseEvent):
     """Something could not be removed; ``coworld clean`` finds it again by its label."""
 
@@ -274,7 +266,6 @@ Event = Annotated[
     | StepStarted
     | StepFinished
     | BatchProgressed
-    | CleanupStarted
     | LeakFound
     | RunFinished,
     Field(discriminator="kind"),

@@ -18,7 +18,6 @@ from .jsontext import json_report, wrap_json
 from .manifest import JsonObject, Manifest, Variant
 
 __all__ = [
-    "CERTIFICATION",
     "MAX_SLOTS",
     "declares_named_players",
     "distinct_names",
@@ -31,9 +30,6 @@ __all__ = [
     "validate_game_config",
     "with_tokens",
 ]
-
-CERTIFICATION = "certification"
-"""How the certification fixture is called where a variant could be named."""
 
 MAX_SLOTS = 4096
 """More slots than any machine can seat; a guard against a config that asks for a billion."""

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 
 __all__ = ["lazy_names"]
 
 
-def lazy_names(
-    package: str, homes: Mapping[str, Sequence[str]]
-) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of such a package (PEP 562).
+def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of such a package (PEP 562); the first knows ``__all__``, too.
 
     ::
 
         if TYPE_CHECKING:
-            from .events import EventBus
+            from .events import EventBus as EventBus
 
-        __all__ = ["EventBus"]
-        __getattr__, __dir__ = lazy_names(__name__, {"events": ("EventBus",)})
+        __getattr__, __dir__ = lazy_names(__name__)
 
     Args:
-        package: The package's ``__name__``.
-        homes: Public names by the module of the package that they live in.
+        package: The package's ``__name__``. Its public names are those that it imports under their own name, as above,
+            which is also how a type checker knows that they are public.
     """
-    home_of = {name: home for home, names in homes.items() for name in names}
+
+    @cache
+    def home_of() -> dict[str, str]:
+        import re
+        from importlib.util import find_spec
+
+        loader = getattr(find_spec(package), "loader", None)
+        source: str = loader.get_source(package) if loader is not None else ""
+        return {
+            name: home for home, name in re.findall(r"^ +from \.([\w.]+) import (\w+) as \2$", source, re.MULTILINE)
+        }
 
     def load(name: str) -> object:
-        if (home := home_of.get(name)) is None:
+        if name == "__all__":
+            return names()
+        if (home := home_of().get(name)) is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value: object = getattr(import_module(f".{home}", package), name)
         # from now on it is found without us
@@ -37,6 +47,6 @@ def lazy_names(
         return value
 
     def names() -> list[str]:
-        return sorted(home_of)
+        return sorted(home_of())
 
     return load, names

@@ -25,7 +25,7 @@ __all__ = [
     "Doc",
     "DocPage",
     "Docs",
-    "Game",
+    "GameManifest",
     "JsonObject",
     "Manifest",
     "ProtocolDocs",
@@ -302,7 +302,7 @@ class RoleRunnable(_Model):
         return f"<RoleRunnable {self.type} {self.id!r}: {self.image}>"
 
 
-class Game(_Model):
+class GameManifest(_Model):
     """The game: its names, its rules for configs and results, and its program."""
 
     name: NonEmpty = Field(description="The game's name; the first authenticated upload claims it.")
@@ -316,7 +316,7 @@ class Game(_Model):
     docs: Docs = Field(description="Its documentation.")
 
     def __repr__(self) -> str:
-        return f"<Game {self.name} {self.version}>"
+        return f"<GameManifest {self.name} {self.version}>"
 
 
 class Variant(_Model):
@@ -356,7 +356,7 @@ class Manifest(_Model):
     """A Coworld: one game, its players and other roles, its variants, and the episode it is certified with."""
 
     schema_uri: str | None = Field(default=None, alias="$schema", description="Hint for editors; never fetched.")
-    game: Game = Field(description="The game.")
+    game: GameManifest = Field(description="The game.")
     player: Annotated[tuple[RoleRunnable, ...], Field(min_length=1)] = Field(description="Bundled players.")
     reporter: _Optional = Field(default=(), description="Programs that turn finished episodes into a report.")
     commissioner: _Optional = Field(default=(), description="Services that decide the rounds of a league.")

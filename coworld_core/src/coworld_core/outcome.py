@@ -76,6 +76,11 @@ class Exit(Record):
         """True when the unit ended by itself with status 0."""
         return self.reason == "exited" and self.code == 0
 
+    @property
+    def was_told(self) -> bool:
+        """Whether it ended because somebody told it to: by SIGINT, SIGKILL or SIGTERM, or with the status for one."""
+        return self.signal in (2, 9, 15) or self.code in (130, 137, 143)
+
     def __str__(self) -> str:
         words = {
             "oom": "was killed: out of memory",

@@ -22,10 +22,10 @@ from .jsontext import JsonDocument, json_report
 from .loading import Mode, Source, examine_manifest, manifest_sha256, read_document
 from .manifest import JsonObject, Manifest, RoleRunnable, Runnable
 
-__all__ = ["EpisodeRequest", "LoadedRequest", "build_request", "check_request", "load_request"]
+__all__ = ["JobSpec", "LoadedRequest", "build_request", "check_request", "load_request"]
 
 
-class EpisodeRequest(BaseModel):
+class JobSpec(BaseModel):
     """One episode to play. The game config has no tokens; the runner adds them."""
 
     # built when it is first used: what is nested in another is then built with it, and not for itself too
@@ -42,7 +42,7 @@ class EpisodeRequest(BaseModel):
     def __repr__(self) -> str:
         game = self.manifest.game
         count = len(self.players)
-        return f"<EpisodeRequest {game.name} {game.version}: {count} player{'s' if count != 1 else ''}>"
+        return f"<JobSpec {game.name} {game.version}: {count} player{'s' if count != 1 else ''}>"
 
     def __str__(self) -> str:
         return repr(self)
@@ -52,7 +52,7 @@ class EpisodeRequest(BaseModel):
 class LoadedRequest:
     """An episode request that was read, and what there was to say about it."""
 
-    request: EpisodeRequest
+    request: JobSpec
     """The request in the shape of this generation."""
 
     policy_names: tuple[str, ...]
@@ -78,7 +78,7 @@ def build_request(
     run: Sequence[str] = (),
     slots: int | None = None,
     episode_tags: Mapping[str, str] | None = None,
-) -> EpisodeRequest:
+) -> JobSpec:
     """The request to play a variant, or the certification fixture, with bundled players or with images of one's own.
 
     Bundled players sit as in the certification fixture, over and over when there are more slots.
@@ -119,9 +119,7 @@ def build_request(
         _seated(seats[slot % len(seats)], images[slot if len(images) > 1 else 0] if images else None, run)
         for slot in range(count)
     ]
-    return EpisodeRequest(
-        manifest=manifest, game_config=config, players=tuple(players), episode_tags=dict(episode_tags or {})
-    )
+    return JobSpec(manifest=manifest, game_config=config, players=tuple(players), episode_tags=dict(episode_tags or {}))
 
 
 def _slots(manifest: Manifest, config: Mapping[str, Any], variant: str | None, wanted: int | None) -> int:
@@ -208,7 +206,7 @@ def check_request(
 
 def _examine(
     source: Source, expected: Manifest | None, mode: Mode, *, template: bool
-) -> tuple[EpisodeRequest | None, tuple[str, ...], JsonDocument, Findings]:
+) -> tuple[JobSpec | None, tuple[str, ...], JsonDocument, Findings]:
     document, _ = read_document(source)
     findings = Findings(list(document.findings))
     if not document.usable:
@@ -227,7 +225,7 @@ def _examine(
         if inner.failed:
             manifest = None
     shaped = {**body, "manifest": manifest} if manifest is not None else body
-    request, shape = parse_shape(EpisodeRequest, shaped, strict=mode == "strict", top="the episode request")
+    request, shape = parse_shape(JobSpec, shaped, strict=mode == "strict", top="the episode request")
     # Inside the manifest everything was said above.
     findings.extend(finding for finding in shape if finding.path[:1] != ("manifest",))
     rules = request_player_rules(body.get("players"), strict=mode == "strict", template=template)

@@ -14,7 +14,7 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from .manifest import ROLE_SECTIONS, Manifest
-from .request import EpisodeRequest
+from .request import JobSpec
 
 __all__ = ["SCHEMA_FILES", "episode_request_schema", "manifest_schema", "model_schema", "schema_path", "write_schemas"]
 
@@ -25,7 +25,7 @@ _PUBLISHED_NAMES = {
     "CertificationPlayer": "CoworldCertificationPlayer",
     "DocPage": "CoworldDocPage",
     "Docs": "CoworldDocs",
-    "Game": "CoworldGameManifest",
+    "GameManifest": "CoworldGameManifest",
     "Manifest": "CoworldManifest",
     "ProtocolDocs": "CoworldProtocolDocs",
     "ResourceRequests": "CoworldResourceRequests",
@@ -50,7 +50,7 @@ def manifest_schema() -> dict[str, Any]:
 
 def episode_request_schema() -> dict[str, Any]:
     """The JSON Schema of an episode request."""
-    schema = model_schema(EpisodeRequest, title="Coworld Episode Job Spec", names=_PUBLISHED_NAMES)
+    schema = model_schema(JobSpec, title="Coworld Episode Job Spec", names=_PUBLISHED_NAMES)
     definitions = cast("dict[str, Any]", schema["$defs"])
     _annotate_manifest(definitions["CoworldManifest"], definitions)
     players = cast("dict[str, Any]", schema["properties"]["players"])

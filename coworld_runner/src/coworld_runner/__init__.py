@@ -10,164 +10,56 @@ from typing import TYPE_CHECKING
 from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .backend import (
-        Backend,
-        Capabilities,
-        Endpoint,
-        Found,
-        HttpProbe,
-        ImageInfo,
-        Limits,
-        Placement,
-        Port,
-        Reaped,
-        Unit,
-        UnitSpec,
-    )
-    from .backends.registry import BackendOptions, ClusterOptions, backend_names
-    from .batch import run_batch
-    from .build import BuildResult, build_coworld
-    from .certify import Certification, CertifyOptions
-    from .episode import EpisodeOptions, run_episode
-    from .events import EventBus, EventLog
-    from .links import PlayLinks
-    from .many import Tally, run_many
-    from .packages import Package, resolve_package
-    from .plan import EpisodePlan, Seat, plan_episode, plan_for_people
-    from .program import Program, ProgramOptions, ProgramOutcome, RunningProgram, open_program, run_program
-    from .reaper import Sweep, sweep
-    from .replay import ReplayOptions, ReplaySession, open_replay, verify_replay
-    from .replays import resolve_replay
-    from .selection import BackendChoice, choose_backend, make_backend, open_backend
+    from .backend import Backend as Backend
+    from .backend import Capabilities as Capabilities
+    from .backend import Endpoint as Endpoint
+    from .backend import Found as Found
+    from .backend import HttpProbe as HttpProbe
+    from .backend import ImageInfo as ImageInfo
+    from .backend import Limits as Limits
+    from .backend import Placement as Placement
+    from .backend import Port as Port
+    from .backend import Reaped as Reaped
+    from .backend import Unit as Unit
+    from .backend import UnitSpec as UnitSpec
+    from .backends.registry import BackendOptions as BackendOptions
+    from .backends.registry import ClusterOptions as ClusterOptions
+    from .backends.registry import backend_names as backend_names
+    from .batch import run_batch as run_batch
+    from .build import BuildResult as BuildResult
+    from .build import build_coworld as build_coworld
+    from .certify import Certification as Certification
+    from .certify import CertifyOptions as CertifyOptions
+    from .episode import EpisodeOptions as EpisodeOptions
+    from .episode import run_episode as run_episode
+    from .events import EventBus as EventBus
+    from .events import EventLog as EventLog
+    from .links import PlayLinks as PlayLinks
+    from .many import Tally as Tally
+    from .many import run_many as run_many
+    from .packages import Package as Package
+    from .packages import resolve_package as resolve_package
+    from .plan import EpisodePlan as EpisodePlan
+    from .plan import Seat as Seat
+    from .plan import plan_episode as plan_episode
+    from .plan import plan_for_people as plan_for_people
+    from .program import Program as Program
+    from .program import ProgramOptions as ProgramOptions
+    from .program import ProgramOutcome as ProgramOutcome
+    from .program import RunningProgram as RunningProgram
+    from .program import open_program as open_program
+    from .program import run_program as run_program
+    from .reaper import Sweep as Sweep
+    from .reaper import sweep as sweep
+    from .replay import ReplayOptions as ReplayOptions
+    from .replay import ReplaySession as ReplaySession
+    from .replay import open_replay as open_replay
+    from .replay import verify_replay as verify_replay
+    from .replays import resolve_replay as resolve_replay
+    from .selection import BackendChoice as BackendChoice
+    from .selection import choose_backend as choose_backend
+    from .selection import make_backend as make_backend
+    from .selection import open_backend as open_backend
 
-_HOMES = {
-    "backend": (
-        "Backend",
-        "Capabilities",
-        "Endpoint",
-        "Found",
-        "HttpProbe",
-        "ImageInfo",
-        "Limits",
-        "Placement",
-        "Port",
-        "Reaped",
-        "Unit",
-        "UnitSpec",
-    ),
-    "batch": ("run_batch",),
-    "build": (
-        "BuildResult",
-        "build_coworld",
-    ),
-    "certify": (
-        "Certification",
-        "CertifyOptions",
-    ),
-    "episode": (
-        "EpisodeOptions",
-        "run_episode",
-    ),
-    "events": (
-        "EventBus",
-        "EventLog",
-    ),
-    "links": ("PlayLinks",),
-    "many": ("Tally", "run_many"),
-    "packages": (
-        "Package",
-        "resolve_package",
-    ),
-    "plan": (
-        "EpisodePlan",
-        "Seat",
-        "plan_episode",
-        "plan_for_people",
-    ),
-    "program": (
-        "Program",
-        "ProgramOptions",
-        "ProgramOutcome",
-        "RunningProgram",
-        "open_program",
-        "run_program",
-    ),
-    "reaper": (
-        "Sweep",
-        "sweep",
-    ),
-    "replay": (
-        "ReplayOptions",
-        "ReplaySession",
-        "open_replay",
-        "verify_replay",
-    ),
-    "replays": ("resolve_replay",),
-    "backends.registry": (
-        "BackendOptions",
-        "ClusterOptions",
-        "backend_names",
-    ),
-    "selection": (
-        "BackendChoice",
-        "choose_backend",
-        "make_backend",
-        "open_backend",
-    ),
-}
-"""Where each public name lives."""
 
-__all__ = [
-    "Backend",
-    "BackendChoice",
-    "BackendOptions",
-    "BuildResult",
-    "Capabilities",
-    "Certification",
-    "CertifyOptions",
-    "ClusterOptions",
-    "Endpoint",
-    "EpisodeOptions",
-    "EpisodePlan",
-    "EventBus",
-    "EventLog",
-    "Found",
-    "HttpProbe",
-    "ImageInfo",
-    "Limits",
-    "Package",
-    "Placement",
-    "PlayLinks",
-    "Port",
-    "Program",
-    "ProgramOptions",
-    "ProgramOutcome",
-    "Reaped",
-    "ReplayOptions",
-    "ReplaySession",
-    "RunningProgram",
-    "Seat",
-    "Sweep",
-    "Tally",
-    "Unit",
-    "UnitSpec",
-    "backend_names",
-    "build_coworld",
-    "choose_backend",
-    "make_backend",
-    "open_backend",
-    "open_program",
-    "open_replay",
-    "plan_episode",
-    "plan_for_people",
-    "resolve_package",
-    "resolve_replay",
-    "run_batch",
-    "run_episode",
-    "run_many",
-    "run_program",
-    "sweep",
-    "verify_replay",
-]
-
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__ = lazy_names(__name__)

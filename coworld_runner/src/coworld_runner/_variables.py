@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import abc
 import re
 from collections.abc import Mapping
 
 __all__ = ["WatchedVariables", "interpolate", "read_env_file", "shown"]
 
 
-class WatchedVariables(Mapping[str, str]):
-    """Variables that want to know of each that is asked for and not set."""
+class WatchedVariables(dict[str, str]):
+    """Variables that know which were asked for, not set, and so counted as empty."""
 
-    @abc.abstractmethod
-    def unset(self, name: str) -> None:
-        """A variable is not set, and counts as empty."""
+    def __init__(self, known: Mapping[str, str]) -> None:
+        super().__init__(known)
+        self.missed: set[str] = set()
 
 
 def shown(text: str) -> str:
@@ -107,7 +106,7 @@ def _braced(inside: str, variables: Mapping[str, str], depth: int) -> str:
 def _value(name: str, variables: Mapping[str, str]) -> str:
     value = variables.get(name)
     if value is None and isinstance(variables, WatchedVariables):
-        variables.unset(name)
+        variables.missed.add(name)
     return value or ""
 
 

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from coworld_core.errors import ManifestError
-from coworld_core.issues import Report
 
-from ._compose_reader import ComposeReader, ComposeVariables, Findings, parse_document, read_text
-from ._compose_values import COMPOSE_NAMES, Build, ComposeFile, Contexts, Service
+from ._compose_model import Build, ComposeFile, Contexts, Service, read_services
+from ._compose_places import COMPOSE_NAMES, Reading
 from ._variables import interpolate, read_env_file
 
 __all__ = [
@@ -72,12 +71,14 @@ def load_compose(path: Path, *, environment: Mapping[str, str] | None = None) ->
         ManifestError: It has errors; the report lists all of them with their lines.
     """
     path = path.expanduser().absolute()
-    findings = Findings()
-    variables = ComposeVariables(os.environ if environment is None else environment, path.parent, findings)
-    root = parse_document(read_text(path, findings), findings)
-    reader = ComposeReader(path, variables, findings)
-    services = reader.services(root) if root is not None else ()
-    report = Report(source=str(path), issues=findings.sorted())
-    if not report.ok:
-        raise ManifestError(report, code="compose_invalid", hint=f"Correct {path.name} and try again.")
-    return ComposeFile(path=path, project=reader.project, services=services, report=report)
+    reading = Reading(path, os.environ if environment is None else environment)
+    services: tuple[Service, ...] = ()
+    try:
+        services = read_services(reading.root())
+    except ValueError:
+        # what is wrong is in the report by now
+        if reading.report.ok:
+            raise
+    if not reading.report.ok:
+        raise ManifestError(reading.report, code="compose_invalid", hint=f"Correct {path.name} and try again.")
+    return ComposeFile(path=path, project=reading.project, services=services, report=reading.report)

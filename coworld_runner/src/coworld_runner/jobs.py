@@ -19,7 +19,7 @@ from coworld_core.errors import UsageError
 from coworld_core.ids import new_run_id
 from coworld_core.images import image_problem
 from coworld_core.loading import read_document
-from coworld_core.request import EpisodeRequest, LoadedRequest, build_request, load_request
+from coworld_core.request import JobSpec, LoadedRequest, build_request, load_request
 
 from ._hints import listed
 from ._sources import read_source
@@ -99,7 +99,7 @@ async def read_job_spec(
     players: Sequence[str] = (),
     run: Sequence[str] = (),
     server: str | None = None,
-) -> LoadedRequest | EpisodeRequest:
+) -> LoadedRequest | JobSpec:
     """What an argument asks to be played: an episode request as it stands, or a package's variant.
 
     Args:
@@ -147,7 +147,7 @@ def output_addresses(base: str, slots: int, *, artifacts: bool = True) -> dict[s
     return {name: f"{bare.rstrip('/')}/{quote(file)}{mark}{query}" for name, file in names.items()}
 
 
-def worker_job(spec: LoadedRequest | EpisodeRequest, options: JobOptions | None = None) -> dict[str, Any]:
+def worker_job(spec: LoadedRequest | JobSpec, options: JobOptions | None = None) -> dict[str, Any]:
     """The Job for one episode, as the cluster takes it.
 
     Everything belongs to this one object: when it is deleted, or its time is over, nothing is left.
@@ -238,7 +238,7 @@ def _given(**values: str | None) -> dict[str, str]:
 # --- its parts --------------------------------------------------------------------------------------------------
 
 
-def _game(request: EpisodeRequest, spec: LoadedRequest | EpisodeRequest, options: JobOptions) -> dict[str, Any]:
+def _game(request: JobSpec, spec: LoadedRequest | JobSpec, options: JobOptions) -> dict[str, Any]:
     runnable = request.manifest.game.runnable
     names = spec.policy_names if isinstance(spec, LoadedRequest) else ()
     environment = {
@@ -369,7 +369,7 @@ def _outputs(slots: int, options: JobOptions) -> dict[str, str]:
     return variables
 
 
-def _embedded(spec: LoadedRequest | EpisodeRequest) -> str:
+def _embedded(spec: LoadedRequest | JobSpec) -> str:
     value = (
         spec.document.value
         if isinstance(spec, LoadedRequest)
@@ -385,7 +385,7 @@ def _embedded(spec: LoadedRequest | EpisodeRequest) -> str:
     return f"data:application/json;base64,{text}"
 
 
-def _check(request: EpisodeRequest, options: JobOptions) -> None:
+def _check(request: JobSpec, options: JobOptions) -> None:
     for what, text, longest in (("job id", options.job_id, 48), ("namespace", options.namespace or "default", 63)):
         pattern = re.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?") if what == "job id" else _NAME
         if not pattern.fullmatch(text) or len(text) > longest:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager, suppress
@@ -27,8 +26,10 @@ from coworld_core.ids import new_run_id
 from coworld_core.outcome import EpisodeStatus
 from coworld_core.verdict import judge_error
 
+from ._descriptors import Room
 from ._files import cut_unfinished
 from ._runs import OpenRun, open_run
+from ._trees import remove_tree
 from .backend import Backend
 from .episode import EpisodeOptions, run_episode
 from .errors import unwrapped
@@ -43,6 +44,8 @@ EpisodeListeners = Callable[[str], tuple[Listener, ...]]
 
 _KEEP = 1000
 """Events that late readers find: there may be more episodes than memory holds events of."""
+_FILES_OF_UNIT = 5
+"""Open files that a unit takes: its logs, its control, its ports, what it is asked and followed by (seen: up to 5)."""
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 """Keys that are names of directories, too."""
 
@@ -88,7 +91,8 @@ async def run_many(
         plans: Keys and what to play. A key says for good which episode it is: it must not occur twice.
         backend: An entered backend.
         workspace: The directory above the episodes' own; new or empty, unless this goes on with an earlier run.
-        parallel: How many at a time, at least 1.
+        parallel: How many at a time, at least 1; fewer where this process may not have so many files open, though its
+            limit is raised as far as it may be.
         options: How to run each.
         overwrite: Whether a workspace of an earlier run may be emptied first.
         resume: Whether to go on with what is in the workspace: episodes that have a row are left alone, and what a
@@ -121,6 +125,10 @@ async def run_many(
             ok = tally.status == "completed" and not tally.faulted
             many.run.bus.publish(RunFinished(status=tally.status, ok=ok, seconds=many.run.seconds()))
     return tally
+
+
+def _files(plan: EpisodePlan) -> int:
+    return _FILES_OF_UNIT * (2 + len(plan.seats))
 
 
 @contextmanager
@@ -199,6 +207,8 @@ class Many:
         """
         await self._clear_up(backend)
         gate = anyio.Semaphore(parallel)
+        room = Room()
+        narrow = False
         taken: set[str] = set()
         complete = True
 
@@ -207,6 +217,7 @@ class Many:
             try:
                 row = await self._played(index, key, plan, backend, options, episode_listeners, fatal)
             finally:
+                room.give_back(_files(plan))
                 gate.release()
             self._rows.append(row)
             tally.played += 1
@@ -237,6 +248,15 @@ class Many:
                             tally.kept += 1
                             continue
                         await gate.acquire()
+                        if not room.has(_files(plan)) and not narrow:
+                            narrow = True
+                            self.run.bus.publish(
+                                Notice(
+                                    message=f"Fewer than {parallel} episodes at a time: this process may have no more "
+                                    f"than {room.limit} files open (ulimit -Hn)."
+                                )
+                            )
+                        await room.take(_files(plan))
                         group.start_soon(one, index, key, plan)
             tally.status = "completed" if complete else "failed"
         except CoworldError:
@@ -248,6 +268,10 @@ class Many:
     async def _clear_up(self, backend: Backend) -> None:
         """Remove what a runner that was killed has left of episodes that have no row."""
 
+        def warn(directory: Path, why: str) -> None:
+            message = f"What an earlier run has left of {directory.name} may still be there: {why}"
+            self.run.bus.publish(Notice(level="warning", message=message))
+
         async def clear(directory: Path) -> None:
             try:
                 # without a word of its own it had not begun
@@ -255,14 +279,9 @@ class Many:
                     for event in read_events(directory)[:1]:
                         await sweep_run(backend, event.run_id)
             except CoworldError as error:
-                self.run.bus.publish(
-                    Notice(
-                        level="warning",
-                        message=f"What an earlier run has left of {directory.name} may still be there: {error.message} "
-                        "`coworld clean` finds it.",
-                    )
-                )
-            await anyio.to_thread.run_sync(lambda: shutil.rmtree(directory, ignore_errors=True))
+                warn(directory, f"{error.message} `coworld clean` finds it.")
+            if reason := await anyio.to_thread.run_sync(remove_tree, directory):
+                warn(directory, f"{reason}.")
 
         async with anyio.create_task_group() as group:
             for entry in sorted(self.run.layout.workspace.iterdir()):

@@ -30,7 +30,15 @@ from ._hints import listed
 from ._sources import FETCH_SECONDS, Source, fetch, missing, read_source, shown_url
 from .compose import Contexts, contexts_for
 
-__all__ = ["MANIFEST_LIMIT", "Package", "Preference", "find_in_directory", "resolve_package"]
+__all__ = [
+    "MANIFEST_LIMIT",
+    "Package",
+    "Preference",
+    "coworld_id",
+    "default_results_dir",
+    "find_in_directory",
+    "resolve_package",
+]
 
 MANIFEST_LIMIT = 16 << 20
 """How many bytes a manifest may have."""
@@ -89,6 +97,21 @@ class Package:
         return Path.cwd() / "coworld-results"
 
 
+def coworld_id(argument: str) -> str | None:
+    """The id in an argument that names a Coworld of a platform: ``cow_…`` or ``/v2/coworlds/<id>``; None otherwise."""
+    text = argument.strip()
+    if match := _API_PATH.fullmatch(text):
+        return match["id"]
+    return text if _COW_ID.fullmatch(text) else None
+
+
+def default_results_dir(argument: str) -> Path:
+    """Where results about an argument go that could not be read as a package: as ``Package.default_results_dir``."""
+    given = Path(argument).expanduser().absolute()
+    beside = given if given.is_dir() else given.parent if given.is_file() else None
+    return beside / "results" if beside is not None else Path.cwd() / "coworld-results"
+
+
 async def resolve_package(
     argument: str | os.PathLike[str],
     *,
@@ -121,9 +144,7 @@ async def resolve_package(
     """
     text = None if isinstance(argument, os.PathLike) else argument.strip()
     if text is not None:
-        api = _API_PATH.fullmatch(text)
-        if api is not None or _COW_ID.fullmatch(text):
-            identifier = api["id"] if api else text
+        if (identifier := coworld_id(text)) is not None:
             kept = (cache or Path.cwd() / "coworld").absolute() / identifier / MANIFEST_NAME
             if await anyio.to_thread.run_sync(kept.is_file):
                 return await anyio.to_thread.run_sync(_read, kept, mode, False, identifier, ())

@@ -171,14 +171,16 @@ async def first_message(address: str, path: str, *, timeout: float) -> ProbeResu
     from websockets.exceptions import WebSocketException
 
     name = path.split("?")[0].strip("/") + "_message"
+    is_open = False
     try:
         with anyio.fail_after(timeout):
             async with connect(
                 f"ws://{address}{path}", open_timeout=timeout, close_timeout=0.5, max_size=_MESSAGE_LIMIT, proxy=None
             ) as socket:
+                is_open = True
                 message = await socket.recv()
     except TimeoutError:
-        return ProbeResult(name, False, f"{path.split('?')[0]} sent no message within {timeout:g} s", reached=False)
+        return ProbeResult(name, False, f"{path.split('?')[0]} sent no message within {timeout:g} s", reached=is_open)
     except (WebSocketException, OSError, EOFError) as error:
         detail = f"{path.split('?')[0]} could not be read: {str(error) or type(error).__name__}"
         return ProbeResult(name, False, detail, reached=False)

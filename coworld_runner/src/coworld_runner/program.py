@@ -35,6 +35,7 @@ from .backend import (
     Component,
     ImageInfo,
     Limits,
+    Network,
     Placement,
     Port,
     Publish,
@@ -86,8 +87,9 @@ class Program:
     outputs: tuple[str, ...] = ()
     """Plain names of files that must be there in the end. Others in the same directory are kept too."""
     ports: tuple[Port, ...] = ()
-    network: Literal["open", "none"] = "open"
-    """``open``: as the machine; ``none``: nothing at all."""
+    network: Network = "open"
+    """``open``: as the machine; ``none``: nothing at all; ``game-only``: its ports can be reached, and nothing leads
+    outside."""
     limits: Limits = field(default_factory=Limits)
     platform: str | None = None
     """os/architecture of the image; None: the engine's own."""

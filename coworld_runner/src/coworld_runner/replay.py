@@ -117,6 +117,8 @@ async def open_replay(
         environment=environment,
         inputs={file: functools.partial(_compress, replay) if compressed else replay},
         ports=(Port(name="http"), *extra_unit_ports(extra)),
+        # as for the game that has played it
+        network="game-only" if backend.capabilities.network_isolation else "open",
         limits=enforceable(options.limits, backend.capabilities),
         platform=options.platform,
     )

@@ -8,7 +8,6 @@ import errno
 import hashlib
 import os
 import secrets
-import shutil
 import tempfile
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +16,8 @@ from typing import Self
 from coworld_core.artifacts import EpisodeLayout
 from coworld_core.episode import ROWS_NAME, SUMMARY_NAME, ArtifactRecord
 from coworld_core.errors import EnvironmentFault, WorkspaceError
+
+from ._trees import remove_tree
 
 __all__ = [
     "Reserve",
@@ -87,14 +88,14 @@ def prepare_workspace(path: Path, *, overwrite: bool = False, resume: str = "") 
                 hint="Name another directory with -o.",
                 context={"path": str(path)},
             )
-        try:
-            for entry in entries:
-                if entry.is_dir() and not entry.is_symlink():
-                    shutil.rmtree(entry)
-                else:
-                    entry.unlink()
-        except OSError as error:
-            raise unwritable(path, error) from error
+        for entry in entries:
+            if reason := remove_tree(entry):
+                raise WorkspaceError(
+                    f"{path} cannot be emptied: {reason}.",
+                    code="workspace_unwritable",
+                    hint="Name a directory you may write to with -o.",
+                    context={"path": str(path)},
+                )
     layout = EpisodeLayout(path)
     try:
         layout.logs.mkdir(exist_ok=bool(resume))

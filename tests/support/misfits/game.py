@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http
+import itertools
 import json
 import os
 import signal
@@ -71,6 +72,8 @@ BEHAVIOURS = {
     "slow-replay": "takes `delay` seconds to write its replay after its results",
     "piecewise-replay": "opens and closes its replay for every piece, through all of the play and `delay` seconds more",
     "provisional-results": "writes valid results from the beginning, over and over",
+    "rewrites-results": "has written results and replay, and writes valid results again and again for ever",
+    "rewrites-replay": "has written results and replay, and writes its replay again and again for ever",
     # its contract
     "accepts-any-token": "lets anyone in",
     "fails-on-bad-token": "answers a bad token with status 500",
@@ -279,6 +282,12 @@ class Game:
             print(NOTHING_MORE, flush=True)
             await asyncio.Event().wait()
         await self.write_replay()
+        if self.is_("rewrites-results", "rewrites-replay"):
+            for time_of_many in itertools.count():
+                await asyncio.sleep(0.05)
+                self.write_results() if self.is_("rewrites-results") else await self.write_replay()
+                if time_of_many == 10:
+                    print(NOTHING_MORE, flush=True)
         await self.broadcast({"type": "final"})
         if self.is_("lingers", "no-replay-lingers"):
             await asyncio.sleep(self.delay)

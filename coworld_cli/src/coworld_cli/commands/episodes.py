@@ -1,4 +1,4 @@
-"""``coworld episodes``."""
+"""Episodes played here: by programs, against themselves, with people."""
 
 from __future__ import annotations
 
@@ -6,71 +6,306 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .._group import NounGroup
+from ..options import PlayOptions, SectionCommand, browser_option, takes
 from ..output import Output, output_options
-from ..platform_options import (
-    Connection,
-    Listing,
-    connection_options,
-    division_filter,
-    id_type,
-    listing_options,
-    mine_filter,
-    policy_filter,
-    round_filter,
-)
 
 if TYPE_CHECKING:
-    from coworld_client import CoworldClient
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from coworld_core.episode import BatchSummary, EpisodeRecord
+    from coworld_runner.packages import Package
+    from coworld_runner.plan import EpisodePlan
 
     from ..running import Running
 
-__all__ = ["command"]
+__all__ = ["commands"]
+
+commands = NounGroup()
+
+_PEOPLE = ("human", "admin")
+_MANY = ("resume", "episodes", "parallel")
 
 
-@click.command("episodes")
-@click.argument("episode", required=False, type=id_type("episode request"), metavar="[EREQ_ID]")
-@division_filter
-@round_filter
-@policy_filter
-@mine_filter
-@click.option("--with-replay", is_flag=True, help="Only those that have a replay.")
-@listing_options(200, offset=True, noun="episodes")
-@connection_options
+@commands.command("run-episode", cls=SectionCommand)
+@takes("options", PlayOptions, without=_PEOPLE)
 @output_options
-def command(
-    out: Output,
-    connection: Connection,
-    listing: Listing,
-    episode: str | None,
-    division: str | None,
-    round: str | None,
-    policy: str | None,
-    mine: bool,
-    with_replay: bool,
-) -> int:
-    """List episodes, or show one.
+def run_episode(out: Output, options: PlayOptions) -> int:
+    """Play episodes of a Coworld, and keep scores, replay and logs.
 
-    Filters apply before --limit: a list is short only when there are no more.
-    """
-    if episode and (division or round or policy or mine or with_replay):
-        raise click.UsageError("An episode is shown by its id alone: the filters are for lists.")
+    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id.
 
-    from ..platform_render import show_list, show_one
-    from ..platform_run import run_api
-    from ..platform_tables import EPISODES, episode_details
+    PLAYER is an image or the id of a bundled player: one for all seats, or one a seat. With none, the bundled players
+    sit as the certification fixture has them. An episode request says all of it in a file.
 
-    async def body(api: CoworldClient, _: Running) -> int:
-        if episode is not None:
-            return show_one(out, await api.episodes.get(episode), episode_details)
-        pager = api.episodes.list(
-            division=division,
-            round=round,
-            policy=policy,
-            mine=mine,
-            with_replay=with_replay,
-            limit=listing.limit,
-            offset=listing.offset,
+    \b
+    Examples:
+      coworld run-episode examples/paintarena
+      coworld run-episode examples/paintarena my-player:latest --run python --run -m --run my_player
+      coworld run-episode examples/paintarena sweep-painter frontier-painter -n 20 --parallel 4
+    """  # noqa: D301 (click reads the backspace)
+    from ..running import run_async
+
+    return run_async(out, lambda running: _run(options, running))
+
+
+@commands.command("scrimmage", cls=SectionCommand)
+@takes("options", PlayOptions, without=("players", *_PEOPLE, *_MANY))
+@click.argument("image")
+@output_options
+def scrimmage(out: Output, options: PlayOptions, image: str) -> int:
+    """Play one episode with one player in every seat.
+
+    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. IMAGE is an image
+    or the id of a bundled player.
+
+    \b
+    Example:
+      coworld scrimmage examples/paintarena frontier-painter
+    """  # noqa: D301 (click reads the backspace)
+    from ..running import run_async
+
+    return run_async(out, lambda running: _run(options.but(players=(image,)), running))
+
+
+@commands.command("play", cls=SectionCommand)
+@takes(
+    "options",
+    PlayOptions,
+    without=("verify_replay", *_MANY),
+    variant={"help": "Variant to play. Default: the certification fixture; where people play, the first variant."},
+)
+@browser_option
+@output_options
+def play(out: Output, options: PlayOptions, open_browser: bool | None) -> int:
+    """Play in the browser: with people, bots or both.
+
+    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is an image
+    or the id of a bundled player: one for all seats, or one a seat.
+
+    Without --human bots sit in all seats and you watch. The links hold the seats' tokens: whoever has one can play.
+
+    \b
+    Examples:
+      coworld play examples/paintarena
+      coworld play examples/paintarena --human 0
+    """  # noqa: D301 (click reads the backspace)
+    from ..running import run_async
+
+    return run_async(out, lambda running: _play(options, running, open_browser=open_browser))
+
+
+# --- from options to a plan ---------------------------------------------------------------------------------------
+
+
+async def _prepared(options: PlayOptions, out: Output) -> tuple[Package, EpisodePlan]:
+    """The package, and what is to be played of it; nothing is started."""
+    from coworld_core.errors import UsageError
+    from coworld_core.request import load_request
+    from coworld_runner.plan import plan_episode
+
+    from ..preparing import find_package
+    from ..render.text import shown_path
+
+    package = await find_package(options, out)
+    secrets = await _secrets(options, out)
+    request_path = _request_path(options.players)
+    if request_path is not None and len(options.players) > 1:
+        raise UsageError(
+            f"{shown_path(request_path)} is an episode request, which says who plays; nothing can follow it.",
+            code="request_excludes_options",
         )
-        return await show_list(out, pager, EPISODES, listing, noun="episode")
+    plan = plan_episode(
+        package,
+        request=load_request(request_path, manifest=package.manifest) if request_path is not None else None,
+        players=options.players if request_path is None else (),
+        variant=options.variant,
+        run=options.run,
+        humans=options.human,
+        secret_env=secrets,
+        seed=options.seed,
+    )
+    return package, plan
 
-    return run_api(out, connection, body)
+
+def _request_path(players: tuple[str, ...]) -> Path | None:
+    """The episode request, when the first of the positional arguments is one: a file, or anything ending in .json."""
+    from pathlib import Path
+
+    return Path(players[0]) if players and (players[0].endswith(".json") or Path(players[0]).is_file()) else None
+
+
+async def _secrets(options: PlayOptions, out: Output) -> Mapping[str, str]:
+    import os
+
+    from coworld_runner.bedrock import bedrock_environment
+
+    from ..preparing import read_secrets
+
+    secrets = read_secrets(options.secret_env, options.secret_env_file, out)
+    if not options.use_bedrock:
+        return secrets.values
+    credentials = await bedrock_environment(
+        environment=os.environ, profile=options.aws_profile, region=options.aws_region
+    )
+    return {**credentials, **secrets.values}
+
+
+def _workspace(options: PlayOptions, package: Package, run_id: str) -> Path:
+    """The output directory: the one that was named, or a fresh one where the package's results go."""
+    from coworld_runner.workspace import default_workspace
+
+    if options.output_dir is not None:
+        return options.output_dir.expanduser().absolute()
+    return default_workspace(package.default_results_dir(), run_id)
+
+
+# --- from a plan to a result --------------------------------------------------------------------------------------
+
+
+async def _run(options: PlayOptions, running: Running) -> int:
+    """Play one episode or several, and show what came of it."""
+    from coworld_core.errors import UsageError
+    from coworld_core.ids import new_run_id
+    from coworld_runner.batch import run_batch
+    from coworld_runner.episode import run_episode
+    from coworld_runner.verification import verify_batch_replays, verify_episode_replay
+
+    from ..preparing import opened_backend
+    from ..render.progress import show_progress
+
+    out = running.out
+    if options.resume and (options.output_dir is None or options.episodes < 2 or options.overwrite):
+        raise UsageError(
+            "--resume goes on with several episodes in the directory that they were begun in.",
+            code="nothing_to_resume",
+            hint="Repeat the command that was cut short, with the same --episodes and -o, and without --overwrite.",
+        )
+    package, plan = await _prepared(options, out)
+    run_id = new_run_id()
+    workspace = _workspace(options, package, run_id)
+    latest = options.output_dir is None
+    async with opened_backend(options, package, running) as backend:
+        with show_progress(running, plan.manifest.game.name) as progress:
+            if options.episodes == 1:
+                record = await run_episode(
+                    plan,
+                    backend=backend,
+                    workspace=workspace,
+                    options=options.episode(watch=not out.quiet),
+                    overwrite=options.overwrite,
+                    listeners=(progress,),
+                    latest=latest,
+                    run_id=run_id,
+                )
+                if options.verify_replay:
+                    out.note("Verifying the replay …")
+                    record = await verify_episode_replay(
+                        plan, record, workspace=workspace, backend=backend, listeners=(progress,)
+                    )
+                summary = None
+            else:
+                progress.expect(options.episodes)
+                summary = await run_batch(
+                    plan,
+                    episodes=options.episodes,
+                    parallel=options.parallel,
+                    backend=backend,
+                    workspace=workspace,
+                    options=options.episode(watch=out.live),
+                    overwrite=options.overwrite,
+                    resume=options.resume,
+                    listeners=(progress,),
+                    episode_listeners=progress.episode_listeners,
+                    latest=latest,
+                )
+                if options.verify_replay:
+                    out.note("Verifying the replays …")
+                    summary = await verify_batch_replays(
+                        plan, summary, workspace=workspace, backend=backend, listeners=(progress,)
+                    )
+                record = None
+    if summary is not None:
+        return _show_batch(summary, workspace, out)
+    assert record is not None
+    return _show_episode(record, workspace, options, out)
+
+
+async def _play(options: PlayOptions, running: Running, *, open_browser: bool | None) -> int:
+    """Play one episode that people can watch and take part in."""
+    from coworld_core.ids import new_run_id
+    from coworld_runner.episode import run_episode
+    from coworld_runner.links import PlayLinks
+    from coworld_runner.plan import plan_for_people
+    from coworld_runner.workspace import point_latest
+
+    from ..browser import open_page, wants_browser
+    from ..preparing import opened_backend
+    from ..render.progress import show_progress
+    from ..render.results import play_links
+
+    out = running.out
+    package, plan = await _prepared(options, out)
+    plan = plan_for_people(plan) if options.human else plan
+    run_id = new_run_id()
+    workspace = _workspace(options, package, run_id)
+
+    def ready(links: PlayLinks) -> None:
+        out.show(play_links(links, plan))
+        if wants_browser(open_browser):
+            mine = next((links.players[slot] for slot in sorted(options.human)), links.viewer)
+            running.tasks.start_soon(open_page, mine, out)
+
+    async with opened_backend(options, package, running) as backend:
+        with show_progress(running, plan.manifest.game.name) as progress:
+            record = await run_episode(
+                plan,
+                backend=backend,
+                workspace=workspace,
+                options=options.episode(watch=not out.quiet),
+                overwrite=options.overwrite,
+                listeners=(progress,),
+                on_ready=ready,
+                run_id=run_id,
+            )
+    if options.output_dir is None and record.status == "completed":
+        # a play that was broken off is not what one wants to see again
+        point_latest(workspace.parent, workspace)
+    return _show_episode(record, workspace, options, out)
+
+
+def _show_episode(record: EpisodeRecord, workspace: Path, options: PlayOptions, out: Output) -> int:
+    """Write the result of an episode, and return the exit status."""
+    from coworld_core.artifacts import EpisodeLayout
+
+    from .. import exitcodes
+    from ..render.results import episode_result
+    from ..render.text import command_line, shown_path
+
+    layout = EpisodeLayout(workspace)
+    files = {"results": layout.results, "replay": layout.replay, "logs": layout.logs, "record": layout.record}
+    paths = {name: str(path) if path.exists() else None for name, path in files.items()}
+    out.answer({"workspace": str(workspace), "paths": paths, "ok": record.ok, **record.model_dump(mode="json")})
+    follow_up = None
+    if layout.replay.is_file():
+        follow_up = command_line("replay", options.manifest, shown_path(layout.replay), *options.backend_words())
+    out.say(episode_result(record, layout, follow_up=follow_up))
+    return exitcodes.OK if record.ok else exitcodes.ANSWER_IS_NO
+
+
+def _show_batch(summary: BatchSummary, workspace: Path, out: Output) -> int:
+    """Write the result of several episodes, and return the exit status."""
+    from .. import exitcodes
+    from ..render.results import batch_result
+
+    out.answer(
+        {
+            "workspace": str(workspace),
+            "paths": {"summary": str(workspace / "summary.json")},
+            "ok": summary.ok,
+            **summary.model_dump(mode="json"),
+        }
+    )
+    out.say(batch_result(summary, workspace))
+    return exitcodes.OK if summary.ok else exitcodes.ANSWER_IS_NO

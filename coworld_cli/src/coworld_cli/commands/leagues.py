@@ -1,36 +1,194 @@
-"""``coworld leagues``."""
+"""Leagues and what is in them: divisions, rounds, standings, events."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..output import Output, output_options
-from ..platform_options import Connection, Listing, connection_options, id_type, listing_options
+from .._group import NounGroup
+from ..options import (
+    Connection,
+    IdType,
+    Listing,
+    division_filter,
+    key_values,
+    league_filter,
+    listing_options,
+    platform_options,
+    player_filter,
+    policy_filter,
+    round_filter,
+)
+from ..output import Output
+from ..render import tables
+from ..render.rows import show_list, show_one, show_rows
+from ..running import Running, run_api
 
 if TYPE_CHECKING:
     from coworld_client import CoworldClient
 
-    from ..running import Running
+__all__ = ["commands"]
 
-__all__ = ["command"]
+commands = NounGroup()
 
 
-@click.command("leagues")
-@click.argument("league", required=False, type=id_type("league"), metavar="[LEAGUE_ID]")
+@commands.command("leagues")
+@click.argument("league", required=False, type=IdType("league"), metavar="[LEAGUE_ID]")
 @listing_options(None, noun="leagues")
-@connection_options
-@output_options
-def command(out: Output, connection: Connection, listing: Listing, league: str | None) -> int:
+@platform_options
+def leagues(out: Output, connection: Connection, listing: Listing, league: str | None) -> int:
     """List leagues, or show one."""
-    from ..platform_render import show_list, show_one
-    from ..platform_run import run_api
-    from ..platform_tables import LEAGUES, league_details
 
     async def body(api: CoworldClient, _: Running) -> int:
         if league is not None:
-            return show_one(out, await api.leagues.get(league), league_details)
-        return await show_list(out, api.leagues.list(limit=listing.limit), LEAGUES, listing, noun="league")
+            return await show_one(out, api.leagues.get(league), tables.league_details)
+        return await show_list(out, api.leagues.list(limit=listing.limit), tables.LEAGUES, listing, noun="league")
 
     return run_api(out, connection, body, anonymous=True)
+
+
+@commands.command("divisions")
+@click.argument("division", required=False, type=IdType("division"), metavar="[DIVISION_ID]")
+@league_filter
+@listing_options(None, noun="divisions")
+@platform_options
+def divisions(out: Output, connection: Connection, listing: Listing, division: str | None, league: str | None) -> int:
+    """List divisions, or show one."""
+    if division and league:
+        raise click.UsageError("A division is shown by its id alone: --league is for lists.")
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        if division is not None:
+            return await show_one(out, api.divisions.get(division), tables.division_details)
+        pager = api.divisions.list(league=league, limit=listing.limit)
+        return await show_list(out, pager, tables.DIVISIONS, listing, noun="division")
+
+    return run_api(out, connection, body, anonymous=True)
+
+
+@commands.command("results")
+@click.argument("target", type=IdType("league", "division", "round"), metavar="LEAGUE_ID | DIVISION_ID | ROUND_ID")
+@click.option(
+    "--include-recent-rounds",
+    type=click.IntRange(min=0),
+    default=3,
+    metavar="N",
+    show_default=True,
+    help="With each row of a division, the last N rounds (under --json).",
+)
+@platform_options
+def results(out: Output, connection: Connection, target: str, include_recent_rounds: int) -> int:
+    """Show the standings of a league, a division or a round.
+
+    A league has its divisions in order, a division its players, a round what each policy scored in it.
+    """
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        if target.startswith("league_"):
+            ladder = api.leagues.ladder(target)
+            return await show_rows(out, ladder, tables.LADDER, none="The league has no divisions.")
+        if target.startswith("div_"):
+            board = api.divisions.leaderboard(target, recent_rounds=include_recent_rounds)
+            return await show_rows(out, board, tables.LEADERBOARD, none="Nobody has played in this division yet.")
+
+        async def scored() -> Any:
+            return (await api.rounds.get(target)).results
+
+        return await show_rows(out, scored(), tables.ROUND_RESULTS, none="The round has no results yet.")
+
+    return run_api(out, connection, body)
+
+
+@commands.command("rounds")
+@click.argument("round", required=False, type=IdType("round"), metavar="[ROUND_ID]")
+@league_filter
+@division_filter
+@click.option("--status", metavar="STATUS", help="Only those with this status.")
+@listing_options(25, offset=True, noun="rounds")
+@platform_options
+def rounds(out: Output, connection: Connection, listing: Listing, round: str | None, **filters: Any) -> int:
+    """List rounds, or show one.
+
+    Under --json a list is an object with `entries`, `total_count`, `limit` and `offset`.
+    """
+    if round and any(filters.values()):
+        raise click.UsageError("A round is shown by its id alone: the filters are for lists.")
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        if round is not None:
+            return await show_one(out, api.rounds.get(round), tables.round_details)
+        pager = api.rounds.list(**filters, limit=listing.limit, offset=listing.offset)
+        return await show_list(out, pager, tables.ROUNDS, listing, noun="round", envelope=True)
+
+    return run_api(out, connection, body)
+
+
+@commands.command("events")
+@league_filter
+@division_filter
+@round_filter
+@click.option("--event-type", metavar="TYPE", help="Only those of this type.")
+@click.option("--audience", metavar="AUDIENCE", help="Only those for this audience.")
+@policy_filter
+@player_filter
+@listing_options(50, noun="events")
+@platform_options
+def events(out: Output, connection: Connection, listing: Listing, **filters: Any) -> int:
+    """List what happened in competitions."""
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        return await show_list(
+            out, api.events.list(**filters, limit=listing.limit), tables.EVENTS, listing, noun="event"
+        )
+
+    return run_api(out, connection, body)
+
+
+@commands.group("league", cls=NounGroup)
+def league() -> None:
+    """Ask for leagues of a Coworld (for the platform's team)."""
+
+
+@league.command("create")
+@click.argument("name")
+@click.option(
+    "--template",
+    "-t",
+    default="commissioner_driven",
+    metavar="TEMPLATE",
+    show_default=True,
+    help="How the league is run.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set this otherwise than the template does; a value that is JSON is read as such. Repeatable.",
+)
+@platform_options
+def create(out: Output, connection: Connection, name: str, template: str, settings: tuple[str, ...]) -> int:
+    """Ask for a league of the Coworld NAME."""
+    pairs = key_values("--set", settings)
+
+    from ..files import json_values
+
+    overrides = json_values(pairs)
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        made = api.league_seeds.create(name, template=template, overrides=overrides or None)
+        return await show_one(out, made, tables.seed_details)
+
+    return run_api(out, connection, body, changes=True)
+
+
+@league.command("list")
+@platform_options
+def list_(out: Output, connection: Connection) -> int:
+    """List the leagues that were asked for."""
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        return await show_rows(out, api.league_seeds.list().all(), tables.SEEDS, none="No leagues were asked for.")
+
+    return run_api(out, connection, body)

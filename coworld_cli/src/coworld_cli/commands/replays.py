@@ -1,65 +1,152 @@
-"""``coworld replays``."""
+"""Replays: listed, fetched, and shown in the browser, those of this machine and those of a platform."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..output import Output, output_options
-from ..platform_options import (
+from coworld_core import durations
+
+from .. import exitcodes
+from .._group import NounGroup
+from ..options import (
+    DIRECTORY,
     Connection,
+    IdType,
     Listing,
-    connection_options,
+    PackageOptions,
+    WhereOptions,
+    browser_option,
+    concurrency_option,
     division_filter,
     listing_options,
     mine_filter,
+    platform_options,
     policy_filter,
     round_filter,
+    seconds_option,
+    takes,
 )
+from ..output import Output, output_options
+from ..render.rows import rows_table
+from ..render.tables import REPLAYS
+from ..render.text import clean, command_line, plural, shown_path, table
+from ..render.transfers import shown_progress
+from ..running import Running, run_api, run_async
 
 if TYPE_CHECKING:
-    from coworld_client import CoworldClient
+    from coworld_client import AsyncPager, CoworldClient
+    from coworld_client.collecting import EvidenceKind
+    from coworld_core.api import EpisodeRequest
 
-    from ..running import Running
+__all__ = ["commands"]
 
-__all__ = ["command"]
+commands = NounGroup()
+
+_shown_within = seconds_option(
+    "--timeout-seconds", durations.REPLAY_SHOWN, "For the replay to be fetched, and for the game to show it."
+)
 
 
-@click.command("replays")
+@commands.command("replay")
+@takes("options", PackageOptions)
+@click.argument("replay")
+@_shown_within
+@browser_option
+@output_options
+def replay(out: Output, options: PackageOptions, replay: str, timeout_seconds: float, open_browser: bool | None) -> int:
+    """Show a replay in the browser, until Ctrl-C.
+
+    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. REPLAY is a file,
+    the directory of an episode, or a file://, http(s):// or s3:// address; gzip and zlib are undone.
+
+    \b
+    Example:
+      coworld replay examples/paintarena examples/paintarena/results/latest
+    """  # noqa: D301 (click reads the backspace)
+    return run_async(
+        out, lambda running: _show(options, replay, running, timeout=timeout_seconds, open_browser=open_browser)
+    )
+
+
+async def _show(
+    options: PackageOptions, replay: str, running: Running, *, timeout: float, open_browser: bool | None
+) -> int:
+    """Show a replay until a person has seen enough."""
+    from coworld_core.ids import new_run_id
+    from coworld_runner.events import EventBus
+    from coworld_runner.replay import ReplayOptions, open_replay
+    from coworld_runner.replays import resolve_replay
+
+    from ..browser import open_page, wants_browser
+    from ..preparing import find_package, opened_backend
+    from ..render.progress import Progress
+
+    out = running.out
+    package = await find_package(options, out)
+    async with (
+        resolve_replay(replay, timeout=timeout) as file,
+        opened_backend(options, package, running) as backend,
+    ):
+        bus = EventBus(new_run_id(), Progress(running))
+        async with open_replay(
+            package.manifest,
+            file.path,
+            backend=backend,
+            publish=bus.publish,
+            options=ReplayOptions(ready_timeout=timeout, platform=options.platform),
+            run_id=bus.run_id,
+        ) as session:
+            out.answer(
+                {
+                    "link": session.link,
+                    "run_id": session.run_id,
+                    "backend": backend.name,
+                    "replay": file.source,
+                    "local_ports": {str(port): address for port, address in session.local_ports.items()},
+                }
+            )
+            source = shown_path(Path(file.source)) if "://" not in file.source else file.source
+            out.say(
+                table([("Replay:", clean(source, one_line=True)), ("Watch: ", click.style(session.link, bold=True))])
+            )
+            for port, address in sorted(session.local_ports.items()):
+                out.say(f"Port {port}: {address}")
+            sys.stdout.flush()
+            out.note("Ctrl-C ends it.")
+            if wants_browser(open_browser):
+                running.tasks.start_soon(open_page, session.link, out)
+            ended = await running.until_interrupted(session.unit.wait)
+            if ended is None or ended.ok or ended.was_told:
+                return exitcodes.OK
+            out.note(f"The game {clean(str(ended), one_line=True)} while it showed the replay.")
+            for line in clean(await session.unit.log_tail()).rstrip().splitlines()[-12:]:
+                out.note(f"  │ {line}")
+            return exitcodes.ANSWER_IS_NO
+
+
+# --- of a platform ------------------------------------------------------------------------------------------------
+
+
+@commands.command("replays")
 @division_filter
 @round_filter
 @policy_filter
 @mine_filter
-@click.option(
-    "--download-dir",
-    "-o",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Download them here, with an index.json.",
-)
-@click.option(
-    "--concurrency",
-    type=click.IntRange(1, 16),
-    default=4,
-    metavar="N",
-    show_default=True,
-    help="How many downloads at a time.",
-)
+@click.option("--download-dir", "-o", type=DIRECTORY, metavar="DIR", help="Download them here, with an index.json.")
+@concurrency_option("downloads")
 @listing_options(1000, offset=True, noun="replays")
-@connection_options
-@output_options
-def command(
+@platform_options
+def replays(
     out: Output,
     connection: Connection,
     listing: Listing,
-    division: str | None,
-    round: str | None,
-    policy: str | None,
-    mine: bool,
     download_dir: Path | None,
     concurrency: int,
+    **filters: Any,
 ) -> int:
     """List replays, or download them.
 
@@ -69,21 +156,154 @@ def command(
     if download_dir is not None and listing.jsonl:
         raise click.UsageError("--jsonl is for lists; a download writes index.json, and --json prints it.")
 
-    from ..platform_replays import download_replays, list_replays
-    from ..platform_run import run_api
-
     async def body(api: CoworldClient, running: Running) -> int:
-        pager = api.episodes.list(
-            division=division,
-            round=round,
-            policy=policy,
-            mine=mine,
-            with_replay=True,
-            limit=listing.limit,
-            offset=listing.offset,
-        )
+        pager = api.episodes.list(**filters, with_replay=True, limit=listing.limit, offset=listing.offset)
         if download_dir is None:
-            return await list_replays(pager, listing, running)
-        return await download_replays(api, pager, download_dir, listing, running, concurrency=concurrency)
+            return await _list(pager, listing, out)
+        return await _download(api, pager, download_dir, running, concurrency=concurrency)
 
     return run_api(out, connection, body)
+
+
+async def _list(pager: AsyncPager[EpisodeRequest], listing: Listing, out: Output) -> int:
+    """List the episodes that have a replay, and the command that shows each."""
+    from coworld_client.collecting import replay_entry
+
+    rows: list[EpisodeRequest] = []
+    more = False
+    async for page in pager.pages():
+        more = page.has_more
+        if listing.jsonl:
+            for row in page.items:
+                out.line(replay_entry(row))
+        rows += page.items
+    if not listing.jsonl:
+        out.answer([replay_entry(row) for row in rows])
+        shown = [(row, command_line("replay-open", row.id)) for row in rows]
+        out.say(rows_table(REPLAYS, shown) if rows else "There are no replays.")
+    if more:
+        out.note(f"{plural(len(rows), 'replay')} shown; --all lists all of them.")
+    return exitcodes.OK
+
+
+async def _download(
+    api: CoworldClient, pager: AsyncPager[EpisodeRequest], directory: Path, running: Running, *, concurrency: int
+) -> int:
+    """Fetch replays, and say where they and their index are."""
+    from coworld_client.collecting import INDEX_NAME, collect_replays, new_directory, replay_entry
+
+    out = running.out
+    root = new_directory(directory)
+    running.resumable()
+    running.evidence = str(root)
+    found = await collect_replays(
+        api,
+        await pager.all(),
+        directory,
+        concurrency=concurrency,
+        on_fetched=lambda row, there, total: out.note(f"{row.id}: {there} of {total}"),
+    )
+    have = [item for item in found if item.path is not None]
+    failed = [item for item in found if item.error is not None]
+    out.answer([replay_entry(item.episode, directory / item.path.name) for item in have if item.path is not None])
+    out.say(f"{plural(len(have), 'replay')} in {shown_path(root)}, listed in {shown_path(root / INDEX_NAME)}.")
+    for item in failed:
+        out.note(f"{item.episode.id} could not be fetched: {clean(str(item.error), one_line=True)}")
+    if failed:
+        out.note("The same command tries those again.")
+    return exitcodes.ANSWER_IS_NO if failed else exitcodes.OK
+
+
+@commands.command("replay-open")
+@click.argument("episode", type=IdType("episode request"), metavar="EREQ_ID")
+@click.option("--hosted", is_flag=True, help="Let the platform show it, rather than this machine.")
+@_shown_within
+@click.option("--with-artifacts", is_flag=True, help="Download the files that players left, too.")
+@click.option("--artifacts-dir", type=DIRECTORY, metavar="DIR", help="Where to.  [default: ./EREQ_ID-artifacts]")
+@click.option("--mine", is_flag=True, help="With --with-artifacts: only those of your players.")
+@browser_option
+@takes("where", WhereOptions)
+@platform_options
+def replay_open(
+    out: Output,
+    connection: Connection,
+    where: WhereOptions,
+    episode: str,
+    hosted: bool,
+    timeout_seconds: float,
+    with_artifacts: bool,
+    artifacts_dir: Path | None,
+    mine: bool,
+    open_browser: bool | None,
+) -> int:
+    """Show an episode's replay in the browser.
+
+    Here, the Coworld is downloaded if it is not yet, its game started in replay mode, and the page shown until Ctrl-C.
+    With --hosted the platform does that, and only the address is printed.
+    """
+    if (artifacts_dir is not None or mine) and not with_artifacts:
+        raise click.UsageError("--artifacts-dir and --mine need --with-artifacts.")
+
+    async def body(api: CoworldClient, running: Running) -> int:
+        row = await api.episodes.get(episode)
+        if with_artifacts:
+            from .episode_requests import show_collected
+
+            seats = await api.episodes.agent_logs(row, mine=mine)
+            wanted: list[tuple[EvidenceKind, int]] = [
+                ("artifact", seat.position) for seat in seats if seat.has_artifact is not False
+            ]
+            directory = artifacts_dir or Path(f"{episode}-artifacts")
+            await show_collected(api, row, wanted, directory, running, prefix="", answer=False)
+        coworld = _coworld_of(row)
+        if hosted:
+            return await _hosted(api, row, coworld, out, timeout=timeout_seconds, open_browser=open_browser)
+
+        from coworld_core.ids import new_run_id
+        from coworld_runner.scratch import open_scratch
+
+        running.resumable()
+        manifest = (await api.coworlds.download(coworld, Path("coworld"))).manifest
+        async with open_scratch(new_run_id()) as scratch:
+            file = scratch.directory("replay") / f"{episode}.replay"
+            with shown_progress(out, "replay") as tell:
+                await api.episodes.download_replay(row, file, on_progress=tell)
+            running.so_far, running.to_go_on = "", None
+            options = PackageOptions.at(where, manifest=str(manifest), server=connection.server)
+            return await _show(options, str(file), running, timeout=timeout_seconds, open_browser=open_browser)
+
+    return run_api(out, connection, body)
+
+
+def _coworld_of(row: EpisodeRequest) -> str:
+    """The Coworld of an episode whose replay can be shown.
+
+    Raises:
+        EpisodeError: There is something that it has not.
+    """
+    from coworld_core.errors import EpisodeError
+
+    for value, what in ((row.replay_url, "replay"), (row.coworld_id, "Coworld"), (row.episode_id, "episode id")):
+        if not value:
+            status = clean(str(row.status), one_line=True) or "in no known state"
+            raise EpisodeError(
+                f"The episode request {row.id} has no {what}, or none yet: it is {status}.",
+                code="no_replay",
+                hint="Episodes that were completed have one.",
+                context={"episode_request_id": row.id, "status": str(row.status)},
+            )
+    return row.coworld_id or ""
+
+
+async def _hosted(
+    api: CoworldClient, row: EpisodeRequest, coworld: str, out: Output, *, timeout: float, open_browser: bool | None
+) -> int:
+    from ..browser import open_page, wants_browser
+
+    session = await api.hosted.replay_session(coworld, row.episode_id or "", row.replay_url or "", timeout=timeout)
+    out.answer({"episode_request_id": row.id, "viewer_url": session.viewer_url, "ready": session.ready})
+    out.say(f"Watch:  {click.style(clean(session.viewer_url, one_line=True), bold=True)}")
+    # a browser opens more than pages: files, programs
+    if wants_browser(open_browser) and session.viewer_url.startswith(("https://", "http://")):
+        await open_page(session.viewer_url, out)
+    return exitcodes.OK

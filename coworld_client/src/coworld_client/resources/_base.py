@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from coworld_core.api import Body, PolicyRef, Wire, check_id, read_rows
+from coworld_core.api import Body, PolicyRef, Wire, check_id, read_entries
 from coworld_core.errors import RemoteError
 
 from .._replies import Reply
@@ -113,7 +113,7 @@ def read_list(model: type[_T], reply: Reply) -> tuple[_T, ...]:
         return ()
     if not isinstance(value, list):
         raise ApiShapeError(f"The answer to {reply.what} is no list.", code="not_a_list")
-    return read_rows(model, cast("list[Any]", value))[0]
+    return read_entries(model, cast("list[Any]", value))[0]
 
 
 def optional_id(text: str | None, kind: str) -> str | None:

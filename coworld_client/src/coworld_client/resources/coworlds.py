@@ -134,6 +134,7 @@ class Coworlds(Resource):
         coworld_id: str,
         *,
         deadline: float = durations.HOSTED_SMOKE,
+        begins_within: float | None = None,
         on_change: Callable[[CoworldStatus], object] | None = None,
         timeout: float | None = None,
     ) -> CoworldStatus:
@@ -142,6 +143,8 @@ class Coworlds(Resource):
         Args:
             coworld_id: ``cow_…``.
             deadline: Seconds to wait.
+            begins_within: Seconds after which episodes that have not begun are waited for no longer; None: until the
+                deadline.
             on_change: Told how it stands, first and whenever that has changed.
             timeout: Seconds for each attempt of a call.
 
@@ -150,7 +153,14 @@ class Coworlds(Resource):
         """
         from ..smoke import wait_for_smoke
 
-        return await wait_for_smoke(self._client, coworld_id, deadline=deadline, on_change=on_change, timeout=timeout)
+        return await wait_for_smoke(
+            self._client,
+            coworld_id,
+            deadline=deadline,
+            begins_within=begins_within,
+            on_change=on_change,
+            timeout=timeout,
+        )
 
     async def download(
         self,

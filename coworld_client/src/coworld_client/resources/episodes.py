@@ -216,12 +216,26 @@ class Episodes(Resource):
         """
         return (await self.artifact(episode, "logs", timeout=timeout)).decode("utf-8", "replace")
 
-    async def agent_logs(self, episode: Episode, *, timeout: float | None = None) -> tuple[PlayerEvidence, ...]:
+    async def agent_logs(
+        self, episode: Episode, *, mine: bool = False, timeout: float | None = None
+    ) -> tuple[PlayerEvidence, ...]:
         """Which players left a log or an artifact that you may see, by slot.
 
         On older servers that tell this to their team alone, these are the slots of your own policies, and whether
         there is a log or an artifact is not known (None).
+
+        Args:
+            episode: The episode.
+            mine: Only those of policies of yours.
+            timeout: Seconds for each attempt.
         """
+        seats = await self._evidence(episode, timeout)
+        if not mine:
+            return seats
+        own = await self.my_policy_versions(timeout=timeout)
+        return tuple(seat for seat in seats if seat.policy_version_id in own)
+
+    async def _evidence(self, episode: Episode, timeout: float | None) -> tuple[PlayerEvidence, ...]:
         target = path("/v2/episode-requests/{}/policy-artifacts", _id(episode))
         try:
             return read_list(PlayerEvidence, await self._connection.call("GET", target, timeout=timeout))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from coworld_core.api import (
+    HostedReplaySession,
     JoinedSession,
     PlaySession,
     PlaySessionBody,
-    ReplaySession,
     ReplaySessionBody,
     check_id,
 )
@@ -58,7 +58,7 @@ class Hosted(Resource):
 
     async def replay_session(
         self, coworld_id: str, episode_id: str, replay_uri: str, *, timeout: float | None = None
-    ) -> ReplaySession:
+    ) -> HostedReplaySession:
         """Start a viewer of a replay. While it starts, a server may answer 503; that is waited out.
 
         Args:
@@ -70,4 +70,4 @@ class Hosted(Resource):
         body = ReplaySessionBody(
             coworld_id=check_id(coworld_id, "coworld"), episode_id=episode_id, replay_uri=replay_uri
         )
-        return await self._post(ReplaySession, "/v2/coworlds/replays/session", body, timeout=timeout or 60)
+        return await self._post(HostedReplaySession, "/v2/coworlds/replays/session", body, timeout=timeout or 60)

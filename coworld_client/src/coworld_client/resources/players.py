@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coworld_core.api import OwnedPlayer, PlayerBody, PlayerSession, check_id
+from coworld_core.api import OwnedPlayer, PlayerBody, PlayerLogin, check_id
 
 from .._transport import path
 from ..pages import AsyncPager
@@ -32,12 +32,10 @@ class Players(Resource):
             OwnedPlayer, "/players", PlayerBody(name=name), timeout=timeout, idempotency_key=idempotency_key
         )
 
-    async def login(self, player_id: str, *, timeout: float | None = None) -> PlayerSession:
+    async def login(self, player_id: str, *, timeout: float | None = None) -> PlayerLogin:
         """A session to act as one of your players, good for a day.
 
         Raises:
             NotFound: There is none, or it is not yours.
         """
-        return await self._post(
-            PlayerSession, path("/players/{}/login", check_id(player_id, "player")), timeout=timeout
-        )
+        return await self._post(PlayerLogin, path("/players/{}/login", check_id(player_id, "player")), timeout=timeout)

@@ -11,323 +11,103 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ._values import EpisodeStatus, ExperienceStatus, ImageStatus, MembershipStatus, RoundStatus, SubmissionStatus
-    from ._wire import Body, Time, Wire, read_rows
-    from .changes import (
-        DOWNLOAD_CATEGORIES,
-        BatchState,
-        ChangeEntry,
-        ChangePage,
-        DownloadCategory,
-        DownloadEntry,
-        DownloadPage,
-        EpisodeProgress,
-        EpisodeView,
-        ProgressPage,
-    )
-    from .coworlds import (
-        CertificationFailure,
-        CertificationState,
-        Coworld,
-        CoworldSummary,
-        CoworldUploadBody,
-        Image,
-        ImageCompleteBody,
-        ImageUpload,
-        ImageUploadBody,
-        PatchCommissionerBody,
-        PushGrant,
-        Secret,
-    )
-    from .episodes import (
-        ARTIFACT_TYPES,
-        BUNDLE_PARTS,
-        AgentStats,
-        ArtifactType,
-        BundleManifest,
-        BundlePart,
-        EpisodeErrorType,
-        EpisodeRequest,
-        EpisodeScore,
-        EpisodeStats,
-        Participant,
-        PlayerEvidence,
-        PolicyStats,
-    )
-    from .experience import (
-        ExperienceBody,
-        ExperienceDetail,
-        ExperienceRequest,
-        ExperienceTarget,
-        RosterEntry,
-        RosterPlayer,
-    )
-    from .hosted import JoinedSession, PlaySession, PlaySessionBody, ReplaySession, ReplaySessionBody, SessionPlayer
-    from .identity import OwnedPlayer, Player, PlayerBody, PlayerSession, SubjectType, Whoami
-    from .ids import ID_PREFIXES, check_id, id_kind, is_image_id, is_uuid, same_coworld
-    from .leagues import (
-        CompetitionEvent,
-        Division,
-        DivisionDescription,
-        Game,
-        LadderEntry,
-        Leaderboard,
-        LeaderboardEntry,
-        LeaderboardView,
-        League,
-        LeagueSeed,
-        LeagueSeedBody,
-        Pool,
-        RecentRound,
-        Round,
-        RoundDetail,
-        RoundResult,
-    )
-    from .memberships import AutoChampion, Membership, RetireBody, Submission, SubmissionBody, SubmissionCreated
-    from .policies import (
-        Policy,
-        PolicyRef,
-        PolicySecretEnvBody,
-        PolicySecretEnvCreated,
-        PolicyUploadBody,
-        PolicyVersion,
-        PolicyVersionCreated,
-        PolicyVersionRow,
-        SelectionAccess,
-    )
-    from .problems import Problem
+    from ._values import ExperienceStatus as ExperienceStatus
+    from ._values import ImageStatus as ImageStatus
+    from ._values import MembershipStatus as MembershipStatus
+    from ._values import RequestStatus as RequestStatus
+    from ._values import RoundStatus as RoundStatus
+    from ._values import SubmissionStatus as SubmissionStatus
+    from ._wire import Body as Body
+    from ._wire import Time as Time
+    from ._wire import Wire as Wire
+    from ._wire import read_entries as read_entries
+    from .changes import DOWNLOAD_CATEGORIES as DOWNLOAD_CATEGORIES
+    from .changes import BatchState as BatchState
+    from .changes import ChangeEntry as ChangeEntry
+    from .changes import ChangePage as ChangePage
+    from .changes import DownloadCategory as DownloadCategory
+    from .changes import DownloadEntry as DownloadEntry
+    from .changes import DownloadPage as DownloadPage
+    from .changes import EpisodeProgress as EpisodeProgress
+    from .changes import EpisodeView as EpisodeView
+    from .changes import ProgressPage as ProgressPage
+    from .coworlds import CertificationFailure as CertificationFailure
+    from .coworlds import CertificationState as CertificationState
+    from .coworlds import Coworld as Coworld
+    from .coworlds import CoworldSummary as CoworldSummary
+    from .coworlds import CoworldUploadBody as CoworldUploadBody
+    from .coworlds import Image as Image
+    from .coworlds import ImageUpload as ImageUpload
+    from .coworlds import PatchCommissionerBody as PatchCommissionerBody
+    from .coworlds import PushGrant as PushGrant
+    from .coworlds import Secret as Secret
+    from .episodes import ARTIFACT_TYPES as ARTIFACT_TYPES
+    from .episodes import BUNDLE_PARTS as BUNDLE_PARTS
+    from .episodes import AgentStats as AgentStats
+    from .episodes import ArtifactType as ArtifactType
+    from .episodes import BundlePart as BundlePart
+    from .episodes import EpisodeErrorType as EpisodeErrorType
+    from .episodes import EpisodeRequest as EpisodeRequest
+    from .episodes import EpisodeScore as EpisodeScore
+    from .episodes import EpisodeStats as EpisodeStats
+    from .episodes import Participant as Participant
+    from .episodes import PlayerEvidence as PlayerEvidence
+    from .episodes import PolicyStats as PolicyStats
+    from .experience import ExperienceBody as ExperienceBody
+    from .experience import ExperienceDetail as ExperienceDetail
+    from .experience import ExperienceRequest as ExperienceRequest
+    from .experience import ExperienceTarget as ExperienceTarget
+    from .experience import RosterEntry as RosterEntry
+    from .experience import RosterPlayer as RosterPlayer
+    from .hosted import HostedReplaySession as HostedReplaySession
+    from .hosted import JoinedSession as JoinedSession
+    from .hosted import PlaySession as PlaySession
+    from .hosted import PlaySessionBody as PlaySessionBody
+    from .hosted import ReplaySessionBody as ReplaySessionBody
+    from .hosted import SessionPlayer as SessionPlayer
+    from .identity import OwnedPlayer as OwnedPlayer
+    from .identity import Player as Player
+    from .identity import PlayerBody as PlayerBody
+    from .identity import PlayerLogin as PlayerLogin
+    from .identity import SubjectType as SubjectType
+    from .identity import Whoami as Whoami
+    from .ids import ID_PREFIXES as ID_PREFIXES
+    from .ids import check_id as check_id
+    from .ids import id_kind as id_kind
+    from .ids import is_image_id as is_image_id
+    from .ids import is_uuid as is_uuid
+    from .ids import same_coworld as same_coworld
+    from .leagues import CompetitionEvent as CompetitionEvent
+    from .leagues import Division as Division
+    from .leagues import DivisionDescription as DivisionDescription
+    from .leagues import Game as Game
+    from .leagues import LadderEntry as LadderEntry
+    from .leagues import Leaderboard as Leaderboard
+    from .leagues import LeaderboardEntry as LeaderboardEntry
+    from .leagues import LeaderboardView as LeaderboardView
+    from .leagues import League as League
+    from .leagues import LeagueSeed as LeagueSeed
+    from .leagues import LeagueSeedBody as LeagueSeedBody
+    from .leagues import Pool as Pool
+    from .leagues import RecentRound as RecentRound
+    from .leagues import Round as Round
+    from .leagues import RoundDetail as RoundDetail
+    from .leagues import RoundResult as RoundResult
+    from .memberships import AutoChampion as AutoChampion
+    from .memberships import Membership as Membership
+    from .memberships import RetireBody as RetireBody
+    from .memberships import Submission as Submission
+    from .memberships import SubmissionBody as SubmissionBody
+    from .memberships import SubmissionCreated as SubmissionCreated
+    from .policies import Policy as Policy
+    from .policies import PolicyRef as PolicyRef
+    from .policies import PolicySecretEnvBody as PolicySecretEnvBody
+    from .policies import PolicySecretEnvCreated as PolicySecretEnvCreated
+    from .policies import PolicyVersion as PolicyVersion
+    from .policies import PolicyVersionCreated as PolicyVersionCreated
+    from .policies import PolicyVersionRow as PolicyVersionRow
+    from .policies import SelectionAccess as SelectionAccess
+    from .problems import Problem as Problem
 
-_HOMES = {
-    "_values": (
-        "EpisodeStatus",
-        "ExperienceStatus",
-        "ImageStatus",
-        "MembershipStatus",
-        "RoundStatus",
-        "SubmissionStatus",
-    ),
-    "_wire": (
-        "Body",
-        "Time",
-        "Wire",
-        "read_rows",
-    ),
-    "changes": (
-        "DOWNLOAD_CATEGORIES",
-        "BatchState",
-        "ChangeEntry",
-        "ChangePage",
-        "DownloadCategory",
-        "DownloadEntry",
-        "DownloadPage",
-        "EpisodeProgress",
-        "EpisodeView",
-        "ProgressPage",
-    ),
-    "coworlds": (
-        "CertificationFailure",
-        "CertificationState",
-        "Coworld",
-        "CoworldSummary",
-        "CoworldUploadBody",
-        "Image",
-        "ImageCompleteBody",
-        "ImageUpload",
-        "ImageUploadBody",
-        "PatchCommissionerBody",
-        "PushGrant",
-        "Secret",
-    ),
-    "episodes": (
-        "ARTIFACT_TYPES",
-        "BUNDLE_PARTS",
-        "AgentStats",
-        "ArtifactType",
-        "BundleManifest",
-        "BundlePart",
-        "EpisodeErrorType",
-        "EpisodeRequest",
-        "EpisodeScore",
-        "EpisodeStats",
-        "Participant",
-        "PlayerEvidence",
-        "PolicyStats",
-    ),
-    "experience": (
-        "ExperienceBody",
-        "ExperienceDetail",
-        "ExperienceRequest",
-        "ExperienceTarget",
-        "RosterEntry",
-        "RosterPlayer",
-    ),
-    "hosted": (
-        "JoinedSession",
-        "PlaySession",
-        "PlaySessionBody",
-        "ReplaySession",
-        "ReplaySessionBody",
-        "SessionPlayer",
-    ),
-    "identity": (
-        "OwnedPlayer",
-        "Player",
-        "PlayerBody",
-        "PlayerSession",
-        "SubjectType",
-        "Whoami",
-    ),
-    "ids": (
-        "ID_PREFIXES",
-        "check_id",
-        "id_kind",
-        "is_image_id",
-        "is_uuid",
-        "same_coworld",
-    ),
-    "leagues": (
-        "CompetitionEvent",
-        "Division",
-        "DivisionDescription",
-        "Game",
-        "LadderEntry",
-        "Leaderboard",
-        "LeaderboardEntry",
-        "LeaderboardView",
-        "League",
-        "LeagueSeed",
-        "LeagueSeedBody",
-        "Pool",
-        "RecentRound",
-        "Round",
-        "RoundDetail",
-        "RoundResult",
-    ),
-    "memberships": (
-        "AutoChampion",
-        "Membership",
-        "RetireBody",
-        "Submission",
-        "SubmissionBody",
-        "SubmissionCreated",
-    ),
-    "policies": (
-        "Policy",
-        "PolicyRef",
-        "PolicySecretEnvBody",
-        "PolicySecretEnvCreated",
-        "PolicyUploadBody",
-        "PolicyVersion",
-        "PolicyVersionCreated",
-        "PolicyVersionRow",
-        "SelectionAccess",
-    ),
-    "problems": ("Problem",),
-}
-"""Where each public name lives."""
 
-__all__ = [
-    "ARTIFACT_TYPES",
-    "BUNDLE_PARTS",
-    "DOWNLOAD_CATEGORIES",
-    "ID_PREFIXES",
-    "AgentStats",
-    "ArtifactType",
-    "AutoChampion",
-    "BatchState",
-    "Body",
-    "BundleManifest",
-    "BundlePart",
-    "CertificationFailure",
-    "CertificationState",
-    "ChangeEntry",
-    "ChangePage",
-    "CompetitionEvent",
-    "Coworld",
-    "CoworldSummary",
-    "CoworldUploadBody",
-    "Division",
-    "DivisionDescription",
-    "DownloadCategory",
-    "DownloadEntry",
-    "DownloadPage",
-    "EpisodeErrorType",
-    "EpisodeProgress",
-    "EpisodeRequest",
-    "EpisodeScore",
-    "EpisodeStats",
-    "EpisodeStatus",
-    "EpisodeView",
-    "ExperienceBody",
-    "ExperienceDetail",
-    "ExperienceRequest",
-    "ExperienceStatus",
-    "ExperienceTarget",
-    "Game",
-    "Image",
-    "ImageCompleteBody",
-    "ImageStatus",
-    "ImageUpload",
-    "ImageUploadBody",
-    "JoinedSession",
-    "LadderEntry",
-    "Leaderboard",
-    "LeaderboardEntry",
-    "LeaderboardView",
-    "League",
-    "LeagueSeed",
-    "LeagueSeedBody",
-    "Membership",
-    "MembershipStatus",
-    "OwnedPlayer",
-    "Participant",
-    "PatchCommissionerBody",
-    "PlaySession",
-    "PlaySessionBody",
-    "Player",
-    "PlayerBody",
-    "PlayerEvidence",
-    "PlayerSession",
-    "Policy",
-    "PolicyRef",
-    "PolicySecretEnvBody",
-    "PolicySecretEnvCreated",
-    "PolicyStats",
-    "PolicyUploadBody",
-    "PolicyVersion",
-    "PolicyVersionCreated",
-    "PolicyVersionRow",
-    "Pool",
-    "Problem",
-    "ProgressPage",
-    "PushGrant",
-    "RecentRound",
-    "ReplaySession",
-    "ReplaySessionBody",
-    "RetireBody",
-    "RosterEntry",
-    "RosterPlayer",
-    "Round",
-    "RoundDetail",
-    "RoundResult",
-    "RoundStatus",
-    "Secret",
-    "SelectionAccess",
-    "SessionPlayer",
-    "SubjectType",
-    "Submission",
-    "SubmissionBody",
-    "SubmissionCreated",
-    "SubmissionStatus",
-    "Time",
-    "Whoami",
-    "Wire",
-    "check_id",
-    "id_kind",
-    "is_image_id",
-    "is_uuid",
-    "read_rows",
-    "same_coworld",
-]
-
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -8,11 +8,11 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 __all__ = [
-    "EpisodeStatus",
     "ExperienceStatus",
     "ImageStatus",
     "MembershipStatus",
     "OpenText",
+    "RequestStatus",
     "RoundStatus",
     "SubmissionStatus",
 ]
@@ -68,7 +68,7 @@ class _RunStatus(OpenText):
         return str(self) in ("cancelled", "canceled")
 
 
-class EpisodeStatus(_RunStatus):
+class RequestStatus(_RunStatus):
     """Where an episode request stands: ``pending``, ``submitted``, ``dispatched``, ``running``, then its end."""
 
     __slots__ = ()

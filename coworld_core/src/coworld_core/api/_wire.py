@@ -32,7 +32,7 @@ from ..errors import RemoteError
 from ..issues import Issue
 from ..records import READING
 
-__all__ = ["Body", "Time", "Wire", "newer", "part", "read_rows", "required"]
+__all__ = ["Body", "Time", "Wire", "newer", "part", "read_entries", "required"]
 
 _Row = TypeVar("_Row", bound="Wire")
 
@@ -221,7 +221,7 @@ class Body(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def read_rows(model: type[_Row], raw: Iterable[object]) -> tuple[tuple[_Row, ...], tuple[Issue, ...]]:
+def read_entries(model: type[_Row], raw: Iterable[object]) -> tuple[tuple[_Row, ...], tuple[Issue, ...]]:
     """Read the rows of a list.
 
     Args:

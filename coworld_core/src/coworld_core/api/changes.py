@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ._values import EpisodeStatus, ExperienceStatus
+from ._values import ExperienceStatus, RequestStatus
 from ._wire import Time, Wire, required
 from .episodes import EpisodeErrorType, EpisodeScore, Participant
 
@@ -47,7 +47,7 @@ class EpisodeProgress(Wire):
     id: str = required("``ereq_<uuid>``.")
     experience_request_id: str | None = Field(default=None, description="The experience request it belongs to.")
     created_at: Time | None = required("When it was asked for.", None)
-    status: EpisodeStatus = required("Where it stands.", EpisodeStatus(""))
+    status: RequestStatus = required("Where it stands.", RequestStatus(""))
     error_type: EpisodeErrorType | None = Field(default=None, description="Why it failed.")
     evidence_state: str | None = Field(default=None, description="pending, or sealed when nothing will be added.")
     scores: tuple[EpisodeScore, ...] | None = Field(default=None, description="Scores; with view results.")

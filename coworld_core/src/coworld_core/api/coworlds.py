@@ -16,9 +16,7 @@ __all__ = [
     "CoworldSummary",
     "CoworldUploadBody",
     "Image",
-    "ImageCompleteBody",
     "ImageUpload",
-    "ImageUploadBody",
     "PatchCommissionerBody",
     "PushGrant",
     "Secret",
@@ -112,13 +110,6 @@ class Image(Wire):
     public_image_uri: str | None = Field(default=None, description="Where anyone can pull it.")
 
 
-class ImageUploadBody(Body):
-    """Ask to upload an image."""
-
-    name: str = Field(min_length=1, description="Name, the last part of its reference.")
-    client_hash: str = Field(min_length=1, description="What you know its content by; the same is uploaded once.")
-
-
 class PushGrant(Wire):
     """Leave to push to a registry for a while."""
 
@@ -143,12 +134,6 @@ class ImageUpload(Wire):
 
     image: Image = Field(default_factory=Image.blank, description="The image.", json_schema_extra={"x-required": True})
     pre_signed_info: PushGrant | None = Field(default=None, description="Leave to push; null when it is there.")
-
-
-class ImageCompleteBody(Body):
-    """Say that an image has been pushed."""
-
-    id: str = Field(description="``img_<uuid>``.")
 
 
 class Secret(Wire):

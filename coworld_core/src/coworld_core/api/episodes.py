@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, computed_field
 
-from ._values import EpisodeStatus, OpenText
+from ._values import OpenText, RequestStatus
 from ._wire import Time, Wire, newer, required
 from .policies import label_of
 
@@ -15,7 +15,6 @@ __all__ = [
     "BUNDLE_PARTS",
     "AgentStats",
     "ArtifactType",
-    "BundleManifest",
     "BundlePart",
     "EpisodeErrorType",
     "EpisodeRequest",
@@ -108,7 +107,7 @@ class EpisodeRequest(Wire):
     game_config: dict[str, Any] | None = Field(default=None, description="How; lists of newer servers leave it out.")
     seed: int | None = Field(default=None, description="The game's seed.")
     max_steps: int | None = Field(default=None, description="Longest length, on older servers.")
-    status: EpisodeStatus = required("Where it stands.", EpisodeStatus(""))
+    status: RequestStatus = required("Where it stands.", RequestStatus(""))
     policy_version_ids: tuple[str, ...] = Field(default=(), description="UUID by slot.")
     participants: tuple[Participant, ...] = Field(default=(), description="Who sits where.")
     job_id: str | None = Field(default=None, description="UUID of the job that runs it.")
@@ -124,12 +123,6 @@ class EpisodeRequest(Wire):
     experience_request_id: str | None = newer("The experience request it belongs to.")
     pool_id: str | None = newer("The pool it belongs to, on older servers.")
     assignments: tuple[int, ...] | None = newer("Policy by agent, on older servers.")
-
-    def position_of(self, policy_version_ids: frozenset[str]) -> tuple[int, ...]:
-        """The slots in which one of these policy versions sits."""
-        return tuple(
-            seat.position for seat in self.participants if (seat.policy_version_id or "") in policy_version_ids
-        )
 
 
 class AgentStats(Wire):
@@ -175,14 +168,3 @@ class PlayerEvidence(Wire):
     policy_name: str | None = Field(default=None, description="Name of the policy.")
     has_log: bool | None = Field(default=None, description="Whether there is a log, where that is known.")
     has_artifact: bool | None = Field(default=None, description="Whether there is an artifact, where that is known.")
-
-
-class BundleManifest(Wire):
-    """What ``manifest.json`` of an episode's bundle says: what is in it, and where."""
-
-    ereq_id: str = required("``ereq_<uuid>``.")
-    status: Literal["success", "failed"] | None = required("How the episode ended.", None)
-    include: tuple[str, ...] = Field(default=(), description="The parts that are in it.")
-    files: dict[str, str | dict[str, str]] = Field(
-        default_factory=dict, description="Path by part, or by part and slot (logs and artifacts of players)."
-    )

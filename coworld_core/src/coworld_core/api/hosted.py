@@ -7,10 +7,10 @@ from pydantic import AliasChoices, Field
 from ._wire import Body, Time, Wire, newer, required
 
 __all__ = [
+    "HostedReplaySession",
     "JoinedSession",
     "PlaySession",
     "PlaySessionBody",
-    "ReplaySession",
     "ReplaySessionBody",
     "SessionPlayer",
 ]
@@ -67,7 +67,7 @@ class ReplaySessionBody(Body):
     replay_uri: str = Field(description="The replay, as the episode request names it.")
 
 
-class ReplaySession(Wire):
+class HostedReplaySession(Wire):
     """A replay viewer."""
 
     viewer_url: str = required("Where to look.")

@@ -7,7 +7,7 @@ from pydantic import Field
 from ._values import OpenText
 from ._wire import Body, Time, Wire, required
 
-__all__ = ["OwnedPlayer", "Player", "PlayerBody", "PlayerSession", "SubjectType", "Whoami"]
+__all__ = ["OwnedPlayer", "Player", "PlayerBody", "PlayerLogin", "SubjectType", "Whoami"]
 
 
 class SubjectType(OpenText):
@@ -52,7 +52,7 @@ class PlayerBody(Body):
     name: str = Field(min_length=1, description="Name it shows.")
 
 
-class PlayerSession(Wire):
+class PlayerLogin(Wire):
     """A token to act as a player for a while."""
 
     player_id: str = required("``ply_<uuid>``.")

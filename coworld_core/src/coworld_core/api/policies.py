@@ -17,7 +17,6 @@ __all__ = [
     "PolicyRef",
     "PolicySecretEnvBody",
     "PolicySecretEnvCreated",
-    "PolicyUploadBody",
     "PolicyVersion",
     "PolicyVersionCreated",
     "PolicyVersionRow",
@@ -98,16 +97,6 @@ class PolicySecretEnvCreated(Wire):
     """Where secret environment variables are kept: an id, never the values."""
 
     id: str = required("To be given with the upload of the policy version.")
-
-
-class PolicyUploadBody(Body):
-    """Make a version of a policy out of an uploaded image."""
-
-    name: str = Field(min_length=1, description="Name of the policy; a name that is there gets its next version.")
-    container_image_id: str = Field(description="``img_<uuid>``.")
-    run: tuple[str, ...] | None = Field(default=None, description="Command, instead of the image's own.")
-    policy_secret_env_id: str | None = Field(default=None, description="Where its secret variables are.")
-    tags: dict[str, str] | None = Field(default=None, description="Free labels.")
 
 
 class SelectionAccess(Wire):

@@ -7,13 +7,8 @@ from typing import TYPE_CHECKING
 from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .docker import DockerBackend
-    from .kubernetes import KubernetesBackend
-    from .process import ProcessBackend
+    from .docker import DockerBackend as DockerBackend
+    from .kubernetes import KubernetesBackend as KubernetesBackend
+    from .process import ProcessBackend as ProcessBackend
 
-__all__ = ["DockerBackend", "KubernetesBackend", "ProcessBackend"]
-
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {"docker": ("DockerBackend",), "kubernetes": ("KubernetesBackend",), "process": ("ProcessBackend",)},
-)
+__getattr__, __dir__ = lazy_names(__name__)

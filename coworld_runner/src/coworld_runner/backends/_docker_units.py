@@ -20,7 +20,7 @@ from coworld_core.errors import BackendError, StartError, TransferError
 from coworld_core.outcome import Exit, ExitReason
 
 from .._concurrency import nursery
-from ..backend import INPUTS_MOUNT, Backend, Endpoint, Placement, Publish, UnitSpec
+from ..backend import Backend, Endpoint, Publish, UnitSpec
 from ..errors import unwrapped
 from ._docker_container import command, container_body, exit_of, programs
 from ._docker_files import fetch_archived, hand_back
@@ -181,14 +181,7 @@ class DockerUnit(BaseUnit):
         image = await self._image()
         for port in spec.ports:
             self._ports[port.name] = port.host_port or (_free_port() if port.fixed else 0)
-        placement = Placement(
-            directory=spec.mount.rstrip("/") if spec.directory is not None else "",
-            inputs=INPUTS_MOUNT if spec.inputs is not None else "",
-            listen_host="0.0.0.0",  # noqa: S104 - inside the container
-            listen={port.name: port.number for port in spec.ports},
-            endpoints={port.name: self.endpoint(port.name) for port in spec.ports},
-        )
-        environment = {**spec.environment(placement), **spec.secret_env}
+        environment = {**spec.environment(self.inside()), **spec.secret_env}
         first, *others = self._networks or [None]
         body = container_body(
             spec, image=image, environment=environment, labels=labels_of(spec), network=first, ports=self._ports

@@ -20,7 +20,7 @@ from coworld_core.events import Notice, UnitReady
 from coworld_core.outcome import Exit
 
 from .._concurrency import nursery
-from ..backend import INPUTS_MOUNT, Backend, Endpoint, HttpProbe, Placement, Publish, UnitSpec
+from ..backend import Backend, Endpoint, HttpProbe, Publish, UnitSpec
 from ..errors import unwrapped
 from . import _kube_state as state
 from ._kube_api import Cluster, ClusterGone, ClusterRefused
@@ -168,14 +168,7 @@ class KubernetesUnit(BaseUnit):
         """
         spec, call = self.spec, self._place.call
         await self._ports.open(spec, self._place.tasks)
-        placement = Placement(
-            directory=spec.mount.rstrip("/") if spec.directory is not None else "",
-            inputs=INPUTS_MOUNT if spec.inputs is not None else "",
-            listen_host="0.0.0.0",  # noqa: S104 - inside the pod
-            listen={port.name: port.number for port in spec.ports},
-            endpoints={port.name: self.endpoint(port.name) for port in spec.ports},
-        )
-        self._environment = {**spec.environment(placement), **spec.secret_env}
+        self._environment = {**spec.environment(self.inside()), **spec.secret_env}
         self._given = await anyio.to_thread.run_sync(Given.of, spec)
         try:
             owner = await self._uncancelled(lambda: self._place.run.owner(self.publish))

@@ -21,6 +21,7 @@ from anyio.abc import TaskGroup
 from coworld_core.errors import CoworldError, StartError
 from coworld_core.outcome import Exit, ExitReason
 
+from .._descriptors import of_units
 from .._trees import remove_tree
 from ..backend import Backend, Publish, UnitSpec
 from ..scratch import REMOVE_SECONDS, scratch_root
@@ -33,6 +34,11 @@ __all__ = ["ProcessUnit"]
 
 _DRAIN_SECONDS = 2.0
 """How long logs may still flow once the tree is gone; only a descriptor passed to a stranger can keep one open."""
+
+_SHIM_SECONDS = 1.0
+"""How long a shim may take to kill its tree before that is done from here."""
+_AWAKE_SECONDS = 1.0
+"""Between two looks whether a shim was stopped, of which the kernel tells nobody but a handler of SIGCHLD."""
 
 _BOOT = "import os, sys; sys.path.append(sys.argv[1]); import _shim; _shim.main(sys.argv[2:]); os._exit(0)"
 """Imported rather than run as a script, so that its bytecode is cached; ended without tidying up an interpreter."""
@@ -155,6 +161,7 @@ class ProcessUnit(LocalUnit):
                         str(limits.memory_bytes or 0),
                         str(limits.pids or 0),
                         str(limits.disk_bytes or 0),
+                        str(of_units()),
                         str(self._context.absolute()),
                         str(len(directories)),
                         *directories,
@@ -183,11 +190,15 @@ class ProcessUnit(LocalUnit):
                 async with anyio.create_task_group() as tasks:
                     for read, log in logs:
                         tasks.start_soon(self._pump, read, log)
-                    said = await self._listen()
-                    await self._bury(said)
+                    async with anyio.create_task_group() as watch:
+                        watch.start_soon(self._keep_awake)
+                        said = await self._listen()
+                        await self._bury(said)
+                        watch.cancel_scope.cancel()
                     tasks.cancel_scope.deadline = anyio.current_time() + _DRAIN_SECONDS
             finally:
-                self._end(said or Exit(reason="lost", detail="its supervising process was killed"))
+                lost = Exit(reason=self.ended_by or "lost", detail="its supervising process was killed")
+                self._end(said or lost)
 
     async def _listen(self) -> Exit | None:
         """Take what the shim says until it ends; returns how the command ended, if it said so."""
@@ -220,7 +231,7 @@ class ProcessUnit(LocalUnit):
             return Exit(reason="lost", detail="it could not be started")
         elif word == "E":
             status, reason, detail = rest.split(" ", 2)
-            return _exit(int(status), reason, detail)
+            return _exit(int(status), (reason == "-" and self.ended_by) or reason, detail)
         return None
 
     def _cannot(self, reason: str, what: str) -> StartError:
@@ -238,6 +249,19 @@ class ProcessUnit(LocalUnit):
             hint=f"Install {program!r} on this machine, or use the docker backend, which brings its own.",
             context={**context, "program": program},
         )
+
+    async def _keep_awake(self) -> None:
+        """Wake the shim whenever something in its tree has stopped it: it would neither see an end nor keep a limit."""
+        assert self._shim is not None
+        while hasattr(os, "waitid"):
+            await anyio.sleep(_AWAKE_SECONDS)
+            try:
+                # it does not block
+                stopped = os.waitid(os.P_PID, self._shim.pid, os.WSTOPPED | os.WNOHANG)  # noqa: ASYNC222
+            except ChildProcessError:
+                return
+            if stopped is not None:
+                self._wake()
 
     async def _bury(self, said: Exit | None) -> None:
         """Wait until the shim is gone; when it was killed, kill what it looked after."""
@@ -286,15 +310,32 @@ class ProcessUnit(LocalUnit):
 
     async def terminate(self, grace: float) -> None:
         self._order(b"T")
+        self._wake()
 
     async def kill(self) -> None:
+        """Have its shim kill the tree; do it from here when the shim does not, which its tree can stop all the time."""
         self._order(b"K")
+        assert self._shim is not None
+        for last in (False, True):
+            self._wake()
+            with anyio.move_on_after(_SHIM_SECONDS):
+                await self._buried.wait()
+                return
+            self.ended_by = "stopped"
+            if self._shim.poll() is None:
+                for pid in [*_below(self._shim.pid), *([self._shim.pid] if last else [])]:
+                    _signal(pid, signal.SIGKILL)
 
     def _order(self, order: bytes) -> None:
         if self._control is not None:
             # a full or closed socket means that the shim is on its way out already
             with contextlib.suppress(OSError):
                 self._control.send(order)
+
+    def _wake(self) -> None:
+        """Have its shim go on if it was stopped."""
+        if self._shim is not None and self._shim.poll() is None:
+            _signal(self._shim.pid, signal.SIGCONT)
 
     def _hang_up(self) -> None:
         if self._control is not None:
@@ -361,6 +402,11 @@ def _below(root: int) -> list[int]:
         return [child.pid for child in psutil.Process(root).children(recursive=True)]
     except psutil.Error:
         return []
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
 
 
 async def _reap_child(child: subprocess.Popen[bytes]) -> None:

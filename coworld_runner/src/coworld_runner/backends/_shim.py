@@ -121,10 +121,11 @@ def _size(directory: str) -> int:
 class _Tree:
     """The command and everything below it."""
 
-    def __init__(self, memory: int, pids: int, disk: int, directories: list[str]) -> None:
+    def __init__(self, memory: int, pids: int, disk: int, files: int, directories: list[str]) -> None:
         self.memory = memory
         self.pids = pids
         self.disk = disk
+        self.files = files
         self.directories = directories
         self.main = 0
         self.status: int | None = None
@@ -183,6 +184,9 @@ class _Tree:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if self.files:
+            _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (self.files, hard))
         if self.disk:
             # one byte more than allowed, so that who runs into this is also seen to be over the limit
             most = self.disk + 1
@@ -323,14 +327,14 @@ def main(arguments: list[str]) -> None:
     """Run a command until it ends, is stopped, goes over a limit, or the runner is gone.
 
     Args:
-        arguments: Control descriptor, memory, pids, disk (0: no limit), the directory to run in, the number of
-            directories that count as the unit's, those, and the command.
+        arguments: Control descriptor, memory, pids, disk (0: no limit), open files (0: as many as we may have), the
+            directory to run in, the number of directories that count as the unit's, those, and the command.
     """
-    control, memory, pids, disk = map(int, arguments[:4])
-    context = arguments[4]
-    count = int(arguments[5])
-    tree = _Tree(memory, pids, disk, arguments[6 : 6 + count])
-    argv = arguments[6 + count :]
+    control, memory, pids, disk, files = map(int, arguments[:5])
+    context = arguments[5]
+    count = int(arguments[6])
+    tree = _Tree(memory, pids, disk, files, arguments[7 : 7 + count])
+    argv = arguments[7 + count :]
     os.set_inheritable(control, False)
     runner = os.getppid()
 

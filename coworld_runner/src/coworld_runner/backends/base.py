@@ -43,7 +43,7 @@ from coworld_core.outcome import Exit, ExitReason
 
 from .._concurrency import nursery
 from .._files import CappedLog, fetch_file, log_tail, tree_size, watch_directory
-from ..backend import Backend, Endpoint, Found, HttpProbe, Placement, Publish, Reaped, Unit, UnitSpec
+from ..backend import INPUTS_MOUNT, Backend, Endpoint, Found, HttpProbe, Placement, Publish, Reaped, Unit, UnitSpec
 from ..errors import unwrapped
 from ..scratch import find_scratch, open_scratch, reap_scratch, scratch_root
 from ._ports import LOCALHOST, Reservation, choose_port, port_taken, stranger_on, take_port
@@ -220,6 +220,17 @@ class BaseUnit(Unit):
     def stranger(self, port: str) -> str:
         """Who answers on a port of this unit if somebody else does; nobody can, where the platform holds the port."""
         return ""
+
+    def inside(self) -> Placement:
+        """Where a unit with a file system and a network of its own lives: at its mounts, and on all its addresses."""
+        spec = self.spec
+        return Placement(
+            directory=spec.mount.rstrip("/") if spec.directory is not None else "",
+            inputs=INPUTS_MOUNT if spec.inputs is not None else "",
+            listen_host="0.0.0.0",  # noqa: S104 - inside it
+            listen={port.name: port.number for port in spec.ports},
+            endpoints={port.name: self.endpoint(port.name) for port in spec.ports},
+        )
 
     # --- what a backend does with it
 

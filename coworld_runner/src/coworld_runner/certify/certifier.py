@@ -19,7 +19,7 @@ from ..errors import leaves, unwrapped
 from ..events import EventBus, Listener
 from ..packages import Package
 from .answers import Answer, failed, skipped
-from .ledger import Ledger, Subject
+from .ledger import StepLedger, Subject
 from .page import render_page
 from .record import RECORD_NAME, Certification, StepId, StepRecord
 from .steps import Candidate, CertifyOptions, carry_out, say_of_refused
@@ -119,12 +119,12 @@ async def certify_refused(
         return await _go_through(run, subject, partial(say_of_refused, error.report))
 
 
-_Answers = Callable[[StepId, Ledger], Awaitable[Answer]]
+_Answers = Callable[[StepId, StepLedger], Awaitable[Answer]]
 """Carries a step out; may note in the ledger what other steps and the record are to know."""
 
 
 async def _go_through(run: OpenRun, subject: Subject, answers: _Answers) -> Certification:
-    ledger = Ledger()
+    ledger = StepLedger()
     run.bus.publish(
         RunStarted(
             what="certification",
@@ -162,7 +162,7 @@ async def _go_through(run: OpenRun, subject: Subject, answers: _Answers) -> Cert
     return certification
 
 
-async def _answer(answers: _Answers, step: StepId, ledger: Ledger) -> Answer:
+async def _answer(answers: _Answers, step: StepId, ledger: StepLedger) -> Answer:
     try:
         with unwrapped():
             return await answers(step, ledger)

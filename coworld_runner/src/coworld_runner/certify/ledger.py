@@ -22,7 +22,7 @@ from .contract import ContractProbes
 from .record import UNDECIDED, Certification, Evidence, SourceRecord, StepRecord
 from .transcript import TRANSCRIPT, TranscriptStep
 
-__all__ = ["EPISODE", "Ledger", "Subject"]
+__all__ = ["EPISODE", "StepLedger", "Subject"]
 
 EPISODE = "episode"
 """The smoke episode's own workspace, below the certification's."""
@@ -44,7 +44,7 @@ class Subject:
 
 
 @dataclass(kw_only=True)
-class Ledger:
+class StepLedger:
     """What the steps have found so far, for one another and for the record."""
 
     steps: list[StepRecord] = field(default_factory=list[StepRecord])

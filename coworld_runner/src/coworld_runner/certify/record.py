@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "RECORD_NAME",
     "Certification",
+    "Degree",
     "Evidence",
     "Level",
     "SkipReason",
@@ -29,7 +30,6 @@ __all__ = [
     "StepId",
     "StepRecord",
     "StepStatus",
-    "Verdict",
     "read_certification",
 ]
 
@@ -85,7 +85,7 @@ Level = Annotated[Literal["required", "advice", "note"], Grows]
 SourceStatus = Annotated[Literal["resolved", "unresolved", "unsupported", "not_declared", "unreached"], Grows]
 """What became of one source reference; ``unreached`` when its host gave no usable answer."""
 
-Verdict = Annotated[Literal["Executable"], Grows]
+Degree = Annotated[Literal["Executable"], Grows]
 """The degree that is conferred; there is one."""
 
 
@@ -164,7 +164,7 @@ class Certification(_Record):
     schema_version: SchemaVersion = Field(default=1, description="Version of this record's shape.")
     transcript: str = Field(description="Name of the transcript: which steps there are and what they check.")
     transcript_sha256: str = Field(description="Digest of the transcript's canonical Markdown.")
-    verdict: Verdict | None = Field(description="The degree conferred; null: none.")
+    verdict: Degree | None = Field(description="The degree conferred; null: none.")
     statement: str = Field(description="What follows, in a sentence.")
     caveats: tuple[str, ...] = Field(default=(), description="What a reader of the verdict must know was not checked.")
     status: EpisodeStatus = Field(description="completed: every step has its answer; failed: we could not go on.")

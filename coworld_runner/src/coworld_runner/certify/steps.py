@@ -51,7 +51,7 @@ from .answers import (
 from .attendance import check_attendance
 from .configs import check_configs, configs_of_refused
 from .leaks import slots_leaked
-from .ledger import EPISODE, Ledger
+from .ledger import EPISODE, StepLedger
 from .record import Evidence, Level, SkipReason, StepId
 from .sources import SourceOptions, check_sources
 
@@ -74,6 +74,23 @@ class CertifyOptions:
     """What images must be for, on a backend with images: hosted runs need it."""
     images_timeout: float = 1800.0
     """For having all images."""
+
+    @classmethod
+    def within(cls, timeout: float, *, offline: bool = False, platform: str | None = None) -> CertifyOptions:
+        """The usual options, with another deadline for the smoke episode.
+
+        Args:
+            timeout: Seconds; the game is not given longer than that to become healthy either.
+            offline: Whether source references are left unasked for.
+            platform: What images must be for; None: as usual.
+        """
+        usual = cls()
+        ready = min(timeout, usual.episode.ready_timeout)
+        return cls(
+            episode=dataclasses.replace(usual.episode, timeout=timeout, ready_timeout=ready, watch=True),
+            sources=dataclasses.replace(usual.sources, offline=offline),
+            platform=platform or usual.platform,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +121,7 @@ class Candidate:
         return self.options.platform if self.backend.capabilities.images else None
 
 
-async def _matriculate(candidate: Candidate, ledger: Ledger) -> Answer:
+async def _matriculate(candidate: Candidate, ledger: StepLedger) -> Answer:
     report = await anyio.to_thread.run_sync(_strict_report, candidate)
     ledger.issues = report.issues
     if report.errors:
@@ -151,7 +168,7 @@ def _manifest_invalid(report: Report) -> Answer:
     return failed_on("manifest_invalid", evidence, hint="Correct the manifest, and certify again.")
 
 
-async def _source_resolves(candidate: Candidate, ledger: Ledger) -> Answer:
+async def _source_resolves(candidate: Candidate, ledger: StepLedger) -> Answer:
     sources = ledger.sources = await check_sources(candidate.manifest, options=candidate.options.sources)
     hints = {
         "source_not_pinned": "Link to a commit: https://github.com/<owner>/<repo>/tree/<full SHA>/<path>.",
@@ -189,7 +206,7 @@ async def _source_resolves(candidate: Candidate, ledger: Ledger) -> Answer:
     return passed(f"The source of {resolved} of {len(sources)} programs is declared, and is there.", evidence)
 
 
-async def _images_reachable(candidate: Candidate, ledger: Ledger) -> Answer:
+async def _images_reachable(candidate: Candidate, ledger: StepLedger) -> Answer:
     manifest, backend, options = candidate.manifest, candidate.backend, candidate.options
     uses_images = backend.capabilities.images
     users: dict[str, list[str]] = {manifest.game.runnable.image: ["game"]}
@@ -226,7 +243,7 @@ async def _images_reachable(candidate: Candidate, ledger: Ledger) -> Answer:
     return passed(f"{count} for {options.platform}, each at hand.", evidence)
 
 
-async def _have_image(candidate: Candidate, ledger: Ledger, image: str, who: str) -> Evidence:
+async def _have_image(candidate: Candidate, ledger: StepLedger, image: str, who: str) -> Evidence:
     try:
         info = await candidate.backend.ensure_image(image, platform=candidate.platform, publish=candidate.publish)
     except ImageError as error:
@@ -238,17 +255,17 @@ async def _have_image(candidate: Candidate, ledger: Ledger, image: str, who: str
     return required("image_present", ok=True, message=f"{image} ({who}) is at hand{what and f': {what}'}.")
 
 
-async def _fixture_conforms(candidate: Candidate, ledger: Ledger) -> Answer:
+async def _fixture_conforms(candidate: Candidate, ledger: StepLedger) -> Answer:
     configs = await anyio.to_thread.run_sync(check_configs, candidate.manifest, ledger.issues)
     ledger.fixture_ok = configs.fixture_ok
     return configs.answer
 
 
-def _fixture_is_right(_: Candidate, ledger: Ledger) -> Answer | None:
+def _fixture_is_right(_: Candidate, ledger: StepLedger) -> Answer | None:
     return None if ledger.fixture_ok else missing("fixture-conforms", "the fixture is no config for this game")
 
 
-def _fixture_has_images(candidate: Candidate, ledger: Ledger) -> Answer | None:
+def _fixture_has_images(candidate: Candidate, ledger: StepLedger) -> Answer | None:
     manifest = candidate.manifest
     seated = {entry.player_id for entry in manifest.certification.players}
     needed = {manifest.game.runnable.image, *(player.image for player in manifest.player if player.id in seated)}
@@ -256,7 +273,7 @@ def _fixture_has_images(candidate: Candidate, ledger: Ledger) -> Answer | None:
     return missing("images-reachable", f"without {listed(lacking)} nothing can be played") if lacking else None
 
 
-async def _smoke_episode(candidate: Candidate, ledger: Ledger) -> Answer:
+async def _smoke_episode(candidate: Candidate, ledger: StepLedger) -> Answer:
     checks: list[ProbeFinished] = []
     record = ledger.episode = await _play(candidate, ledger, checks)
     probes = ledger.probes
@@ -274,7 +291,7 @@ async def _smoke_episode(candidate: Candidate, ledger: Ledger) -> Answer:
     return passed(f"Played to its end in {record.seconds:.1f} s, and the contract was kept.", evidence)
 
 
-async def _play(candidate: Candidate, ledger: Ledger, checks: list[ProbeFinished]) -> EpisodeRecord:
+async def _play(candidate: Candidate, ledger: StepLedger, checks: list[ProbeFinished]) -> EpisodeRecord:
     options = candidate.options.episode
 
     def note_check(event: BaseEvent) -> None:
@@ -343,11 +360,11 @@ def _remarks(record: EpisodeRecord) -> list[Evidence]:
     return found
 
 
-def _episode_was_played(_: Candidate, ledger: Ledger) -> Answer | None:
+def _episode_was_played(_: Candidate, ledger: StepLedger) -> Answer | None:
     return None if ledger.episode is not None else missing("smoke-episode", "there was no episode")
 
 
-async def _results_conform(candidate: Candidate, ledger: Ledger) -> Answer:
+async def _results_conform(candidate: Candidate, ledger: StepLedger) -> Answer:
     path, record = candidate.episode.results, ledger.played
     if not path.exists():
         evidence = [_fault_evidence(fault) for fault in record.faults if about_results(fault)]
@@ -369,7 +386,7 @@ async def _results_conform(candidate: Candidate, ledger: Ledger) -> Answer:
     return passed(f"{count}: {scores}.", evidence)
 
 
-async def _replay_present(candidate: Candidate, ledger: Ledger) -> Answer:
+async def _replay_present(candidate: Candidate, ledger: StepLedger) -> Answer:
     leaks = await _token_leaks(candidate.episode, ledger.probes.tokens)
     path, artifact = candidate.episode.replay, f"{EPISODE}/replay"
     if not path.exists():
@@ -415,13 +432,13 @@ async def _token_leaks(layout: EpisodeLayout, tokens: tuple[str, ...]) -> list[E
     return found
 
 
-def _replay_is_there(candidate: Candidate, _: Ledger) -> Answer | None:
+def _replay_is_there(candidate: Candidate, _: StepLedger) -> Answer | None:
     path = candidate.episode.replay
     there = path.exists() and path.stat().st_size > 0
     return None if there else missing("replay-present", "there is no replay to show")
 
 
-async def _replay_loadable(candidate: Candidate, _: Ledger) -> Answer:
+async def _replay_loadable(candidate: Candidate, _: StepLedger) -> Answer:
     found: dict[bool, Evidence] = {}
     # two that want the same ports have to wait for each other
     gate = anyio.CapacityLimiter(1 if candidate.manifest.game.runnable.env.get(EXTRA_PORTS_ENV) else 2)
@@ -473,11 +490,11 @@ async def _show(candidate: Candidate, packed: bool) -> Evidence:
     return required("replay_shown", ok=True, level=level, message=message)
 
 
-async def _players_run(candidate: Candidate, ledger: Ledger) -> Answer:
+async def _players_run(candidate: Candidate, ledger: StepLedger) -> Answer:
     return check_attendance(candidate.manifest, ledger.episode, ledger.probes.seats, directory=EPISODE)
 
 
-async def _supporting_roles(candidate: Candidate, _: Ledger) -> Answer:
+async def _supporting_roles(candidate: Candidate, _: StepLedger) -> Answer:
     sections = {name: candidate.manifest.section(name) for name in ROLE_SECTIONS if name != "player"}
     declared = {name: entries for name, entries in sections.items() if entries}
     if not declared:
@@ -491,7 +508,7 @@ async def _supporting_roles(candidate: Candidate, _: Ledger) -> Answer:
     return skipped("not_run", f"Declared, not run: {listed(counts)}.", evidence)
 
 
-Premise = Callable[[Candidate, Ledger], Answer | None]
+Premise = Callable[[Candidate, StepLedger], Answer | None]
 """Whether a step can be carried out: None, or the answer that names the step which it misses."""
 
 
@@ -499,7 +516,7 @@ Premise = Callable[[Candidate, Ledger], Answer | None]
 class Step:
     """How a step is carried out."""
 
-    look: Callable[[Candidate, Ledger], Awaitable[Answer]]
+    look: Callable[[Candidate, StepLedger], Awaitable[Answer]]
     """Looks, and notes in the ledger what later steps and the record are to know."""
     premises: tuple[Premise, ...] = ()
     """What must be there for it, asked in this order."""
@@ -519,7 +536,7 @@ STEPS: Mapping[StepId, Step] = {
 }
 
 
-async def carry_out(candidate: Candidate, step: StepId, ledger: Ledger) -> Answer:
+async def carry_out(candidate: Candidate, step: StepId, ledger: StepLedger) -> Answer:
     """A step's answer for a candidate."""
     for premise in STEPS[step].premises:
         lacking = premise(candidate, ledger)
@@ -528,7 +545,7 @@ async def carry_out(candidate: Candidate, step: StepId, ledger: Ledger) -> Answe
     return await STEPS[step].look(candidate, ledger)
 
 
-async def say_of_refused(report: Report, step: StepId, ledger: Ledger) -> Answer:
+async def say_of_refused(report: Report, step: StepId, ledger: StepLedger) -> Answer:
     """A step's answer where the manifest could not be read: nothing can be run, and its report says what is wrong."""
     match step:
         case "matriculate":

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Collector", "Settings", "main"]
+__all__ = ["Collector", "CollectorSettings", "main"]
 
 _HELD_SECONDS = 120.0
 """How long a unit is held back for files that nobody brings."""
@@ -25,7 +25,7 @@ _DISK_SECONDS = 1.0
 _DISK_SHARE = 20
 
 
-class Settings:
+class CollectorSettings:
     """What the pod says in its environment."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -45,7 +45,7 @@ class Settings:
 class Collector:
     """All that the requests are about."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CollectorSettings) -> None:
         self.settings = settings
         self.files = Files(settings.directory)
         self.processes = Processes() if settings.signals else None
@@ -105,7 +105,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _leave)
     # directories of what it brings may be entered by any user
     os.umask(0o022)
-    settings = Settings(os.environ)
+    settings = CollectorSettings(os.environ)
     # both are listened on before the unit may start: whoever connects meanwhile is answered a little later
     waiting = socket.socket(socket.AF_UNIX)
     waiting.bind(address(settings.port))

@@ -18,7 +18,7 @@ from .phases import COLLECT
 from .setup import Setup
 from .specs import REPLAY, RESULTS
 
-__all__ = ["ARTIFACT_LIMIT", "REPLAY_LIMIT", "Collector"]
+__all__ = ["ARTIFACT_LIMIT", "REPLAY_LIMIT", "ArtifactCollector"]
 
 MEBIBYTE = 1024 * 1024
 REPLAY_LIMIT = 4 * 1024 * MEBIBYTE
@@ -26,7 +26,7 @@ ARTIFACT_LIMIT = 200 * MEBIBYTE
 """What the contract allows a player's zip."""
 
 
-class Collector:
+class ArtifactCollector:
     """Brings in what the units of one episode leave.
 
     Args:

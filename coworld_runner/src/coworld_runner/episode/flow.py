@@ -21,7 +21,7 @@ from ..links import play_links
 from ..options import ContractProbe, OnReady
 from ..scratch import Scratch, open_scratch
 from ..starvation import StarvationMeter
-from .collecting import Collector
+from .collecting import ArtifactCollector
 from .ledger import Ledger
 from .record import close_record, write_record
 from .setup import Setup
@@ -46,7 +46,7 @@ class Flow:
         self._backend = setup.backend
         self._ledger = Ledger(setup)
         self._phases = self._ledger.phases
-        self._collector = Collector(setup, self._ledger)
+        self._collector = ArtifactCollector(setup, self._ledger)
         self._deadline = anyio.current_time() + setup.options.timeout
         self._on_ready = on_ready
         self._probe = probe
@@ -272,7 +272,9 @@ class Flow:
         ledger, limit = self._ledger, f"the deadline of {self._options.timeout:g} s"
         hint = "Read the logs for what it waited for, or allow more with --timeout-seconds."
         ledger.trouble = ledger.trouble or self._backend.trouble()
-        if not ledger.trouble and (self._phases.stage == "finish" or ledger.results_complete):
+        # who writes the results again and again is not over, and nor are the players
+        over = ledger.results_complete and not ledger.rewritten
+        if not ledger.trouble and (self._phases.stage == "finish" or over):
             await self._blame_who_still_runs(f"at {limit}, after the game was over.", stopped=True, hint=hint)
         else:
             await ledger.see("deadline", "game", words=limit, hint=hint)

@@ -69,6 +69,8 @@ class Ledger:
         self.scores: tuple[float, ...] = ()
         self.results_complete = False
         """Set when valid results and a closed replay were seen while the game still ran."""
+        self.rewritten = False
+        """Set when results or replay were written again after that."""
         self.over_at: float | None = None
         """Seconds into the episode when the game's part was over."""
         self.stopped_at: float | None = None

@@ -219,6 +219,7 @@ class Watch:
                 ledger.results_complete, ledger.over_at = True, ledger.seconds()
                 with anyio.move_on_after(options.linger):
                     await news.wait()
+                    ledger.rewritten = True
                     continue
                 break
             ledger.publish(
@@ -255,7 +256,8 @@ class Watch:
             # what is asked of a game that has ended, or whose player has just failed, says nothing about the contract
             ended = self._game.exit is not None or self.over.is_set() or bool(self._ledger.faults)
             excused = bool(broken) and (ended or not await self._goes_on())
-            if excused or all(result.reached for result in broken):
+            # a way over a network may also break in silence
+            if excused or (all(result.reached for result in broken) and not self._setup.backend.capabilities.remote):
                 break
         for result in results:
             counts = result.ok or not excused

@@ -13,17 +13,12 @@ from typing import TYPE_CHECKING
 from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .conformance import Arena, BackendConformance
-    from .fake import FakeBackend, FakeContext
-    from .leaks import leak_check, private_scratch
-
-__all__ = ["Arena", "BackendConformance", "FakeBackend", "FakeContext", "leak_check", "private_scratch"]
-
-_HOMES = {
-    "conformance": ("Arena", "BackendConformance"),
-    "fake": ("FakeBackend", "FakeContext"),
-    "leaks": ("leak_check", "private_scratch"),
-}
+    from .conformance import Arena as Arena
+    from .conformance import BackendConformance as BackendConformance
+    from .fake import FakeBackend as FakeBackend
+    from .fake import FakeContext as FakeContext
+    from .leaks import leak_check as leak_check
+    from .leaks import private_scratch as private_scratch
 
 if "pytest" in sys.modules:
     # so that a failed assertion of a check shows its values, as those of a test file do
@@ -32,4 +27,4 @@ if "pytest" in sys.modules:
         f"{__name__}.leaks", *(f"{__name__}._conformance_{part}" for part in _parts)
     )
 
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -29,7 +29,7 @@ from coworld_core.outcome import Exit
 from ..backend import Capabilities, Found, ImageInfo, Publish, UnitSpec
 from ..backends.base import BaseBackend, CappedLog, LocalUnit, tree_size
 
-__all__ = ["FakeBackend", "FakeContext", "Program", "subject"]
+__all__ = ["FakeBackend", "FakeContext", "FakeProgram", "subject"]
 
 _DISK_TICK = 0.02
 
@@ -84,7 +84,7 @@ class FakeContext:
         self._unit.end_as(how)
 
 
-Program = Callable[[FakeContext], Awaitable[int | Exit]]
+FakeProgram = Callable[[FakeContext], Awaitable[int | Exit]]
 """What an image does. Returns its exit status, or an ``Exit`` for an end that a coroutine cannot have (a signal, out
 of memory, ...). An exception is status 1 with the traceback on standard error."""
 
@@ -99,7 +99,7 @@ class _FakeUnit(LocalUnit):
         spec: UnitSpec,
         *,
         backend: FakeBackend,
-        program: Program,
+        program: FakeProgram,
         executables: Container[str] | None,
         publish: Publish,
         tasks: TaskGroup,
@@ -233,9 +233,9 @@ class FakeBackend(BaseBackend):
     name = "fake"
 
     def __init__(
-        self, programs: Mapping[str, Program] | None = None, *, executables: Container[str] | None = None
+        self, programs: Mapping[str, FakeProgram] | None = None, *, executables: Container[str] | None = None
     ) -> None:
-        self._programs: dict[str, Program] = {"subject": subject, **(programs or {})}
+        self._programs: dict[str, FakeProgram] = {"subject": subject, **(programs or {})}
         self._executables = executables
 
     def __reduce__(self) -> Never:
@@ -255,7 +255,7 @@ class FakeBackend(BaseBackend):
             remote=False,
         )
 
-    def _find_program(self, image: str) -> Program:
+    def _find_program(self, image: str) -> FakeProgram:
         if image not in self._programs:
             raise ImageError(
                 f"{image!r} is not one of this fake backend's programs.",

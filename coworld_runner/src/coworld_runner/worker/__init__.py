@@ -12,17 +12,11 @@ from typing import TYPE_CHECKING
 from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .inputs import Outputs, Settings, read_outputs, read_settings
-    from .preparing import init_config
-    from .running import run_worker
+    from .inputs import Outputs as Outputs
+    from .inputs import Settings as Settings
+    from .inputs import read_outputs as read_outputs
+    from .inputs import read_settings as read_settings
+    from .preparing import init_config as init_config
+    from .running import run_worker as run_worker
 
-__all__ = ["Outputs", "Settings", "init_config", "read_outputs", "read_settings", "run_worker"]
-
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "inputs": ("Outputs", "Settings", "read_outputs", "read_settings"),
-        "preparing": ("init_config",),
-        "running": ("run_worker",),
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__)

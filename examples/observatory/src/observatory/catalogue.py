@@ -21,7 +21,7 @@ from coworld_core.manifest import ROLE_SECTIONS, Manifest
 from .auth import Caller
 from .columns import JsonObject
 from .errors import Refusal, conflict, forbidden, invalid, not_found
-from .images import find_image, public_uri
+from .images import find_image, image_at, public_uri
 from .leagues import slug
 from .models import Coworld, CoworldName, Game, Image
 from .naming import name_key
@@ -93,6 +93,7 @@ async def get_coworld(call: Call, coworld_id: str) -> JsonObject:
 async def upload_coworld(call: Call, body: NewCoworld) -> JsonObject:
     """Add a version of a Coworld; the very same one again is said to be there already."""
     manifest = await _checked(body.manifest)
+    manifest = await _by_ids(call.db, call.services.settings.registry, manifest)
     coworld = await add_coworld(
         call.db, call.caller, manifest, visibility=body.visibility, certification=body.certification
     )
@@ -186,7 +187,7 @@ async def add_coworld(
 
     Raises:
         Refusal: 403 for somebody else's name, 409 for a version that is there with other content, 422 for images that
-            are not there or may change.
+            were not uploaded here.
     """
     user = caller.require()
     key, version = name_key(manifest.game.name), manifest.game.version
@@ -277,11 +278,28 @@ async def _checked(document: JsonObject) -> Manifest:
     return loaded.manifest
 
 
+async def _by_ids(session: AsyncSession, registry: str, manifest: Manifest) -> Manifest:
+    """The manifest with images of our own registry, which it may name as we give them out, under their ids."""
+    ids: dict[str, str] = {}
+    for text in manifest.images():
+        if (image := await image_at(session, registry, text)) is not None:
+            ids[text] = image.id
+    if not ids:
+        return manifest
+    document = cast("JsonObject", json.loads(dump_manifest(manifest)))
+    for entry in _image_entries(document):
+        entry["image"] = ids.get(entry["image"], entry["image"])
+    return await _checked(document)
+
+
 async def _checked_images(session: AsyncSession, caller: Caller, manifest: Manifest) -> list[Image]:
-    """The uploaded images of a manifest, each of them there.
+    """The uploaded images of a manifest, each of them there and the caller's to use.
+
+    Whatever else an image may be called, an engine would look for it on its own machine or at an address that came with
+    the request.
 
     Raises:
-        Refusal: 422 for one that is not, is not complete, or is a name that may come to mean something else.
+        Refusal: 422 for one that is not there, is not complete, or was not uploaded here.
     """
     found: list[Image] = []
     for text in manifest.images():
@@ -298,11 +316,11 @@ async def _checked_images(session: AsyncSession, caller: Caller, manifest: Manif
             if image.status != "ready":
                 raise invalid(f"The image {image.name} ({text}) is not complete.", at=place, code="image_pending")
             found.append(image)
-        elif reference.kind not in ("digest", "content") and not (reference.kind == "local" and caller.is_team):
+        elif reference.kind in ("digest", "content"):
+            raise invalid(f"The image {text!r} is not from here: upload it.", at=place, code="foreign_image")
+        else:
             raise invalid(
-                f"The image {text!r} may come to mean something else: upload it, or pin it by its digest.",
-                at=place,
-                code="mutable_image",
+                f"The image {text!r} may come to mean something else: upload it.", at=place, code="mutable_image"
             )
     return found
 
@@ -337,17 +355,18 @@ async def _images_of(session: AsyncSession, coworlds: Sequence[Coworld]) -> dict
     return {image.id: image for image in await session.scalars(sa.select(Image).where(Image.id.in_(wanted)))}
 
 
+def _image_entries(manifest: JsonObject) -> list[JsonObject]:
+    return [manifest["game"]["runnable"], *(entry for name in ROLE_SECTIONS for entry in manifest.get(name) or ())]
+
+
 def _image_fields(manifest: JsonObject) -> list[str]:
-    entries = [manifest["game"]["runnable"], *(entry for name in ROLE_SECTIONS for entry in manifest.get(name) or ())]
-    return [str(entry["image"]) for entry in entries]
+    return [str(entry["image"]) for entry in _image_entries(manifest)]
 
 
 def coworld_json(coworld: Coworld, images: dict[str, Image], call: Call) -> JsonObject:
     """A Coworld; uploaded images are named as they can be pulled."""
     manifest = cast("JsonObject", json.loads(json.dumps(coworld.manifest)))
-    entries: list[JsonObject] = [manifest["game"]["runnable"]]
-    entries += [entry for name in ROLE_SECTIONS for entry in manifest.get(name) or ()]
-    for entry in entries:
+    for entry in _image_entries(manifest):
         if (image := images.get(entry["image"])) is not None:
             entry["image"] = public_uri(image, call.services.settings.registry)
     return {

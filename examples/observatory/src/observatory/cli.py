@@ -8,17 +8,19 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
 from coworld_core.errors import CoworldError
 
-from .cli_options import Out, runs, where
+from .cli_options import Out, keep_secret, runs, to_file, where
 from .settings import DEFAULT_PORT, Settings
 
 if TYPE_CHECKING:
     from .services import Services
+    from .worker_runtime import Place
 
 __all__ = ["cli", "main"]
 
@@ -48,6 +50,9 @@ def cli() -> None:
     show_envvar=True,
     help="0: a free one.",
 )
+@click.option(
+    "--allow-remote", is_flag=True, help="With local processes: listen on other addresses than loopback, too."
+)
 @click.option("--url", metavar="URL", help="How clients reach it, when a proxy stands in front.")
 @click.option(
     "--artifacts",
@@ -63,6 +68,7 @@ def serve_command(
     out: Out,
     host: str,
     port: int,
+    allow_remote: bool,
     url: str | None,
     artifacts: str | None,
     work: dict[str, Any],
@@ -77,6 +83,8 @@ def serve_command(
     from . import serving
 
     settings = replace(settings, artifacts=artifacts, **work)
+    if settings.local_processes and not allow_remote:
+        serving.require_loopback(host)
     _log_to_stderr(verbose)
     _run(_serve, settings, out, serving.bind(host, port), url)
 
@@ -94,6 +102,7 @@ async def _serve(settings: Settings, out: Out, listener: Any, url: str | None) -
                 users = await session.scalar(sa.select(sa.func.count()).select_from(User))
             out.answer({"url": settings.url, "data": str(settings.data.absolute()), "users": users, "pid": os.getpid()})
             out.say(f"Observatory at {settings.url}  (data in {settings.data.absolute()})")
+            _tell_notice(out, services.runtime.place)
             if not users:
                 out.note(f"Nobody has an account yet. Make one:  observatory user add NAME --data {settings.data}")
             else:
@@ -148,14 +157,21 @@ async def _work(settings: Settings, out: Out) -> None:
         async with open_worker(services, place, owner=worker_name()):
             out.answer({"backend": place.backend.name, "parallel": settings.parallel, "pid": os.getpid()})
             out.say(f"Playing episodes with {place.backend.name}, {settings.parallel} at a time.")
+            _tell_notice(out, place)
             await stopped()
+
+
+def _tell_notice(out: Out, place: Place | None) -> None:
+    if place is not None and place.notice is not None:
+        out.note(place.notice)
 
 
 @cli.command("pull-secret")
 @click.option("--url", metavar="URL", help="Where the cluster's nodes reach the server.  [default: as `serve` has it]")
 @click.option("--name", default="observatory-pull", show_default=True, help="What the Secret is called.")
+@to_file
 @where
-def pull_secret_command(settings: Settings, out: Out, url: str | None, name: str) -> None:
+def pull_secret_command(settings: Settings, out: Out, url: str | None, name: str, to: Path | None) -> None:
     """Write the Secret with which a cluster pulls this Observatory's images.
 
     It pulls any image and pushes none. Hand it to the cluster with `observatory pull-secret | kubectl apply -f -`, and
@@ -172,8 +188,7 @@ def pull_secret_command(settings: Settings, out: Out, url: str | None, name: str
         return pull_secret(name, services.settings.registry, await worker_login(services))
 
     made = _with_services(settings, make)
-    out.answer(made)
-    out.say(jsonlib.dumps(made, indent=2))
+    keep_secret(out, to, jsonlib.dumps(made, indent=2), made)
 
 
 @cli.group("user")
@@ -185,8 +200,9 @@ def user_group() -> None:
 @click.argument("name")
 @click.option("--email", help="Shown by whoami.")
 @click.option("--team", is_flag=True, help="A member of the team: may use team routes, and see everything if it asks.")
+@to_file
 @where
-def user_add(settings: Settings, out: Out, name: str, email: str | None, team: bool) -> None:
+def user_add(settings: Settings, out: Out, name: str, email: str | None, team: bool, to: Path | None) -> None:
     """Make an account, and print its token: the only time it is shown."""
 
     async def add(services: Services) -> dict[str, object]:
@@ -196,14 +212,15 @@ def user_add(settings: Settings, out: Out, name: str, email: str | None, team: b
             user, token = await add_user(session, services.tokens, name, email=email, team=team)
         return {"id": user.id, "name": user.name, "team": user.is_team, "token": token.text}
 
-    _tell_token(out, _with_services(settings, add))
+    _tell_token(out, to, _with_services(settings, add))
 
 
 @user_group.command("token")
 @click.argument("name")
 @click.option("--revoke", is_flag=True, help="In the place of all tokens and sessions there were.")
+@to_file
 @where
-def user_token(settings: Settings, out: Out, name: str, revoke: bool) -> None:
+def user_token(settings: Settings, out: Out, name: str, revoke: bool, to: Path | None) -> None:
     """Make another token for an account, and print it."""
 
     async def make(services: Services) -> dict[str, object]:
@@ -213,7 +230,7 @@ def user_token(settings: Settings, out: Out, name: str, revoke: bool) -> None:
             token = await new_token(session, services.tokens, name, revoke=revoke)
         return {"name": name, "token": token.text}
 
-    _tell_token(out, _with_services(settings, make))
+    _tell_token(out, to, _with_services(settings, make))
 
 
 @user_group.command("disable")
@@ -312,9 +329,8 @@ def league_list(settings: Settings, out: Out) -> None:
         out.note("None yet: observatory league add NAME --coworld NAME")
 
 
-def _tell_token(out: Out, made: dict[str, object]) -> None:
-    out.answer(made)
-    out.say(str(made["token"]))
+def _tell_token(out: Out, to: Path | None, made: dict[str, object]) -> None:
+    keep_secret(out, to, str(made["token"]), made)
     out.note(f"This is the token of {made['name']}; it is not kept and cannot be shown again.")
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import functools
 import json as jsonlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from coworld_core import durations
+from coworld_core.errors import UsageError
 
-from .settings import Settings
+from .settings import Settings, write_secret
 
-__all__ = ["Out", "runs", "where"]
+__all__ = ["Out", "keep_secret", "runs", "to_file", "where"]
 
 
 class Out:
@@ -78,6 +79,40 @@ def where(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def to_file(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command whose result is a secret ``--to``; it takes ``to``, for ``keep_secret``."""
+    return click.option(
+        "--to",
+        metavar="FILE",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Write it into a file that only you can read, not to standard output.",
+    )(function)
+
+
+def keep_secret(out: Out, to: Path | None, secret: str, answer: Mapping[str, object]) -> None:
+    """Hand a secret over: into a file with mode 0600, or to standard output.
+
+    Args:
+        out: The command's output.
+        to: The file, if it is to be one; one that is there is replaced.
+        secret: What a person or a file gets.
+        answer: What a program gets, the secret in it; with a file, only what is no secret.
+
+    Raises:
+        UsageError: The file cannot be written (code ``bad_file``).
+    """
+    if to is None:
+        out.answer(answer)
+        out.say(secret)
+        return
+    try:
+        write_secret(to, f"{secret}\n".encode())
+    except OSError as error:
+        raise UsageError(f"{to} cannot be written: {error.strerror or error}.", code="bad_file") from error
+    out.answer({"file": str(to)})
+    out.note(f"Written to {to}, for your eyes only.")
+
+
 def runs(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of what plays episodes; it takes ``work``, fields of the settings."""
 
@@ -95,7 +130,8 @@ def runs(function: Callable[..., Any]) -> Callable[..., Any]:
         multiple=True,
         metavar="DIRECTORY",
         type=click.Path(path_type=Path, file_okay=False, exists=True),
-        help="A package you trust: what was built from it may run as local processes. May be repeated.",
+        help="A package of your own: the commands that it declares, and no others, may run as local processes. May be "
+        "repeated.",
     )
     @click.option(
         "--pull-secret",

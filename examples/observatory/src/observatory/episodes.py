@@ -14,8 +14,9 @@ from coworld_core import api
 from .columns import JsonObject, now
 from .episodes_access import find_episode, own_slots, view_of, visible
 from .errors import Refusal, not_found
-from .models import Coworld, EpisodeRequest, Game, Participant, Round
+from .models import Coworld, EpisodeRequest, Game, Participant
 from .pages import Envelope, Page, PageQuery, paginate
+from .rounds import find_round
 from .routing import Call, Router
 from .services import Services
 from .worker_runtime import open_runtime
@@ -134,8 +135,7 @@ async def list_evidence(call: Call, ereq: str) -> list[JsonObject]:
 @router.get("/v2/rounds/{round_id}/episode-requests", access="anyone", answer=Envelope[api.EpisodeRequest])
 async def list_of_round(call: Call, round_id: str, query: PageQuery) -> JsonObject:
     """Episodes of a round."""
-    if await call.db.get(Round, round_id) is None:
-        raise not_found("round", round_id)
+    await find_round(call.db, call.caller, round_id)
     return await _rows(call, _seen(call).where(EpisodeRequest.round_id == round_id), query)
 
 

@@ -1,8 +1,8 @@
 """Who may see which episode, what of it, and how it is written down.
 
 An episode is seen by who asked for it, by the owners of the policies in it, by everybody when it belongs to a public
-league, and by the team when it asks for that. Who sees it sees results, replay, error and the game's log; a player's
-log and artifact are its owner's alone.
+league, by the members of a private one, and by the team when it asks for that. Who sees it sees results, replay, error
+and the game's log; a player's log and artifact are its owner's alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .artifacts_links import LinkSigner
 from .auth import Caller
 from .columns import JsonObject
 from .errors import not_found
-from .models import EpisodeRequest, League, Participant
+from .models import EpisodeRequest, League, Membership, Participant
 from .services import Services
 from .worker_queue import OVER
 
@@ -40,6 +40,11 @@ def visible(caller: Caller, *, public: bool) -> sa.ColumnElement[bool]:
         open_leagues = sa.select(League.id).where(League.public, ~League.hidden)
         ways.append(EpisodeRequest.league_id.in_(open_leagues))
     if caller.user_id is not None:
+        joined = sa.select(Membership.league_id).where(
+            Membership.end_time.is_(None), _theirs(Membership.user_id, Membership.player_id, caller)
+        )
+        its_own = sa.select(League.id).where(League.id.in_(joined), ~League.hidden, League.disabled_at.is_(None))
+        ways.append(EpisodeRequest.league_id.in_(its_own))
         seated = sa.select(Participant.episode_request_id).where(
             _theirs(Participant.user_id, Participant.player_id, caller)
         )

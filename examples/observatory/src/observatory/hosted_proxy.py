@@ -36,6 +36,7 @@ _ANSWER = ("accept-ranges", "content-encoding", "content-range", "content-type",
 _SANDBOX = "sandbox allow-scripts allow-forms allow-pointer-lock; frame-ancestors 'self'"
 _CLOSED = ("admin", "client/admin", "clients/admin")
 """Paths that are nobody's here."""
+_BELOW_CLOSED = tuple(f"{path}/" for path in _CLOSED)
 _SEATS = ("player", "client/player", "clients/player")
 """Paths of players, closed where everybody may only watch."""
 _VIEWERS = ("global", "client/global", "clients/global")
@@ -45,8 +46,12 @@ _BODY_LIMIT = 1024 * 1024
 
 
 class _Target:
-    def __init__(self, address: str, prefix: str, counted: Any, came: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, address: str, path: str, prefix: str, counted: Any, came: Callable[[], None] = lambda: None
+    ) -> None:
         self.address = address
+        self.path = path
+        """With the query, as the game is asked."""
         self.prefix = prefix
         self.counted = counted
         self.came = came
@@ -79,7 +84,7 @@ async def _forward(request: Request) -> Response:
     body = await read_body(request, _BODY_LIMIT) if request.method == "POST" else None
     asked = client.build_request(
         request.method,
-        f"http://{target.address}{_path(request)}",
+        f"http://{target.address}{target.path}",
         headers={name: request.headers[name] for name in _ASK if name in request.headers},
         content=body,
     )
@@ -127,7 +132,7 @@ async def _tunnel(socket: WebSocket) -> None:
         return
     try:
         async with connect(
-            f"ws://{target.address}{_path(socket)}",
+            f"ws://{target.address}{target.path}",
             max_size=_MESSAGE_LIMIT,
             ping_interval=None,
             compression=None,
@@ -178,13 +183,14 @@ async def _to_game(socket: WebSocket, game: ClientConnection, scope: anyio.Cance
 
 async def _target(services: Services, request: HTTPConnection) -> _Target | None:
     """The game that a path leads to."""
-    path = str(request.path_params["path"]).strip("/")
-    if path in _CLOSED or ".." in path.split("/"):
+    path = _plain(str(request.path_params["path"]))
+    if path is None or path.casefold() in _CLOSED or path.casefold().startswith(_BELOW_CLOSED):
         return None
+    asked = _asked(request, path)
     key = str(request.path_params["session"])
     if request.scope["path"].split("/")[1] == "live":
         episode_id, dot, mark = key.rpartition(".")
-        if not dot or path in _SEATS or not is_live_key(services, episode_id, mark):
+        if not dot or path.casefold() in _SEATS or not is_live_key(services, episode_id, mark):
             return None
         async with services.database.reading() as session:
             url = await session.scalar(
@@ -193,22 +199,36 @@ async def _target(services: Services, request: HTTPConnection) -> _Target | None
                 )
             )
         address = urlsplit(url or "").netloc
-        return _Target(address, f"/live/{key}", nullcontext) if address.startswith("127.0.0.1:") else None
+        return _Target(address, asked, f"/live/{key}", nullcontext) if address.startswith("127.0.0.1:") else None
     sessions = services.runtime.sessions
     session = sessions.get(key) if sessions is not None else None
     if sessions is None or session is None or session.over or not session.address:
         return None
-    if path in _VIEWERS and not session.spectators:
+    if path.casefold() in _VIEWERS and not session.spectators:
         return None
 
     def came() -> None:
         session.begun = session.begun or path == "player"
 
-    return _Target(session.address, f"/sessions/{key}", lambda: sessions.used(session), came)
+    return _Target(session.address, asked, f"/sessions/{key}", lambda: sessions.used(session), came)
 
 
-def _path(request: HTTPConnection) -> str:
-    path = "/" + quote(str(request.path_params["path"]), safe="/:@!$&'()*+,;=~-._")
+def _plain(path: str) -> str | None:
+    """A path without anything that a game may read in another way than we do; None for one that is made of such.
+
+    Games leave out empty parts and ``.``, take a backslash for a slash, cut off what follows a semicolon, and decode
+    once more: what is looked up among the closed paths is what the game is asked for.
+    """
+    if any(character in path for character in "\\;%") or not path.isprintable():
+        return None
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    return None if ".." in parts else "/".join(parts)
+
+
+def _asked(request: HTTPConnection, path: str) -> str:
+    """What the game is asked for; a slash at the end means a directory, and stays."""
+    end = "/" if path and str(request.path_params["path"]).endswith("/") else ""
+    path = "/" + quote(path, safe="/:@!$&'()*+,=~-._") + end
     return f"{path}?{request.url.query}" if request.url.query else path
 
 

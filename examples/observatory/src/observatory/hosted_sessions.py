@@ -369,7 +369,7 @@ class Sessions:
 
         async with self._services.database.reading() as db:
             coworld = await db.get_one(Coworld, coworld_id)
-            return await runnable_manifest(db, coworld, self._place.images)
+            return await runnable_manifest(db, coworld, self._place.admission)
 
 
 @asynccontextmanager

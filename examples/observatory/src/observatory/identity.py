@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import sqlalchemy as sa
-from pydantic import Field
+from pydantic import AfterValidator, Field, StringConstraints
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
@@ -20,10 +22,22 @@ __all__ = ["add_user", "disable_user", "list_users", "new_token", "player_json",
 router = Router("Identity")
 
 
+def _printable(name: str) -> str:
+    if not name.isprintable():
+        raise ValueError("has characters that cannot be printed")
+    return name
+
+
+PlayerName = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64), AfterValidator(_printable)
+]
+"""As it stands in tables and logs: nothing in it breaks a line or moves a cursor."""
+
+
 class NewPlayer(Body):
     """A player to create."""
 
-    name: Text = Field(min_length=1, description="Its name, unique among one's own.")
+    name: PlayerName = Field(description="Its name, unique among one's own: 1 to 64 printable characters.")
 
 
 class Code(Body):
@@ -89,7 +103,7 @@ async def create_player(call: Call, body: NewPlayer) -> JsonObject:
     return player_json(player)
 
 
-@router.post("/players/{player_id}/login", access="user", answer=api.PlayerSession, secret=True)
+@router.post("/players/{player_id}/login", access="user", answer=api.PlayerLogin, secret=True)
 async def player_login(call: Call, player_id: str) -> JsonObject:
     """A session as one of one's own players, good for 24 hours."""
     user = call.caller.require()

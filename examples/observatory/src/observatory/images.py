@@ -20,7 +20,7 @@ from .models import Image, RegistryTag, User
 from .pages import PageQuery, paginate
 from .routing import Answer, Body, Call, Router, Text
 
-__all__ = ["find_image", "image_json", "public_uri", "router"]
+__all__ = ["find_image", "image_at", "image_json", "public_uri", "router"]
 
 router = Router("Images")
 
@@ -131,6 +131,23 @@ async def find_image(session: AsyncSession, caller: Caller, image_id: str) -> Im
     if image is None or not (image.public or caller.owns(image.user_id)):
         raise not_found("image", image_id)
     return image
+
+
+async def image_at(session: AsyncSession, registry: str, reference: str) -> Image | None:
+    """The image that a reference to our own registry names by its digest; None for any other reference.
+
+    Args:
+        session: A session.
+        registry: Our host and port.
+        reference: As ``public_uri`` gives it.
+    """
+    name, _, digest = reference.partition("@")
+    host, _, repository = name.partition("/")
+    if host != registry or not digest:
+        return None
+    return await session.scalar(
+        sa.select(Image).where(Image.repository == repository, Image.digest == digest, Image.status == "ready").limit(1)
+    )
 
 
 async def _new_image(session: AsyncSession, user: User, body: NewImage) -> Image:

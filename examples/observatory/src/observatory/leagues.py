@@ -79,9 +79,15 @@ class SeedChange(Body):
 
 @router.get("/v2/games", access="anyone", answer=list[api.Game])
 async def list_games(call: Call) -> list[JsonObject]:
-    """All games, by name."""
-    games = await call.db.scalars(sa.select(Game).order_by(Game.name))
-    return [game_json(game) for game in games]
+    """The games one may see, by name: of Coworlds that are public or one's own, and of the leagues one sees."""
+    statement = sa.select(Game).order_by(Game.name)
+    if not call.caller.elevated:
+        shown = sa.select(Coworld.name_key).where(
+            sa.or_(Coworld.visibility == "public", Coworld.user_id == (call.caller.user_id or ""))
+        )
+        played = visible_leagues(call.caller).with_only_columns(League.game_id)
+        statement = statement.where(sa.or_(Game.name_key.in_(shown), Game.id.in_(played)))
+    return [game_json(game) for game in await call.db.scalars(statement)]
 
 
 @router.get("/v2/leagues", access="anyone", answer=list[api.League])
@@ -331,7 +337,7 @@ async def create_league(
         description="Everybody who submits.",
         commissioner_description={
             "round_schedule": "None: this league stands still.",
-            "leaderboard_rules": "The mean score of all finished episodes played in the division.",
+            "leaderboard_rules": "The mean score of all finished episodes of the division's rounds.",
         },
     )
     session.add(division)

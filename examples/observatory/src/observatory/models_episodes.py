@@ -74,6 +74,7 @@ class EpisodeRequest(Base):
     index: Mapped[int] = mapped_column(default=0)
     """Its place among the episodes it was asked for with, from 0."""
     round_id: Mapped[str | None] = reference("rounds.id")
+    """The league's own round that it is of. Never taken from a request: only such episodes count in standings."""
     league_id: Mapped[str | None] = reference("leagues.id")
     division_id: Mapped[str | None] = reference("divisions.id", index=False)
     coworld_id: Mapped[str] = reference("coworlds.id")
@@ -150,6 +151,7 @@ class EpisodeScore(Base):
     user_id: Mapped[str | None] = reference("users.id")
     player_id: Mapped[str | None] = reference("players.id")
     division_id: Mapped[str | None] = reference("divisions.id", index=False)
+    """In whose table it counts: the division whose round the episode was; None for what anybody has asked for."""
     score: Mapped[float]
     finished_at: Mapped[dt.datetime] = mapped_column(default=now)
 

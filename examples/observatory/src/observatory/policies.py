@@ -50,7 +50,7 @@ class VersionQuery(PageQuery):
     """Which policy versions."""
 
     limit: int = Field(default=100, ge=1, le=1000, description="Most rows of the page.")
-    mine: bool = Field(default=False, description="Only one's own.")
+    mine: bool = Field(default=False, description="Only one's own; the team may ask for all.")
     name_exact: Text | None = Field(default=None, description="Only those of a policy's name.")
     version: int | None = Field(default=None, ge=1, le=10**9, description="Only that version.")
 
@@ -130,9 +130,9 @@ async def create_policy_version(call: Call, body: NewPolicyVersion) -> JsonObjec
 
 @router.get("/stats/policy-versions", answer=Envelope[api.PolicyVersionRow])
 async def list_policy_versions(call: Call, query: VersionQuery) -> JsonObject:
-    """Policy versions, newest first; with `mine`, the highest version of a name is the first."""
+    """One's own policy versions, newest first: the highest version of a name is the first."""
     statement = sa.select(PolicyVersion).join(Policy, Policy.id == PolicyVersion.policy_id)
-    if query.mine:
+    if query.mine or not call.caller.elevated:
         statement = statement.where(PolicyVersion.user_id == call.caller.user_id)
         if call.caller.player_id is not None:
             statement = statement.where(

@@ -431,7 +431,8 @@ async def _check_parts(session: AsyncSession, repository: str, manifest: dict[st
         digest = _digest_of(part)
         if digest is None:
             raise _Refused(400, "MANIFEST_INVALID", "A part of the manifest has no sha256 digest.")
-        if not part.get("urls") and await session.get(RegistryBlob, (repository, digest)) is None:
+        # one with `urls` too: an engine would fetch it from there
+        if part.get("urls") or await session.get(RegistryBlob, (repository, digest)) is None:
             raise _Refused(400, "MANIFEST_BLOB_UNKNOWN", f"{digest} was not pushed to {repository}.")
     for part in _listed(manifest, "manifests"):
         digest = _digest_of(part)

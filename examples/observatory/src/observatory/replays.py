@@ -30,7 +30,7 @@ class ReplaySession(Body):
 @router.post(
     "/v2/coworlds/replays/session",
     access="anyone",
-    answer=api.ReplaySession,
+    answer=api.HostedReplaySession,
     transaction=False,
     refusals=(404, 422, 502, 503),
 )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 from pydantic import Field
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
+from .auth import Caller
 from .columns import JsonObject
 from .errors import not_found
 from .leagues import visible_leagues
@@ -15,7 +17,7 @@ from .pages import Envelope, PageQuery, paginate
 from .routing import Call, Router
 from .views import division_json, player_ref, policy_version_json
 
-__all__ = ["router"]
+__all__ = ["find_round", "router"]
 
 router = Router("Rounds")
 
@@ -32,7 +34,7 @@ class RoundQuery(PageQuery):
 @router.get("/v2/rounds", access="anyone", answer=Envelope[api.Round])
 async def list_rounds(call: Call, query: RoundQuery) -> JsonObject:
     """Rounds of the leagues one may see, newest first."""
-    statement = _visible(call)
+    statement = _visible(call.caller)
     if query.league_id is not None:
         statement = statement.where(Division.league_id == query.league_id)
     if query.division_id is not None:
@@ -46,9 +48,7 @@ async def list_rounds(call: Call, query: RoundQuery) -> JsonObject:
 @router.get("/v2/rounds/{round_id}", access="anyone", answer=api.RoundDetail)
 async def get_round(call: Call, round_id: str) -> JsonObject:
     """One round with its results, the best first."""
-    found = await call.db.scalar(_visible(call).where(Round.id == round_id))
-    if found is None:
-        raise not_found("round", round_id)
+    found = await find_round(call.db, call.caller, round_id)
     results = await call.db.scalars(
         sa.select(RoundResult).where(RoundResult.round_id == found.id).order_by(RoundResult.rank, RoundResult.id)
     )
@@ -69,12 +69,25 @@ async def get_round(call: Call, round_id: str) -> JsonObject:
     }
 
 
-def _visible(call: Call) -> sa.Select[Round]:
-    return (
+async def find_round(session: AsyncSession, caller: Caller, round_id: str) -> Round:
+    """A round somebody may see.
+
+    Raises:
+        Refusal: 404 when there is none.
+    """
+    found = await session.scalar(_visible(caller).where(Round.id == round_id))
+    if found is None:
+        raise not_found("round", round_id)
+    return found
+
+
+def _visible(caller: Caller) -> sa.Select[Round]:
+    statement = (
         sa.select(Round)
         .join(Division, Division.id == Round.division_id)
-        .where(Division.league_id.in_(visible_leagues(call.caller).with_only_columns(League.id)))
+        .where(Division.league_id.in_(visible_leagues(caller).with_only_columns(League.id)))
     )
+    return statement if caller.elevated else statement.where(~Division.hidden)
 
 
 def _round_json(row: Round, base_url: str) -> JsonObject:

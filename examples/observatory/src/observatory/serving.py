@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import logging
 import signal
 import socket
@@ -14,13 +15,13 @@ from pathlib import Path
 import anyio
 import uvicorn
 
-from coworld_core.errors import EnvironmentFault
+from coworld_core.errors import EnvironmentFault, UsageError
 
 from .app import create_app, lifespans, open_services
 from .services import Services
 from .settings import Settings, prepare_directory
 
-__all__ = ["STOPPING_SECONDS", "bind", "only_one", "serve", "stop_signals"]
+__all__ = ["STOPPING_SECONDS", "bind", "only_one", "require_loopback", "serve", "stop_signals"]
 
 STOPPING_SECONDS = 5
 """How long requests on their way may take once the server is told to stop."""
@@ -41,6 +42,23 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
         yield
+
+
+def require_loopback(host: str) -> None:
+    """Hold that an address is this machine's own alone.
+
+    Raises:
+        UsageError: It is another, or a name that may come to mean another (code ``not_loopback``).
+    """
+    with contextlib.suppress(ValueError):
+        if ipaddress.ip_address(host).is_loopback:
+            return
+    if host != "localhost":
+        raise UsageError(
+            f"Episodes would run as local processes, and {host} can be reached from other machines.",
+            code="not_loopback",
+            hint="Let containers play them (--backend docker), or say --allow-remote if you trust whoever gets here.",
+        )
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -11,7 +11,15 @@ from urllib.parse import urlsplit
 from coworld_core import durations
 from coworld_core.errors import UsageError
 
-__all__ = ["DEFAULT_PORT", "BackendName", "Settings", "database_url", "prepare_directory", "write_private"]
+__all__ = [
+    "DEFAULT_PORT",
+    "BackendName",
+    "Settings",
+    "database_url",
+    "prepare_directory",
+    "write_private",
+    "write_secret",
+]
 
 DEFAULT_PORT = 8787
 """Where it listens unless told otherwise."""
@@ -32,7 +40,7 @@ class Settings:
         url: How clients reach it (``http://127.0.0.1:8787``), without a slash at the end.
         public: Whether anonymous visitors may read public leagues, Coworlds and episodes.
         backend: Where episodes run: ``docker``, ``process``, ``kubernetes``; ``auto`` chooses, ``none`` runs nothing.
-        packages: Directories of packages whose images may run as local processes.
+        packages: Directories of the operator's own packages, whose programs may run as local processes.
         pull_secrets: Secrets of the cluster's namespace with which it pulls images, for ``kubernetes``.
         parallel: Episodes at a time; 0 leaves them to other workers.
         lease: Seconds a worker's claim is good for without being renewed.
@@ -61,6 +69,11 @@ class Settings:
     def artifacts_url(self) -> str:
         """Where artifacts are kept, as fsspec takes it."""
         return self.artifacts or f"file://{(self.data / 'artifacts').absolute()}"
+
+    @property
+    def local_processes(self) -> bool:
+        """Whether episodes run as local processes: asked for, or chosen because packages are named."""
+        return self.backend == "process" or (self.backend == "auto" and bool(self.packages))
 
     @property
     def registry(self) -> str:
@@ -133,10 +146,19 @@ def prepare_directory(path: Path) -> Path:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file only its owner can read, whole or not at all, and on the disk before it has its name."""
+    """Write a file only its owner can read into a directory that only its owner can look into."""
+    prepare_directory(path.parent)
+    write_secret(path, content)
+
+
+def write_secret(path: Path, content: bytes) -> None:
+    """Write a file only its owner can read, whole or not at all, and on the disk before it has its name.
+
+    Raises:
+        OSError: It cannot be written.
+    """
     import os
 
-    prepare_directory(path.parent)
     part = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""Who leads: leaderboards, computed from the scores of finished episodes."""
+"""Who leads: leaderboards, computed from the scores of finished episodes of the league's own rounds."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class Standing:
 async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
     """The leaderboard of a division, the best first.
 
-    A subject's score is the mean over all finished episodes played in the division, all its policies together.
+    A subject's score is the mean over all finished episodes of the division's rounds, all its policies together.
+    Episodes that somebody has asked for do not count, wherever they were played (``EpisodeScore.division_id``).
     """
     subject = sa.func.coalesce(EpisodeScore.player_id, EpisodeScore.user_id)
     mean, count = sa.func.avg(EpisodeScore.score), sa.func.count()
@@ -119,7 +120,7 @@ async def leaderboards(call: Call, division_id: str) -> JsonObject | None:
             {
                 "key": "score",
                 "title": division.name,
-                "description": "The mean score of all finished episodes.",
+                "description": "The mean score of all finished episodes of its rounds.",
                 "axis_values": {},
                 "columns": [
                     {"key": "rank", "label": "Rank", "value_type": "integer", "sort": "asc"},

@@ -31,8 +31,8 @@ from coworld_runner.errors import unwrapped
 from coworld_runner.links import PlayLinks
 from coworld_runner.scratch import find_scratch, reap_scratch, run_is_alive
 
+from .admission import Admission
 from .services import Services
-from .worker_images import ImageNames
 from .worker_outcome import POLICY, outcome_of, store_outcome
 from .worker_plan import Job, load_job
 from .worker_queue import MAX_ATTEMPTS, Claim, Outcome, Queue
@@ -74,7 +74,7 @@ class Worker:
     Args:
         services: The Observatory's stores.
         backend: An entered backend.
-        images: How images are called there.
+        admission: What may run there.
         owner: A name that no other living worker has. A worker that starts under the name of a dead one takes its
             episodes back at once.
         options: How to work.
@@ -84,7 +84,7 @@ class Worker:
         self,
         services: Services,
         backend: Backend,
-        images: ImageNames,
+        admission: Admission,
         *,
         owner: str,
         options: WorkerOptions | None = None,
@@ -92,7 +92,7 @@ class Worker:
         self.options = options or WorkerOptions()
         self._services = services
         self._backend = backend
-        self._images = images
+        self._admission = admission
         self._queue = Queue(services.database, owner=owner, lease=self.options.lease)
         self._workspaces = services.settings.data / "work"
         self._held: dict[str, anyio.CancelScope] = {}
@@ -286,7 +286,7 @@ class Worker:
         last = claim.attempt >= MAX_ATTEMPTS
         layout = EpisodeLayout(self._workspaces / claim.run_id)
         try:
-            job = await load_job(self._services, claim.episode_id, self._images)
+            job = await load_job(self._services, claim.episode_id, self._admission)
             record = await self._run(claim, job)
             verdict = judge(record, POLICY)
             if verdict.party == "platform" and not last:

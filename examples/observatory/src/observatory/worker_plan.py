@@ -14,11 +14,11 @@ from coworld_core.loading import load_manifest
 from coworld_core.manifest import Manifest, Runnable
 from coworld_runner.plan import EpisodePlan, Seat
 
+from .admission import Admission
 from .episodes_stats import SeatNames
 from .models import Coworld, EpisodeRequest, Participant, PolicyVersion
 from .secret_references import resolve_secrets
 from .services import Services
-from .worker_images import ImageNames
 
 __all__ = ["Job", "load_job", "runnable_manifest"]
 
@@ -31,22 +31,22 @@ class Job:
     seats: tuple[SeatNames, ...]
 
 
-async def load_job(services: Services, episode_id: str, images: ImageNames) -> Job:
+async def load_job(services: Services, episode_id: str, admission: Admission) -> Job:
     """Read what an episode is.
 
     Raises:
         ManifestError: The manifest can no longer be read.
-        ImageError: An image is not to be had here.
+        ImageError: A program may not run here, or its image is not to be had.
         UsageError: A seat names nobody that exists, or the manifest a secret that does not.
         EnvironmentFault: Secrets are gone (code ``secrets_missing``).
     """
     async with services.database.reading() as session:
         row = await session.get_one(EpisodeRequest, episode_id)
         coworld = await session.get_one(Coworld, row.coworld_id)
-        manifest = await runnable_manifest(session, coworld, images)
+        manifest = await runnable_manifest(session, coworld, admission)
         game = manifest.game.runnable
         secrets = await resolve_secrets(session, services.vault, coworld, game.env, of="the game")
-        seats = [await _seat(services, session, coworld, manifest, seat, images) for seat in row.participants]
+        seats = [await _seat(services, session, coworld, manifest, seat, admission) for seat in row.participants]
     return Job(
         plan=EpisodePlan(
             manifest=manifest,
@@ -63,18 +63,19 @@ async def load_job(services: Services, episode_id: str, images: ImageNames) -> J
     )
 
 
-async def runnable_manifest(session: AsyncSession, coworld: Coworld, images: ImageNames) -> Manifest:
-    """The manifest of a Coworld with images called as they are where it runs.
+async def runnable_manifest(session: AsyncSession, coworld: Coworld, admission: Admission) -> Manifest:
+    """The manifest of a Coworld with its game as it may run here.
 
     Raises:
         ManifestError: It can no longer be read.
-        ImageError: The game's image is not to be had there.
+        ImageError: The game may not run here, or its image is not to be had.
     """
     manifest = load_manifest(dict(coworld.manifest), template=True).manifest
-    runnable = manifest.game.runnable
-    image = await images.resolve(session, runnable.image)
-    game = manifest.game.model_copy(update={"runnable": runnable.model_copy(update={"image": image})})
-    return manifest.model_copy(update={"game": game})
+    admitted = await admission.admit(session, manifest.game.runnable, owner=coworld.user_id)
+    changes: dict[str, object] = {"runnable": admitted.runnable}
+    if admitted.config_schema is not None:
+        changes["config_schema"] = admitted.config_schema
+    return manifest.model_copy(update={"game": manifest.game.model_copy(update=changes)})
 
 
 async def _seat(
@@ -83,10 +84,10 @@ async def _seat(
     coworld: Coworld,
     manifest: Manifest,
     seat: Participant,
-    images: ImageNames,
+    admission: Admission,
 ) -> tuple[Seat, SeatNames]:
     if seat.policy_version_id is None:
-        return await _bundled(services, session, coworld, manifest, seat, images), SeatNames()
+        return await _bundled(services, session, coworld, manifest, seat, admission), SeatNames()
     version = await session.scalar(
         sa.select(PolicyVersion)
         .where(PolicyVersion.id == seat.policy_version_id)
@@ -105,12 +106,12 @@ async def _seat(
                 hint="Run the worker with the data directory of the server.",
             ) from error
     run: list[Any] = version.run or []
-    image = await images.resolve(session, version.image_id)
+    asked = Runnable(type="player", image=version.image_id, run=tuple(str(part) for part in run))
     names = SeatNames(policy_version_id=version.id, policy_name=seat.policy_name, policy_version=seat.version)
     return (
         Seat(
             name=f"{seat.policy_name}:v{seat.version}",
-            runnable=Runnable(type="player", image=image, run=tuple(str(part) for part in run)),
+            runnable=(await admission.admit(session, asked, owner=version.user_id, secrets=secrets)).runnable,
             secret_env=secrets,
         ),
         names,
@@ -123,16 +124,15 @@ async def _bundled(
     coworld: Coworld,
     manifest: Manifest,
     seat: Participant,
-    images: ImageNames,
+    admission: Admission,
 ) -> Seat:
     player = next((entry for entry in manifest.player if entry.id == seat.bundled_player), None)
     if player is None:
         raise UsageError(f"The Coworld has no player {seat.bundled_player!r} any more.", code="unknown_player")
     runnable = player.as_runnable()
-    image = await images.resolve(session, runnable.image)
     return Seat(
         name=player.id,
-        runnable=runnable.model_copy(update={"image": image}),
+        runnable=(await admission.admit(session, runnable, owner=coworld.user_id)).runnable,
         player_id=player.id,
         secret_files=await resolve_secrets(
             session, services.vault, coworld, runnable.env, of=f"the player {player.id!r}"

@@ -355,7 +355,8 @@ async def _add_scores(session: AsyncSession, row: EpisodeRequest, scores: Sequen
                 policy_version_id=seat.policy_version_id if seat else None,
                 user_id=seat.user_id if seat else None,
                 player_id=seat.player_id if seat else None,
-                division_id=row.division_id,
+                # an episode that somebody asked for may be like the league's, and is none of its own
+                division_id=row.division_id if row.round_id is not None else None,
                 score=score,
                 finished_at=moment,
             )

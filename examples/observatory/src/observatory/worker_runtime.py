@@ -20,23 +20,34 @@ if TYPE_CHECKING:
 
     from coworld_runner.backend import Backend
 
+    from .admission import Admission, OwnPackages
     from .hosted_sessions import Sessions
     from .services import Services
     from .settings import Settings
     from .worker import Worker
-    from .worker_images import ImageNames
 
-__all__ = ["Place", "Runtime", "open_place", "open_runtime", "open_worker", "worker_name"]
+__all__ = ["PROCESS_NOTICE", "Place", "Runtime", "open_place", "open_runtime", "open_worker", "worker_name"]
 
 _log = logging.getLogger("observatory.worker")
+
+PROCESS_NOTICE = (
+    "Episodes run here as local processes, as the user who runs this server and with nothing kept from them. Only "
+    "commands that the operator's own packages declare are run, whatever is uploaded."
+)
+"""What the operator and visitors are told where local processes run."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where episodes and viewers run: an entered backend, and what images are called there."""
+    """Where episodes and viewers run: an entered backend, and what may run there."""
 
     backend: Backend
-    images: ImageNames
+    admission: Admission
+
+    @property
+    def notice(self) -> str | None:
+        """What whoever comes here should know of how programs run; None: each is kept to itself."""
+        return None if self.backend.capabilities.file_isolation else PROCESS_NOTICE
 
 
 @dataclass
@@ -69,24 +80,24 @@ async def open_place(services: Services) -> AsyncGenerator[Place | None]:
     if settings.backend == "none":
         yield None
         return
-    from .worker_images import ImageNames, PackageContexts
+    from .admission import Admission, OwnPackages
 
-    contexts = PackageContexts(settings.packages)
-    if settings.backend == "process" and not contexts:
+    packages = OwnPackages(settings.packages)
+    if settings.local_processes and not packages:
         raise UsageError(
-            "Local processes run trusted packages only, and none was named.",
+            "Local processes run what packages of this machine declare, and none was named that builds anything.",
             code="package_missing",
             hint="Name them with --package DIRECTORY; each needs a compose file that builds its images.",
         )
     async with AsyncExitStack() as stack:
         name = settings.backend
         backend: Backend | None = None
-        if name == "auto" and contexts:
+        if settings.local_processes:
             name = "process"
         if name == "auto":
             try:
                 backend = await stack.enter_async_context(
-                    _make(services, "docker", contexts, await worker_login(services))
+                    _make(services, "docker", packages, await worker_login(services))
                 )
                 name = "docker"
             except BackendUnavailable as error:
@@ -94,19 +105,16 @@ async def open_place(services: Services) -> AsyncGenerator[Place | None]:
                 yield None
                 return
         if backend is None:
-            backend = await stack.enter_async_context(_make(services, name, contexts, await worker_login(services)))
+            backend = await stack.enter_async_context(_make(services, name, packages, await worker_login(services)))
         registry = services.settings.registry if backend.capabilities.images else None
-        yield Place(backend, ImageNames(registry=registry, contexts=contexts))
+        yield Place(backend, Admission(registry=registry, packages=packages))
 
 
-def _make(services: Services, name: str, contexts: object, login: tuple[str, str]) -> Backend:
-    from .worker_images import PackageContexts
-
-    assert isinstance(contexts, PackageContexts)
+def _make(services: Services, name: str, packages: OwnPackages, login: tuple[str, str]) -> Backend:
     if name == "process":
         from coworld_runner.backends.process import ProcessBackend
 
-        return ProcessBackend(contexts=contexts)
+        return ProcessBackend(contexts=packages)
     if name == "docker":
         from coworld_runner.backends.docker import DockerBackend
 
@@ -141,7 +149,7 @@ async def open_worker(services: Services, place: Place, *, owner: str) -> AsyncG
         # what a player does wrong is the game's to score
         episode=EpisodeOptions(timeout=settings.episode_timeout, on_player_failure="continue"),
     )
-    worker = Worker(services, place.backend, place.images, owner=owner, options=options)
+    worker = Worker(services, place.backend, place.admission, owner=owner, options=options)
     async with worker.running():
         yield worker
 

@@ -53,10 +53,18 @@ def page(
     viewer = None
     if caller.user is not None:
         viewer = caller.player.name if caller.player else caller.user.name
+    place = cast("Services", request.app.state.services).runtime.place
     text = (
         templates()
         .get_template(template)
-        .render(assets=ASSETS(), here=here, viewer=viewer, path=request.url.path, **values)
+        .render(
+            assets=ASSETS(),
+            here=here,
+            viewer=viewer,
+            path=request.url.path,
+            notice=place.notice if place is not None else None,
+            **values,
+        )
     )
     headers = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-store", "Referrer-Policy": "same-origin"}
     return HTMLResponse(text, status_code=status, headers=headers)

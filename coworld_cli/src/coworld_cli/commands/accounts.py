@@ -1,0 +1,197 @@
+"""Who one is to a platform: signing in and out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .. import exitcodes
+from .._group import NounGroup
+from ..options import GIVEN_FILE, Connection, platform_options, server_option
+from ..output import Output, output_options
+from ..render.rows import dump
+from ..render.tables import whoami_details
+from ..render.text import again, clean
+from ..running import Running, run_api, run_async
+
+if TYPE_CHECKING:
+    from coworld_client import CoworldClient, Token
+    from coworld_core.api import Whoami
+
+__all__ = ["commands"]
+
+commands = NounGroup()
+
+
+@commands.command("login")
+@click.option("--no-browser", is_flag=True, help="Only show the address, and open no browser.")
+@click.option("--force", "-f", is_flag=True, help="Sign in even when you are.")
+@click.option("--with-token", is_flag=True, help="Read a token from standard input instead.")
+@server_option
+@output_options
+def login(out: Output, server: str, no_browser: bool, force: bool, with_token: bool) -> int:
+    """Sign in with the browser, and keep the token.
+
+    It is kept in ~/.softmax/credentials.yaml (SOFTMAX_CONFIG_DIR names another directory), for you alone. COWORLD_TOKEN
+    comes before it and is never written down.
+    """
+    if not with_token:
+        return run_async(out, lambda _: _sign_in(server, out, force=force, browser=not no_browser))
+
+    from coworld_client import Token
+
+    from ..files import read_secret
+
+    token = Token(read_secret(Path("-"), what="token"))
+    return run_async(out, lambda _: _keep(server, token, out))
+
+
+async def _sign_in(server: str, out: Output, *, force: bool, browser: bool) -> int:
+    """Sign in with the browser, unless that has been done."""
+    import sys
+
+    from coworld_client.credentials import normalise_server
+    from coworld_client.login import sign_in, sign_in_url, signed_in
+    from coworld_core.errors import EnvironmentFault
+
+    from ..browser import open_page, wants_browser
+    from ..terminal import typed_line
+
+    server = normalise_server(server)
+    if not force and (known := await signed_in(server)) is not None:
+        out.answer({"status": "already_signed_in", "server": server, **dump(known)})
+        out.say(f"You are signed in to {server} already, as {_name(known)}. --force signs in anew.")
+        return exitcodes.OK
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        url = sign_in_url(server)
+        raise EnvironmentFault(
+            "Nobody is at this terminal to sign in.",
+            code="no_terminal",
+            hint=f"Open {url} and give the code to `{again('exchange-code', server)}`; or give a token to "
+            f"`{again('set-token', server)}` by standard input; or set COWORLD_TOKEN.",
+            context={"url": url},
+        )
+
+    async def show(url: str) -> None:
+        out.note(f"Sign in here:\n\n  {click.style(url, bold=True)}\n")
+        out.note("If the browser cannot come back to this machine, paste the code that it shows, and press Enter.")
+        if browser and wants_browser(None):
+            await open_page(url, out)
+
+    return await _keep(server, await sign_in(server, show=show, paste=typed_line), out)
+
+
+async def _keep(server: str, token: Token, out: Output) -> int:
+    """Keep a token once the server has said whose it is."""
+    from coworld_client import CoworldClient, CredentialStore
+    from coworld_client.login import adopt_token
+
+    async with CoworldClient(server, token=token) as api:
+        known = await adopt_token(api, CredentialStore.from_environment())
+        out.answer({"status": "signed_in", "server": api.server, **dump(known)})
+        out.say(f"Signed in to {api.server} as {_name(known)}.")
+    out.warn_of_token("is set, and comes before the token that was kept.")
+    return exitcodes.OK
+
+
+def _name(known: Whoami) -> str:
+    return clean(known.user_email or known.name or known.subject_id or "somebody", one_line=True)
+
+
+@commands.command("logout")
+@server_option
+@output_options
+def logout(out: Output, server: str) -> int:
+    """Forget the token and the player sessions of a server."""
+
+    async def forget(_: Running) -> int:
+        from anyio import to_thread
+
+        from coworld_client.credentials import CredentialStore, normalise_server
+
+        address = normalise_server(server)
+        removed = await to_thread.run_sync(CredentialStore.from_environment().forget, address)
+        out.answer({"server": address, "removed": removed})
+        out.say(f"Signed out of {address}." if removed else f"You were not signed in to {address}.")
+        out.warn_of_token("is still set.")
+        return exitcodes.OK
+
+    return run_async(out, forget)
+
+
+@commands.command("whoami")
+@platform_options
+def whoami(out: Output, connection: Connection) -> int:
+    """Show who you are to a server.
+
+    The exit status is 3 when you are nobody: no token, one the server does not know, or a player's session that has
+    ended.
+    """
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        from coworld_client import NotLoggedIn
+
+        known = await api.whoami()
+        if known.subject_type.is_anonymous:
+            raise NotLoggedIn(
+                f"{api.server} does not know your token.",
+                code="token_unknown",
+                hint=f"Sign in again: `{again('login', api.server)}`.",
+                context={"server": api.server},
+            )
+        out.answer({"server": api.server, **dump(known)})
+        out.say(whoami_details(known, api.server))
+        return exitcodes.OK
+
+    return run_api(out, connection, body)
+
+
+@commands.command("set-token")
+@click.argument("token", required=False)
+@click.option("--file", type=GIVEN_FILE, metavar="FILE", help="The file that holds it.  [default: standard input]")
+@server_option
+@output_options
+def set_token(out: Output, server: str, token: str | None, file: Path | None) -> int:
+    """Keep a token that you have.
+
+    The server is asked whose it is first. It is read from standard input; TOKEN on the command line works too, but
+    process lists and shell history show it.
+
+    \b
+    Example:
+      coworld set-token --server http://127.0.0.1:8787 < token.txt
+    """  # noqa: D301 (click reads the backspace)
+    if token is not None and file is not None:
+        raise click.UsageError("Give the token once: TOKEN and --file exclude each other.")
+
+    from coworld_client import Token
+
+    from ..files import read_secret
+
+    if token is not None:
+        out.warn("the token stood on the command line, where process lists and shell history show it.")
+    given = Token(token if token is not None else read_secret(file, what="token"))
+    return run_async(out, lambda _: _keep(server, given, out))
+
+
+@commands.command("exchange-code")
+@click.argument("code", required=False)
+@server_option
+@output_options
+def exchange_code(out: Output, server: str, code: str | None) -> int:
+    """Finish a sign-in with the code that the browser showed.
+
+    Without CODE it is read from standard input. A code is good once, and not for long.
+    """
+    from ..files import read_secret
+
+    given = code if code is not None else read_secret(None, what="code")
+
+    async def finish(_: Running) -> int:
+        from coworld_client.login import exchange_code
+
+        return await _keep(server, await exchange_code(server, given), out)
+
+    return run_async(out, finish)

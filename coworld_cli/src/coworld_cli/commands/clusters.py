@@ -1,0 +1,130 @@
+"""Clusters that play episodes by themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from coworld_core import durations
+
+from .. import exitcodes
+from .._group import NounGroup
+from ..options import package_server_option
+from ..output import Output, output_options
+from ..running import Running, run_async
+
+__all__ = ["commands"]
+
+commands = NounGroup()
+
+
+@commands.group("kubernetes", cls=NounGroup)
+def kubernetes() -> None:
+    """Make the Job in which a cluster plays an episode.
+
+    Nothing is sent to a cluster. To play on a cluster from here, use `coworld run-episode --backend kubernetes`.
+    """
+
+
+@kubernetes.command("job")
+@click.argument("spec")
+@click.option("--variant", metavar="ID", help="Variant of a package; by default its certification fixture.")
+@click.option("--player", "players", multiple=True, metavar="IMAGE", help="Player image: one for all slots, or each.")
+@click.option("--run", multiple=True, metavar="WORD", help="Command of those images, a word at a time.")
+@click.option(
+    "--worker-image", "--image-worker", metavar="IMAGE", help="The worker's image; by default this version's."
+)
+@click.option("--job-id", metavar="ID", help="Goes into names and labels; by default a new one.")
+@click.option("--namespace", metavar="NAME", help="Namespace to stand in the Job.")
+@click.option("--service-account", metavar="NAME", default="coworld-worker", show_default=True, help="The worker's.")
+@click.option(
+    "--deadline-seconds", type=click.IntRange(min=1), default=durations.JOB, show_default=True, help="For all of it."
+)
+@click.option("--timeout-seconds", type=click.FloatRange(min=1), help="For the episode; by default what is left.")
+@click.option(
+    "--ttl-seconds",
+    type=click.IntRange(min=0),
+    default=durations.JOB_KEPT,
+    show_default=True,
+    help="It stays so long after.",
+)
+@click.option("--output-url", metavar="URL", help="Address below which every output is PUT.")
+@click.option("--output", "outputs", multiple=True, metavar="NAME=URL", help="Address of one output.")
+@click.option("--output-claim", metavar="NAME", help="PersistentVolumeClaim that gets what has no address.")
+@click.option("--output-secret", metavar="NAME", help="Secret with the worker's variables for outputs.")
+@click.option("--spec-url", metavar="URL", help="Where the cluster finds SPEC; by default it is part of the Job.")
+@click.option("--secrets-url", metavar="URL", help="Where the worker finds the policies' secrets.")
+@click.option("--player-cpu", default="250m", show_default=True, metavar="QUANTITY", help="What a player asks for.")
+@click.option("--player-memory", default="256Mi", show_default=True, metavar="QUANTITY", help="What a player asks for.")
+@click.option("--pull-policy", type=click.Choice(["Always", "IfNotPresent", "Never"]), help="For game and players.")
+@click.option(
+    "--run-as-user", type=click.IntRange(min=0), metavar="UID", help="The game's user; by default its image's."
+)
+@click.option("--workload-type", metavar="NAME", help="Nodes with the label and taint workload-type.")
+@click.option("--capacity-type", metavar="NAME", help="Nodes with the label karpenter.sh/capacity-type, for players.")
+@package_server_option
+@output_options
+def job(
+    out: Output,
+    spec: str,
+    variant: str | None,
+    players: tuple[str, ...],
+    run: tuple[str, ...],
+    worker_image: str | None,
+    job_id: str | None,
+    output_url: str | None,
+    outputs: tuple[str, ...],
+    deadline_seconds: int,
+    timeout_seconds: float | None,
+    ttl_seconds: int,
+    server: str,
+    **options: Any,
+) -> int:
+    """Print the Job in which the hosted worker plays one episode, to be piped into kubectl.
+
+    SPEC is an episode request, or a Coworld: a file, a directory, a file:// or http(s):// address, or a cow_… id.
+
+    \b
+    Outputs are results, replay, debug, error-info, timings, record, log-SLOT and artifact-SLOT.
+
+    \b
+    Examples:
+      coworld kubernetes job request.json --output-url https://store/episodes/1 | kubectl apply -f -
+      coworld kubernetes job my-game --variant duel --output-claim episodes | kubectl apply -f -
+    """  # noqa: D301 (click reads the backspace)
+    from coworld_core.errors import UsageError
+    from coworld_runner.jobs import JobOptions, output_addresses, read_job_spec, worker_job
+
+    given = {"worker_image": worker_image, "job_id": job_id}
+
+    async def read(_: Running) -> Any:
+        return await read_job_spec(spec, variant=variant, players=players, run=run, server=server)
+
+    loaded = run_async(out, read)
+    addresses: dict[str, str] = {}
+    if output_url is not None:
+        addresses |= output_addresses(output_url, len(getattr(loaded, "request", loaded).players))
+    for item in outputs:
+        name, equals, address = item.partition("=")
+        if not equals:
+            raise UsageError(f"--output {name!r} has no address.", hint="Write --output results=https://…")
+        addresses[name] = address
+    made = worker_job(
+        loaded,
+        JobOptions(
+            **{name: value for name, value in given.items() if value is not None},
+            deadline=deadline_seconds,
+            timeout=timeout_seconds,
+            ttl=ttl_seconds,
+            outputs=addresses,
+            **options,
+        ),
+    )
+    if out.json:
+        out.answer(made)
+    else:
+        import yaml
+
+        click.echo(yaml.safe_dump(made, sort_keys=False, allow_unicode=True), nl=False)
+    return exitcodes.OK

@@ -1,0 +1,302 @@
+"""Coworlds of a platform, and what belongs to them: images, secrets, hosted games."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from coworld_core import durations
+
+from .. import exitcodes
+from .._group import NounGroup
+from ..options import (
+    DIRECTORY,
+    GIVEN_FILE,
+    Connection,
+    IdType,
+    Listing,
+    listing_options,
+    platform_options,
+    seconds_option,
+)
+from ..output import Output
+from ..render import tables
+from ..render.rows import dump, show_list, show_one, show_rows
+from ..render.text import clean, command_line, plural, shown_path, size
+from ..render.transfers import shown_progress
+from ..running import Running, run_api
+
+if TYPE_CHECKING:
+    from coworld_client import CoworldClient
+    from coworld_client.smoke import CoworldStatus
+
+__all__ = ["commands", "wait_smoke"]
+
+commands = NounGroup()
+
+_BEGINS_WITHIN = 30.0
+"""Seconds within which a platform that plays a Coworld's first episodes has made one."""
+
+
+@commands.command("list")
+@listing_options(200, offset=True, noun="Coworlds")
+@platform_options
+def list_(out: Output, connection: Connection, listing: Listing) -> int:
+    """List Coworlds."""
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        pager = api.coworlds.list(limit=listing.limit, offset=listing.offset)
+        return await show_list(out, pager, tables.COWORLDS, listing, noun="Coworld")
+
+    return run_api(out, connection, body)
+
+
+@commands.command("show")
+@click.argument("coworld", type=IdType("coworld"), metavar="COWORLD_ID")
+@platform_options
+def show(out: Output, connection: Connection, coworld: str) -> int:
+    """Show a Coworld.
+
+    That needs no login.
+    """
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        return await show_one(out, api.coworlds.get(coworld), tables.coworld_details)
+
+    return run_api(out, connection, body, anonymous=True)
+
+
+@commands.command("status")
+@click.argument("coworld", type=IdType("coworld"), metavar="COWORLD_ID")
+@click.option(
+    "--wait-hosted-smoke/--no-wait-hosted-smoke", default=False, help="Wait for the first hosted episodes to end."
+)
+@seconds_option("--hosted-smoke-timeout-seconds", durations.HOSTED_SMOKE, "How long to wait.")
+@platform_options
+def status(
+    out: Output, connection: Connection, coworld: str, wait_hosted_smoke: bool, hosted_smoke_timeout_seconds: float
+) -> int:
+    """Show a Coworld and how its hosted episodes went.
+
+    The exit status is 1 when one of them failed, and when they have not ended in the time there was to wait.
+    """
+
+    async def body(api: CoworldClient, running: Running) -> int:
+        if wait_hosted_smoke:
+            status = await wait_smoke(api, coworld, hosted_smoke_timeout_seconds, running)
+        else:
+            status = await api.coworlds.status(coworld)
+        out.answer({"coworld": dump(status.coworld), **tables.smoke_answer(status)})
+        out.say(tables.coworld_details(status.coworld))
+        out.say(tables.smoke_text(status))
+        failed = status.verdict == "failed" or (wait_hosted_smoke and status.verdict == "pending")
+        return exitcodes.ANSWER_IS_NO if failed else exitcodes.OK
+
+    return run_api(out, connection, body)
+
+
+async def wait_smoke(api: CoworldClient, coworld: str, seconds: float, running: Running) -> CoworldStatus:
+    """Wait until the platform's own episodes have ended, saying what changes; not for those that never begin."""
+    running.so_far = f"The Coworld is on the platform as {coworld}."
+    running.to_go_on = f"`coworld status {coworld} --wait-hosted-smoke` waits on."
+    said = ""
+
+    def tell(status: CoworldStatus) -> None:
+        nonlocal said
+        ended = sum(row.status.is_terminal for row in status.episodes)
+        text = f"Hosted episodes: {ended} of {len(status.episodes)} ended." if status.episodes else ""
+        if text and text != said:
+            running.out.note(text)
+            said = text
+
+    return await api.coworlds.wait_for_smoke(coworld, deadline=seconds, begins_within=_BEGINS_WITHIN, on_change=tell)
+
+
+@commands.command("next-version")
+@click.argument("name")
+@platform_options
+def next_version(out: Output, connection: Connection, name: str) -> int:
+    """Print the version that comes next.
+
+    It is that of the Coworld's canonical version, with one added to its last number. A name that the platform does not
+    have is an error.
+    """
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        version = await api.coworlds.next_version(name)
+        out.answer({"name": name, "next_version": version})
+        out.say(clean(version, one_line=True))
+        return exitcodes.OK
+
+    return run_api(out, connection, body)
+
+
+@commands.command("download")
+@click.argument("coworld", type=IdType("coworld", names=True), metavar="COWORLD_ID | NAME")
+@click.option(
+    "--output-dir",
+    "-o",
+    type=DIRECTORY,
+    default=Path("coworld"),
+    metavar="DIR",
+    help="Above the directory of the Coworld.  [default: ./coworld]",
+)
+@click.option("--refresh", is_flag=True, help="Ask the platform again, even when it is here.")
+@click.option("--images/--no-images", default=True, help="Pull its images too.  [default: --images]")
+@platform_options
+def download(out: Output, connection: Connection, coworld: str, output_dir: Path, refresh: bool, images: bool) -> int:
+    """Download a Coworld, to play it here.
+
+    DIR/COWORLD_ID gets coworld_manifest.json, coworld_images.json and AGENTS.md. An id needs no login; a name, which
+    means the canonical version, does.
+    """
+
+    async def body(api: CoworldClient, running: Running) -> int:
+        running.so_far = "Images that were pulled are kept."
+        running.to_go_on = "The same command goes on from there."
+        with shown_progress(out, "images") as tell:
+            found = await api.coworlds.download(
+                coworld,
+                output_dir,
+                refresh=refresh,
+                pull=images,
+                on_pull=lambda _, done, total: tell(done, total or None),
+            )
+        out.answer(
+            {
+                "coworld_id": found.id,
+                "name": found.name,
+                "version": found.version,
+                "directory": str(found.directory),
+                "manifest": str(found.manifest),
+                "cached": found.cached,
+                "pulled": found.pulled,
+                "images": [
+                    {"public_image_uri": image.public_image_uri, "local_image": image.local_image}
+                    for image in found.images
+                ],
+            }
+        )
+        was = "is here already" if found.cached else "downloaded"
+        have = f", {plural(len(found.images), 'image')} pulled" if found.pulled and not found.cached else ""
+        name = clean(f"{found.name} {found.version}", one_line=True)
+        out.say(f"{name} {was}: {shown_path(found.directory)}{have}")
+        out.say(f"Play it:  {command_line('run-episode', shown_path(found.manifest))}")
+        return exitcodes.OK
+
+    return run_api(out, connection, body, anonymous=coworld.startswith("cow_"))
+
+
+@commands.command("images")
+@click.argument("image", required=False, type=IdType("image"), metavar="[IMAGE_ID]")
+@listing_options(200, offset=True, noun="images")
+@platform_options
+def images(out: Output, connection: Connection, listing: Listing, image: str | None) -> int:
+    """List container images, or show one."""
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        if image is not None:
+            return await show_one(out, api.images.get(image), tables.image_details)
+        pager = api.images.list(limit=listing.limit, offset=listing.offset)
+        return await show_list(out, pager, tables.IMAGES, listing, noun="image")
+
+    return run_api(out, connection, body)
+
+
+# --- secrets ------------------------------------------------------------------------------------------------------
+
+
+@commands.group("secret", cls=NounGroup)
+def secret() -> None:
+    """Keep, list and delete the secrets of a Coworld.
+
+    A manifest names one as secret://coworld/NAME/SECRET in an environment; nobody can read it back.
+    """
+
+
+@secret.command("put")
+@click.argument("coworld", metavar="NAME")
+@click.argument("secret")
+@click.argument("file", type=GIVEN_FILE, metavar="FILE")
+@platform_options
+def put(out: Output, connection: Connection, coworld: str, secret: str, file: Path) -> int:
+    """Keep the content of FILE (- for standard input) as a secret, in place of what it was before."""
+    from ..files import read_bytes
+
+    content = read_bytes(file)
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        kept = await api.secrets.put(coworld, secret, content)
+        out.answer(dump(kept))
+        out.say(clean(f"Kept {kept.secret_name} of {kept.coworld_name}, {size(kept.size_bytes or 0)}.", one_line=True))
+        return exitcodes.OK
+
+    return run_api(out, connection, body, changes=True)
+
+
+@secret.command("list")
+@click.argument("coworld", metavar="NAME")
+@platform_options
+def list_secrets(out: Output, connection: Connection, coworld: str) -> int:
+    """List the secrets of a Coworld: names, sizes and owners, never values."""
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        return await show_rows(out, api.secrets.list(coworld), tables.SECRETS, none="There are no secrets.")
+
+    return run_api(out, connection, body)
+
+
+@secret.command("delete")
+@click.argument("coworld", metavar="NAME")
+@click.argument("secret")
+@platform_options
+def delete(out: Output, connection: Connection, coworld: str, secret: str) -> int:
+    """Delete a secret of a Coworld."""
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        gone = await api.secrets.delete(coworld, secret)
+        out.answer(dump(gone))
+        out.say(clean(f"Deleted {gone.secret_name} of {gone.coworld_name}.", one_line=True))
+        return exitcodes.OK
+
+    return run_api(out, connection, body, changes=True)
+
+
+# --- games on the platform ----------------------------------------------------------------------------------------
+
+
+@commands.group("hosted-game", cls=NounGroup)
+def hosted_game() -> None:
+    """Play a Coworld on the platform, with people."""
+
+
+@hosted_game.command("create")
+@click.argument("coworld", type=IdType("coworld"), metavar="COWORLD_ID")
+@click.option("--variant", metavar="ID", help="Variant to play. Default: the Coworld's own.")
+@click.option("--spectators/--no-spectators", default=True, show_default=True, help="Whether others may watch.")
+@platform_options
+def create(out: Output, connection: Connection, coworld: str, variant: str | None, spectators: bool) -> int:
+    """Start a game that people join.
+
+    The links hold the game's tokens: whoever has one can use it.
+    """
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        made = api.hosted.create(coworld, variant=variant, spectators=spectators)
+        return await show_one(out, made, tables.play_session_details)
+
+    return run_api(out, connection, body, changes=True)
+
+
+@hosted_game.command("join")
+@click.argument("session", metavar="SESSION_ID")
+@platform_options
+def join(out: Output, connection: Connection, session: str) -> int:
+    """Take a seat in a game."""
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        return await show_one(out, api.hosted.join(session), tables.seat_details)
+
+    return run_api(out, connection, body, changes=True)

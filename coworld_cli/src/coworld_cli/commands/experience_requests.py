@@ -1,0 +1,311 @@
+"""Experience requests: episodes that one asks for, watched and fetched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .. import exitcodes
+from .._group import NounGroup
+from ..options import (
+    DIRECTORY,
+    FILE,
+    GIVEN_FILE,
+    Connection,
+    IdType,
+    Listing,
+    concurrency_option,
+    include_option,
+    listing_options,
+    mine_filter,
+    platform_options,
+    seconds_option,
+)
+from ..output import Output
+from ..render import tables
+from ..render.rows import dump, rows_table, show_list, show_one
+from ..render.text import clean, command_line, plural, shown_path
+from ..running import Running, run_api
+
+if TYPE_CHECKING:
+    from coworld_client import Change, CoworldClient
+    from coworld_client.checkpoints import Checkpoint
+    from coworld_core.api import BundlePart
+
+__all__ = ["commands"]
+
+commands = NounGroup()
+
+_XREQ = IdType("experience request")
+_WATCH_SECONDS = 3600.0
+
+
+@commands.group("xp-request", cls=NounGroup)
+def xp_request() -> None:
+    """Have episodes played, watch and fetch them.
+
+    An experience request asks for episodes of a Coworld with policies of your choice.
+    """
+
+
+@xp_request.command("create")
+@click.argument("body", type=GIVEN_FILE, metavar="BODY")
+@click.option("--wait/--no-wait", default=False, help="Wait until all episodes have ended.")
+@platform_options
+def create(out: Output, connection: Connection, body: Path, wait: bool) -> int:
+    """Ask for episodes. BODY is a JSON file, or - for standard input.
+
+    \b
+    {"coworld_id": "cow_…", "variant_id": "quick", "num_episodes": 10,
+     "roster": [{"player": {"policy_ref": "mine:v3"}, "slot": 0}, {"player": {"policy_ref": "rival:v1"}}]}
+
+    In place of coworld_id, target names a league_id or a division_id; a seat's player is a policy_ref, {"top_n": 3} or
+    {"random": true}. With --wait the exit status is 1 when an episode failed.
+    """  # noqa: D301 (click reads the backspace)
+    from ..files import json_object, read_bytes
+
+    given = json_object(read_bytes(body), what="The body")
+
+    async def work(api: CoworldClient, running: Running) -> int:
+        made = await api.experience.create(given)
+        if wait:
+            out.note(f"{clean(made.id, one_line=True)}: {plural(made.episode_count, 'episode')} asked for.")
+            return await _watch(api, (made.id,), running, timeout=_WATCH_SECONDS)
+        out.answer(dump(made))
+        out.say(tables.experience_details(made))
+        out.say(f"\nWatch it:  {command_line('xp-request', 'watch', made.id)}")
+        return exitcodes.OK
+
+    return run_api(out, connection, work, changes=True)
+
+
+@xp_request.command("list")
+@mine_filter
+@listing_options(50, offset=True, noun="requests")
+@platform_options
+def list_(out: Output, connection: Connection, listing: Listing, mine: bool) -> int:
+    """List experience requests.
+
+    Under --json it is an object with `entries`, `total_count`, `limit` and `offset`.
+    """
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        pager = api.experience.list(mine=mine, limit=listing.limit, offset=listing.offset)
+        return await show_list(out, pager, tables.EXPERIENCE, listing, noun="experience request", envelope=True)
+
+    return run_api(out, connection, body)
+
+
+@xp_request.command("get")
+@click.argument("request", type=_XREQ, metavar="XREQ_ID")
+@platform_options
+def get(out: Output, connection: Connection, request: str) -> int:
+    """Show an experience request and its episodes."""
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        return await show_one(out, api.experience.get(request), tables.experience_details)
+
+    return run_api(out, connection, body)
+
+
+@xp_request.command("episodes")
+@click.argument("request", type=_XREQ, metavar="XREQ_ID")
+@listing_options(None, noun="episodes")
+@platform_options
+def episodes(out: Output, connection: Connection, listing: Listing, request: str) -> int:
+    """List the episodes of an experience request."""
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        pager = api.experience.episodes(request, limit=listing.limit)
+        return await show_list(out, pager, tables.EPISODES, listing, noun="episode")
+
+    return run_api(out, connection, body)
+
+
+@xp_request.command("cancel")
+@click.argument("request", type=_XREQ, metavar="XREQ_ID")
+@platform_options
+def cancel(out: Output, connection: Connection, request: str) -> int:
+    """Cancel an experience request: what has not begun will not.
+
+    To cancel it again changes nothing. One that has ended is refused.
+    """
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        return await show_one(out, api.experience.cancel(request), tables.experience_details)
+
+    return run_api(out, connection, body, changes=True)
+
+
+# --- watching -----------------------------------------------------------------------------------------------------
+
+
+@xp_request.command("watch")
+@click.argument(
+    "requests", nargs=-1, required=True, type=IdType("experience request", "episode request"), metavar="ID..."
+)
+@click.option(
+    "--checkpoint", type=FILE, metavar="FILE", help="Keep in this file how far the watching is, and go on from there."
+)
+@click.option("--reset", is_flag=True, help="Begin anew, whatever the checkpoint says.")
+@seconds_option("--timeout", _WATCH_SECONDS, "How long to watch.")
+@click.option("--jsonl", is_flag=True, help="Write every change as JSON, one a line, as it happens.")
+@platform_options
+def watch(
+    out: Output,
+    connection: Connection,
+    requests: tuple[str, ...],
+    checkpoint: Path | None,
+    reset: bool,
+    timeout: float,
+    jsonl: bool,
+) -> int:
+    """Watch until all episodes have ended.
+
+    ID is an experience request (xreq_…) or an episode (ereq_…), all of one kind. The exit status is 1 when an episode
+    failed or was cancelled, or when the time was up; under --json `ended` and `timed_out` tell that apart.
+    """
+    if jsonl and out.json:
+        raise click.UsageError("--json and --jsonl exclude each other.")
+    if len({request.partition("_")[0] for request in requests}) > 1:
+        raise click.UsageError("Watch experience requests or episodes, not both at once.")
+    if reset and checkpoint is None:
+        raise click.UsageError("--reset needs --checkpoint.")
+
+    async def body(api: CoworldClient, running: Running) -> int:
+        return await _watch(api, requests, running, timeout=timeout, checkpoint=checkpoint, reset=reset, jsonl=jsonl)
+
+    return run_api(out, connection, body)
+
+
+async def _watch(
+    api: CoworldClient,
+    ids: tuple[str, ...],
+    running: Running,
+    *,
+    timeout: float,
+    checkpoint: Path | None = None,
+    reset: bool = False,
+    jsonl: bool = False,
+) -> int:
+    """Tell changes of episodes until all have ended, or the time is up."""
+    import anyio
+    import anyio.to_thread
+
+    from coworld_client.checkpoints import Checkpoint
+
+    out = running.out
+    watched = list(dict.fromkeys(ids))
+    seen = Checkpoint(api.server, watched, checkpoint)
+    if not reset:
+        await anyio.to_thread.run_sync(seen.load)
+    running.so_far = "The episodes go on."
+    running.to_go_on = "The same command watches on."
+    if checkpoint is not None:
+        running.to_go_on = f"The same command goes on watching from {shown_path(checkpoint)}."
+    with anyio.move_on_after(timeout) as scope:
+        async with api.watch(watched, view="results", cursor=seen.cursor) as changes:
+            async for change in changes:
+                if seen.take(change) and not jsonl:
+                    out.note(_change(change, seen))
+                if jsonl:
+                    out.line(_line(change))
+                if checkpoint is not None:
+                    await anyio.to_thread.run_sync(seen.save)
+    ended = not scope.cancelled_caught
+    ok = ended and seen.ok
+    if not jsonl:
+        rows = [dump(episode) for episode in seen.episodes.values()]
+        out.answer({"ids": watched, "ended": ended, "timed_out": not ended, "ok": ok, "episodes": rows})
+        out.say(f"{_counts(seen)}." if ended else f"The time is up: {_counts(seen)}.")
+    return exitcodes.OK if ok else exitcodes.ANSWER_IS_NO
+
+
+def _counts(seen: Checkpoint) -> str:
+    """How many stand how: ``7 completed, 1 failed``."""
+    counts = [f"{count} {clean(status, one_line=True)}" for status, count in seen.counts().most_common()]
+    return ", ".join(counts) or "no episodes"
+
+
+def _change(change: Change, seen: Checkpoint) -> str:
+    what = "gone" if change.episode is None else clean(str(change.episode.status), one_line=True)
+    why = change.episode.error if change.episode is not None and change.episode.error else ""
+    why = f"  ({clean(why, one_line=True)})" if why else ""
+    return f"{clean(change.id, one_line=True)}  {what}{why}   [{_counts(seen)}]"
+
+
+def _line(change: Change) -> object:
+    return {
+        "id": change.id,
+        "experience_request_id": change.experience_request_id,
+        "removed": change.removed,
+        "episode": dump(change.episode) if change.episode is not None else None,
+        "cursor": change.cursor,
+    }
+
+
+# --- fetching -----------------------------------------------------------------------------------------------------
+
+
+@xp_request.command("download")
+@click.argument("requests", nargs=-1, required=True, type=_XREQ, metavar="XREQ_ID...")
+@include_option
+@click.option("--download-dir", "-d", type=DIRECTORY, metavar="DIR", help="Where to.  [default: ./XREQ_ID]")
+@concurrency_option("files")
+@platform_options
+def download(
+    out: Output,
+    connection: Connection,
+    requests: tuple[str, ...],
+    include: tuple[BundlePart, ...],
+    download_dir: Path | None,
+    concurrency: int,
+) -> int:
+    """Download what the episodes of experience requests left: one bundle an episode.
+
+    Interrupted, or with episodes that had not ended, the same command fetches what is missing. The exit status is 1
+    when something is.
+    """
+
+    async def body(api: CoworldClient, running: Running) -> int:
+        from coworld_client.collecting import collect_bundles, new_directory
+
+        root = new_directory(download_dir or Path(requests[0]))
+        running.resumable()
+        running.evidence = str(root)
+        found = await collect_bundles(
+            api,
+            list(dict.fromkeys(requests)),
+            root,
+            include=include,
+            concurrency=concurrency,
+            on_fetched=lambda row, there, _: out.note(f"{row.id}: {there} fetched"),
+        )
+        waiting = [item.episode for item in found if not item.episode.status.is_terminal]
+        failed = [item for item in found if item.error is not None]
+        out.answer(
+            {
+                "directory": str(root),
+                "ok": not failed and not waiting,
+                "episodes": [
+                    {
+                        "id": item.episode.id,
+                        "status": str(item.episode.status),
+                        "path": str(item.path) if item.path is not None else None,
+                        "error": item.error.to_dict() if item.error is not None else None,
+                    }
+                    for item in found
+                ],
+            }
+        )
+        out.say(f"{plural(sum(item.path is not None for item in found), 'bundle')} in {shown_path(root)}.")
+        for item in failed:
+            out.note(f"{item.episode.id} could not be fetched: {clean(str(item.error), one_line=True)}")
+        if waiting:
+            out.note(f"{plural(len(waiting), 'episode')} not over yet:")
+            out.note(rows_table(tables.EPISODES[:2], waiting))
+        return exitcodes.ANSWER_IS_NO if failed or waiting else exitcodes.OK
+
+    return run_api(out, connection, body)

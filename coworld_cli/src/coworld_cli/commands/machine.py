@@ -1,0 +1,137 @@
+"""This machine: what it has, what runs on it, what was left on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from .. import exitcodes
+from .._group import NounGroup
+from ..options import BackendName, WhereOptions, takes
+from ..output import Output, output_options
+from ..render.results import machine_checks, sweep_result
+from ..render.text import clean, table
+from ..running import Running, run_async
+
+if TYPE_CHECKING:
+    from coworld_runner.doctor import Machine
+    from coworld_runner.reaper import Sweep
+
+__all__ = ["commands"]
+
+commands = NounGroup()
+
+_ELSEWHERE = ("backend", "platform")
+"""Options of where things run that are not asked for here, or otherwise."""
+
+
+@commands.command("doctor")
+@click.option(
+    "--backend",
+    type=BackendName(),
+    metavar="NAME",
+    multiple=True,
+    help="Look only at this; repeatable. Default: what is on this machine.",
+)
+@takes("where", WhereOptions, without=_ELSEWHERE)
+@output_options
+def doctor(out: Output, where: WhereOptions, backend: tuple[str, ...]) -> int:
+    """Check what this machine, or a cluster, has for Coworlds.
+
+    One line a check, and what to do where something is missing. Nothing is changed. The exit status is 3 when no
+    backend works at all.
+    """
+    from coworld_runner.doctor import check_machine
+
+    async def look(_: Running) -> Machine:
+        return await check_machine(backends=backend or None, cluster=where.cluster())
+
+    machine = run_async(out, look)
+    out.answer(
+        {
+            "ok": machine.ok,
+            "backends": list(machine.backends),
+            "checks": [
+                {"name": check.name, "status": check.status, "message": check.message, "hint": check.hint}
+                for check in machine.checks
+            ],
+        }
+    )
+    out.say(machine_checks(machine))
+    return exitcodes.OK if machine.ok else exitcodes.ENVIRONMENT
+
+
+@commands.command("clean")
+@click.option("--yes", "--apply", "apply", is_flag=True, help="Remove what is found. Without it, it is only listed.")
+@click.option("--run", "run_id", metavar="RUN_ID", help="Only what this run left.")
+@click.option("--force", is_flag=True, help="Take what belongs to runs that are still going, too.")
+@click.option(
+    "--backend",
+    type=BackendName(),
+    metavar="NAME",
+    multiple=True,
+    help="Look only there; repeatable. Default: on this machine.",
+)
+@takes("where", WhereOptions, without=_ELSEWHERE)
+@output_options
+def clean_up(
+    out: Output, where: WhereOptions, apply: bool, run_id: str | None, force: bool, backend: tuple[str, ...]
+) -> int:
+    """Find and remove what a killed run left behind.
+
+    Processes, containers, networks, volumes, directories and what is on a cluster carry the label of the run that
+    made them, so exactly those of coworld, and of this user, are found. What belongs to a run that is still going is
+    listed and left alone.
+
+    The exit status is 3 when something could not be removed, or a --backend could not be asked.
+    """
+    from coworld_runner.doctor import leftovers
+
+    async def sweep(_: Running) -> Sweep:
+        return await leftovers(
+            backends=backend or None, run_id=run_id, apply=apply, force=force, cluster=where.cluster()
+        )
+
+    swept = run_async(out, sweep)
+    # a backend that was asked for by name must answer; another may well not be here
+    ok = swept.ok and not (backend and swept.unavailable)
+    became = {id(item.found): item for item in swept.reaped}
+    out.answer(
+        {
+            "dry_run": not apply,
+            "applied": apply,
+            "ok": ok,
+            "items": [
+                {
+                    "kind": item.kind,
+                    "id": item.id,
+                    "name": item.name,
+                    "run_id": item.run_id,
+                    "alive": item.alive,
+                    "age_seconds": item.age_seconds,
+                    "removed": became[id(item)].removed if id(item) in became else False,
+                    "reason": became[id(item)].reason if id(item) in became else "",
+                }
+                for item in swept.found
+            ],
+            "unavailable": list(swept.unavailable),
+        }
+    )
+    out.say(sweep_result(swept, apply=apply, force=force))
+    return exitcodes.OK if ok else exitcodes.ENVIRONMENT
+
+
+@commands.command("version")
+@output_options
+def version(out: Output) -> int:
+    """Print the versions of coworld and of what it runs on."""
+    from coworld_runner.doctor import machine_versions
+
+    async def ask(_: Running) -> dict[str, str | None]:
+        return dict(await machine_versions())
+
+    versions = run_async(out, ask)
+    out.answer(versions)
+    out.say(table([(name, clean(version, one_line=True) if version else "-") for name, version in versions.items()]))
+    return exitcodes.OK

@@ -1,0 +1,390 @@
+"""Packages of this machine: built, checked, certified, and what their documents look like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from coworld_core import durations
+
+from .. import exitcodes
+from .._group import NounGroup
+from ..options import (
+    DIRECTORY,
+    FILE,
+    PackageOptions,
+    PathType,
+    key_values,
+    manifest_argument,
+    package_server_option,
+    seconds_option,
+    takes,
+)
+from ..output import Output, output_options, to_json
+from ..render.text import clean, command_line, plural, shown_path
+from ..running import Running, run_async
+from ..terminal import echo
+
+if TYPE_CHECKING:
+    from coworld_core.issues import Report
+    from coworld_runner.certify import Certification
+    from coworld_runner.documents import DocumentName
+
+__all__ = ["certify_here", "commands"]
+
+commands = NounGroup()
+
+_PATH = PathType()
+
+_NAMES: tuple[DocumentName, ...] = ("manifest", "episode-request", "episode", "summary", "certification", "event")
+
+
+@commands.command("build")
+@click.argument("where", nargs=-1, metavar="[DIR | COMPOSE TEMPLATE VERSION OUTPUT]")
+@click.option(
+    "--version", metavar="VERSION", help="PEP 440 version. Default: that of the manifest built before, or 0.1.0."
+)
+@click.option("--project", type=_PATH, metavar="DIR", help="The package's directory, as DIR.  [default: .]")
+@click.option("--compose", type=_PATH, metavar="FILE", help="The compose file. Default: the one in DIR or above it.")
+@click.option("--template", type=_PATH, metavar="FILE", help="Default: coworld_manifest_template.json in DIR.")
+@click.option(
+    "--output",
+    "-o",
+    type=_PATH,
+    metavar="FILE",
+    help="The manifest to write. Default: coworld_manifest.json in DIR; dist/coworld_manifest.json when --version is "
+    "given without DIR.",
+)
+@click.option("--resolve-mutable-images", is_flag=True, help="Pin images of a registry to their digest.")
+@click.option("--platform", metavar="OS/ARCH", help="Platform to build for. Default: as the compose file says.")
+@click.option("--build-arg", "build_args", multiple=True, metavar="NAME=VALUE", help="Build argument; repeatable.")
+@click.option("--no-cache", is_flag=True, help="Do every build step again.")
+@click.option("--parallel", type=click.IntRange(min=1), metavar="K", help="How many images at a time.")
+@output_options
+def build(
+    out: Output,
+    where: tuple[str, ...],
+    version: str | None,
+    project: Path | None,
+    compose: Path | None,
+    template: Path | None,
+    output: Path | None,
+    resolve_mutable_images: bool,
+    platform: str | None,
+    build_args: tuple[str, ...],
+    no_cache: bool,
+    parallel: int | None,
+) -> int:
+    """Build a Coworld's images and write its manifest.
+
+    DIR holds a compose file and a template, whose {{SERVICE_IMAGE}} placeholders become the images of the services,
+    each named by its content. The engine builds; no compose plugin is needed, and a base image that is on this machine
+    is never asked of a registry.
+
+    \b
+    Examples:
+      coworld build examples/paintarena
+      coworld build examples/paintarena --version 1.2.0 --platform linux/amd64
+      coworld build compose.yaml coworld_manifest_template.json 1.2.0 coworld_manifest.json
+    """  # noqa: D301 (click reads the backspace)
+    ctx = click.get_current_context()
+    if len(where) == 4:
+        named = {"--version": version, "--project": project, "--compose": compose}
+        named.update({"--template": template, "--output": output})
+        if twice := [name for name, value in named.items() if value is not None]:
+            raise click.UsageError(f"With COMPOSE TEMPLATE VERSION OUTPUT there is nothing left for {twice[0]}.", ctx)
+        compose, template, version, output = Path(where[0]), Path(where[1]), where[2], Path(where[3])
+    elif len(where) == 1:
+        if project is not None:
+            raise click.UsageError("DIR and --project are the same; give one of them.", ctx)
+        project = Path(where[0])
+    elif not where:
+        if version is not None and output is None:
+            output = (project or Path()) / "dist" / "coworld_manifest.json"
+        project = project or Path()
+    else:
+        raise click.UsageError(f"Give DIR, or all of COMPOSE TEMPLATE VERSION OUTPUT, not {len(where)} of them.", ctx)
+    arguments = key_values("--build-arg", build_args, form="NAME=VALUE")
+
+    async def work(running: Running) -> int:
+        from coworld_runner.build import build_coworld
+
+        from ..render.issues import render_issue
+        from ..render.progress import show_progress
+        from ..render.results import build_result
+
+        with show_progress(running, "build") as progress:
+            result = await build_coworld(
+                project,
+                compose=compose,
+                template=template,
+                version=version,
+                output=output,
+                resolve_mutable=resolve_mutable_images,
+                platform=platform,
+                build_args=arguments,
+                no_cache=no_cache,
+                parallel=parallel,
+                publish=progress,
+            )
+        for issue in result.report.issues:
+            out.note(render_issue(result.report.source, issue))
+        out.answer(
+            {
+                "ok": True,
+                "manifest": str(result.manifest_path),
+                "coworld": result.manifest.game.name,
+                "version": result.version,
+                "seconds": round(result.seconds, 3),
+                "images": [
+                    {
+                        "image": image.image,
+                        "reference": image.reference,
+                        "digest": image.digest,
+                        "platform": image.platform,
+                        "service": image.service,
+                        "seconds": round(image.seconds, 3),
+                    }
+                    for image in result.images.values()
+                ],
+                "report": result.report.model_dump(mode="json"),
+            }
+        )
+        path = shown_path(result.manifest_path)
+        follow_ups = (
+            command_line("run-episode", path, "--backend", "docker"),
+            command_line("certify", path),
+        )
+        out.say(build_result(result, follow_ups=follow_ups))
+        return exitcodes.OK
+
+    return run_async(out, work)
+
+
+@commands.command("validate")
+@manifest_argument
+@click.option("--strict", is_flag=True, help="Allow only what `coworld build` writes: nothing old, nothing unknown.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning"]),
+    default="error",
+    show_default=True,
+    help="From which severity on the answer is no.",
+)
+@package_server_option
+@output_options
+def validate(out: Output, manifest: str, strict: bool, fail_on: str, server: str) -> int:
+    """Check a manifest and list everything that is wrong with it.
+
+    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. A template is
+    checked too, its placeholders left as they are.
+
+    Every issue is written as file:line:column: severity[code] message (pointer). The exit status is 1 when there are
+    errors.
+    """
+    from coworld_core.errors import ManifestError
+    from coworld_runner.packages import resolve_package
+
+    from ..render.issues import render_report
+
+    about = ""
+
+    async def check(_: Running) -> Report:
+        nonlocal about
+        try:
+            package = await resolve_package(manifest, mode="strict" if strict else "read", server=_api_address(server))
+        except ManifestError as error:
+            return error.report
+        game = package.manifest.game
+        parts = [
+            plural(len(package.manifest.player), "player"),
+            plural(len(package.manifest.variants), "variant"),
+            "a template" if package.is_template else "",
+        ]
+        about = clean(f"{game.name} {game.version}: {', '.join(filter(None, parts))}", one_line=True)
+        return package.report
+
+    report = run_async(out, check)
+    ok = report.ok and not (fail_on == "warning" and report.warnings)
+    out.answer(
+        {
+            "ok": ok,
+            "errors": len(report.errors),
+            "warnings": len(report.warnings),
+            **report.model_dump(mode="json"),
+        }
+    )
+    if report.issues:
+        out.say(render_report(report))
+    if ok and not out.json:
+        word = click.style("ok:", fg="green", bold=True)
+        echo(f"{word} {shown_path(report.source)} ({about})" if about else f"{word} {shown_path(report.source)}")
+    return exitcodes.OK if ok else exitcodes.ANSWER_IS_NO
+
+
+def _api_address(server: str) -> str:
+    """Where a server's API begins, for what is fetched without the client."""
+    bare = server.rstrip("/")
+    return bare if bare.endswith(("/api", "/observatory")) else f"{bare}/observatory"
+
+
+@commands.command("certify")
+@manifest_argument
+@click.option(
+    "--output-dir",
+    "-o",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="New or empty directory for the evidence. Default: a fresh one under results/certification/.",
+)
+@click.option("--overwrite", is_flag=True, help="Empty an output directory of an earlier run first.")
+@takes("options", PackageOptions, without=("manifest",))
+@seconds_option("--timeout-seconds", durations.SMOKE_EPISODE, "Deadline of the smoke episode.", least=1)
+@click.option("--offline", is_flag=True, help="Do not ask GitHub whether sources are there.")
+@click.option(
+    "--open-report/--no-open-report",
+    "open_browser",
+    default=None,
+    help="Open the report in a browser. Default: only from a terminal with a desktop.",
+)
+@output_options
+def certify(
+    out: Output,
+    options: PackageOptions,
+    manifest: str,
+    output_dir: Path | None,
+    overwrite: bool,
+    timeout_seconds: float,
+    offline: bool,
+    open_browser: bool | None,
+) -> int:
+    """Check in ten steps that a Coworld keeps the runtime contract.
+
+    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id.
+
+    A failed step does not end it: whatever can still be checked is. The answer is written as certification.json and,
+    for people, as certification.html. The exit status is 1 when the Coworld is not certified.
+    """
+
+    async def work(running: Running) -> int:
+        from ..browser import open_page, wants_browser
+        from ..render.certification import evidence_paths, verdict_text
+
+        subject = options.but(manifest=manifest)
+        certification, workspace = await certify_here(
+            subject, running, timeout=timeout_seconds, offline=offline, output_dir=output_dir, overwrite=overwrite
+        )
+        paths = evidence_paths(certification, workspace)
+        out.answer(
+            {
+                "workspace": str(workspace),
+                "paths": {name: str(path) if path is not None else None for name, path in paths.items()},
+                "ok": certification.ok,
+                **certification.model_dump(mode="json", by_alias=True),
+            }
+        )
+        out.say(verdict_text(certification, workspace, manifest=manifest, backend=subject.backend_words()))
+        if wants_browser(open_browser) and paths["report"] is not None:
+            await open_page(paths["report"].as_uri(), out)
+        return exitcodes.OK if certification.ok else exitcodes.ANSWER_IS_NO
+
+    return run_async(out, work)
+
+
+async def certify_here(
+    options: PackageOptions,
+    running: Running,
+    *,
+    timeout: float,
+    offline: bool = False,
+    output_dir: Path | None = None,
+    overwrite: bool = False,
+) -> tuple[Certification, Path]:
+    """Certify a Coworld; returns the verdict and where its evidence is.
+
+    Args:
+        options: Which, and where.
+        running: The command.
+        timeout: Seconds for the smoke episode.
+        offline: Whether sources are left unasked for.
+        output_dir: Where the evidence goes; None: a fresh directory where the package's certifications go.
+        overwrite: Whether that may be emptied.
+    """
+    from coworld_core.errors import ManifestError
+    from coworld_core.ids import new_run_id
+    from coworld_runner.certify import CertifyOptions, certify, certify_refused
+    from coworld_runner.packages import default_results_dir
+    from coworld_runner.workspace import default_workspace
+
+    from ..preparing import find_package, opened_backend
+    from ..render.progress import show_progress
+
+    run_id = new_run_id()
+    latest = output_dir is None
+
+    def workspace(results: Path) -> Path:
+        return (
+            output_dir.expanduser().absolute() if output_dir else default_workspace(results / "certification", run_id)
+        )
+
+    try:
+        package = await find_package(options, running.out)
+    except ManifestError as error:
+        place = workspace(default_results_dir(options.manifest))
+        with show_progress(running, options.manifest) as progress:
+            refused = await certify_refused(
+                error, workspace=place, overwrite=overwrite, listeners=(progress,), latest=latest, run_id=run_id
+            )
+        return refused, place
+    place = workspace(package.default_results_dir())
+    async with opened_backend(options, package, running) as backend:
+        with show_progress(running, package.manifest.game.name) as progress:
+            certification = await certify(
+                package,
+                backend=backend,
+                workspace=place,
+                options=CertifyOptions.within(timeout, offline=offline, platform=options.platform),
+                overwrite=overwrite,
+                listeners=(progress,),
+                episode_listeners=(progress,),
+                latest=latest,
+                run_id=run_id,
+            )
+    return certification, place
+
+
+@commands.command("schema")
+@click.argument("name", type=click.Choice(_NAMES), metavar="NAME")
+@click.option("--output", "-o", type=FILE, metavar="FILE", help="Write it to this file instead.")
+@output_options
+def schema(out: Output, name: DocumentName, output: Path | None) -> int:
+    """Print the JSON Schema of a document.
+
+    NAME is one of:
+
+    \b
+    manifest         coworld_manifest.json
+    episode-request  what `coworld run-episode` takes in place of players
+    episode          episode.json, the record of an episode
+    summary          summary.json, several episodes
+    certification    certification.json
+    event            one line of events.ndjson
+    """  # noqa: D301 (click reads the backspace)
+    from coworld_runner.documents import document_schema
+
+    document = document_schema(name)
+    if output is None:
+        # a schema is JSON whether --json was given or not
+        echo(to_json(document), nl=False)
+        return exitcodes.OK
+    from coworld_core.errors import UsageError
+
+    try:
+        output.write_text(to_json(document), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror}.", code="path_unwritable") from error
+    out.answer({"schema": name, "path": str(output.absolute())})
+    out.say(f"Wrote {shown_path(output)}.")
+    return exitcodes.OK

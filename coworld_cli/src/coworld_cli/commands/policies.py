@@ -1,0 +1,130 @@
+"""Policies in leagues: submitted, placed, retired."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .. import exitcodes
+from .._group import NounGroup
+from ..options import (
+    Connection,
+    IdType,
+    Listing,
+    PolicyType,
+    browser_option,
+    division_filter,
+    league_filter,
+    listing_options,
+    mine_filter,
+    platform_options,
+    player_filter,
+    policy_filter,
+)
+from ..output import Output
+from ..render import tables
+from ..render.rows import dump, rows_table, show_list, show_one
+from ..running import Running, run_api
+
+if TYPE_CHECKING:
+    from coworld_client import CoworldClient
+    from coworld_core.api import AutoChampion
+
+__all__ = ["commands"]
+
+commands = NounGroup()
+
+
+@commands.command("memberships")
+@league_filter
+@division_filter
+@policy_filter
+@player_filter
+@mine_filter
+@click.option("--active-only", is_flag=True, help="Only those that compete.")
+@click.option("--champions-only", is_flag=True, help="Only those that their owners nominated.")
+@listing_options(None, noun="memberships")
+@platform_options
+def memberships(out: Output, connection: Connection, listing: Listing, **filters: Any) -> int:
+    """List the policies that are in leagues."""
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        pager = api.memberships.list(**filters, limit=listing.limit)
+        return await show_list(out, pager, tables.MEMBERSHIPS, listing, noun="membership")
+
+    return run_api(out, connection, body)
+
+
+@commands.command("submissions")
+@league_filter
+@policy_filter
+@player_filter
+@mine_filter
+@listing_options(None, noun="submissions")
+@platform_options
+def submissions(out: Output, connection: Connection, listing: Listing, **filters: Any) -> int:
+    """List submissions of policies to leagues."""
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        pager = api.submissions.list(**filters, limit=listing.limit)
+        return await show_list(out, pager, tables.SUBMISSIONS, listing, noun="submission")
+
+    return run_api(out, connection, body)
+
+
+@commands.command("submit")
+@click.argument("policy", type=PolicyType(), metavar="POLICY")
+@click.option("--league", "-l", required=True, type=IdType("league"), metavar="LEAGUE_ID", help="Where to.")
+@click.option(
+    "--auto-champion",
+    type=click.Choice(["always", "never", "lineage"]),
+    default="always",
+    show_default=True,
+    help="Whether it becomes your champion in the league.",
+)
+@browser_option
+@platform_options
+def submit(
+    out: Output,
+    connection: Connection,
+    policy: str,
+    league: str,
+    auto_champion: AutoChampion,
+    open_browser: bool | None,
+) -> int:
+    """Submit a policy to a league.
+
+    POLICY is NAME (its newest version), NAME:N, NAME:vN or the id of a version. It must be yours.
+    """
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        from coworld_core.api import PolicyRef
+
+        from ..browser import open_page, wants_browser
+
+        ref = PolicyRef.parse(policy)
+        version = ref.id or (await api.policies.lookup(ref)).id
+        made = await api.submissions.create(league, PolicyRef(id=version), auto_champion=auto_champion)
+        page = api.web_url(f"/observatory/v2#tab=uploads&detail=policy-version:{version}")
+        out.answer({**dump(made), "policy_version_id": version, "page": page})
+        out.say(tables.submission_details(made, policy=policy, league=league, auto_champion=auto_champion, page=page))
+        if wants_browser(open_browser):
+            await open_page(page, out)
+        return exitcodes.OK
+
+    return run_api(out, connection, body, changes=True)
+
+
+@commands.command("retire-membership")
+@click.argument("membership", type=IdType("membership"), metavar="LPM_ID")
+@click.option("--reason", metavar="TEXT", help="Why, for whoever looks at it later.")
+@platform_options
+def retire_membership(out: Output, connection: Connection, membership: str, reason: str | None) -> int:
+    """Take a policy out of its league."""
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        retired = api.memberships.retire(membership, reason=reason)
+        return await show_one(out, retired, lambda row: rows_table(tables.MEMBERSHIPS, [row]))
+
+    return run_api(out, connection, body, changes=True)

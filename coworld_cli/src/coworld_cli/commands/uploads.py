@@ -1,0 +1,306 @@
+"""What is put on a platform: Coworlds, certified first, and policies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coworld_core import durations
+
+from .. import exitcodes
+from .._group import NounGroup
+from ..options import (
+    Connection,
+    IdType,
+    PackageOptions,
+    PathType,
+    WhereOptions,
+    check_run,
+    key_values,
+    platform_options,
+    seconds_option,
+    takes,
+)
+from ..output import Output
+from ..render import tables
+from ..render.rows import dump
+from ..render.text import clean, command_line, shown_path
+from ..render.transfers import shown_images
+from ..running import Running, run_api
+
+if TYPE_CHECKING:
+    from coworld_client import CoworldClient
+    from coworld_client.uploads import UploadedCoworld
+
+__all__ = ["commands"]
+
+commands = NounGroup()
+
+
+@commands.command("upload-coworld")
+@click.argument("manifest", required=False)
+@click.option(
+    "--from-coworld",
+    type=IdType("coworld", names=True),
+    metavar="COWORLD_ID | NAME",
+    help="Change one that the platform has, rather than upload MANIFEST.",
+)
+@click.option("--version", metavar="VERSION", help="With --from-coworld: the new version.")
+@click.option(
+    "--patch", metavar="JSON | FILE", help="With --from-coworld: a JSON merge patch of the manifest; null deletes."
+)
+@click.option(
+    "--image",
+    "images",
+    multiple=True,
+    metavar="TARGET=IMAGE",
+    help="With --from-coworld: another image for game, or for player, player.ID or player[N] (reporter, commissioner, "
+    "grader, diagnoser, optimizer likewise); repeatable.",
+)
+@seconds_option("--timeout-seconds", durations.SMOKE_EPISODE, "Deadline of the certification's episode.", least=1)
+@click.option(
+    "--skip-certification", metavar="REASON", help="Upload it as it is, and say why. The platform may refuse it."
+)
+@click.option(
+    "--wait-hosted-smoke/--no-wait-hosted-smoke",
+    default=True,
+    help="Wait for the platform's first episodes of it.  [default: wait]",
+)
+@seconds_option("--hosted-smoke-timeout-seconds", durations.HOSTED_SMOKE, "How long to wait.")
+@takes("where", WhereOptions)
+@platform_options
+def upload_coworld(
+    out: Output,
+    connection: Connection,
+    where: WhereOptions,
+    manifest: str | None,
+    from_coworld: str | None,
+    version: str | None,
+    patch: str | None,
+    images: tuple[str, ...],
+    timeout_seconds: float,
+    skip_certification: str | None,
+    wait_hosted_smoke: bool,
+    hosted_smoke_timeout_seconds: float,
+) -> int:
+    """Certify and upload a Coworld, or a change to one.
+
+    MANIFEST is the file that `coworld build` wrote, or the directory it is in. It is certified here first, and not
+    uploaded if it fails. A version that the platform has already is said to be there.
+
+    The exit status is 1 when it is not certified, or when one of the platform's first episodes failed.
+
+    \b
+    Examples:
+      coworld upload-coworld examples/paintarena
+      coworld upload-coworld --from-coworld paint-arena --image game=paintarena:new --version 1.2.1
+    """  # noqa: D301 (click reads the backspace)
+    if from_coworld is None:
+        if manifest is None:
+            raise click.UsageError("Missing argument 'MANIFEST'.", click.get_current_context())
+        for name, value in (("--version", version), ("--patch", patch), ("--image", images)):
+            if value:
+                raise click.UsageError(f"{name} needs --from-coworld.")
+    elif manifest is not None:
+        raise click.UsageError("MANIFEST and --from-coworld exclude each other.")
+    elif not (version or patch or images):
+        raise click.UsageError("--from-coworld needs at least one of --version, --patch and --image.")
+    if skip_certification is not None and not skip_certification.strip():
+        raise click.UsageError("--skip-certification needs a reason.")
+    edits = key_values("--image", images)
+
+    from ..files import read_patch
+
+    merge = read_patch(patch) if patch is not None else None
+
+    async def body(api: CoworldClient, running: Running) -> int:
+        from .coworlds import wait_smoke
+
+        if from_coworld is not None:
+            changes = {"version": version, "patch": merge, "images": edits or None}
+            done = await _update(api, from_coworld, changes, out, reason=skip_certification)
+        else:
+            options = PackageOptions.at(where, manifest=manifest or "", server=connection.server)
+            done = await _upload(api, options, timeout_seconds, running, reason=skip_certification)
+            if done is None:
+                return exitcodes.ANSWER_IS_NO
+        coworld = done.coworld
+        out.say(tables.coworld_details(coworld))
+        out.say("The platform had this version already." if done.already else "Uploaded.")
+        answer = {**dump(coworld), "already": done.already, "images": [dump(image.image) for image in done.images]}
+        if not wait_hosted_smoke:
+            out.answer(answer)
+            return exitcodes.OK
+        out.note(f"Waiting for the platform's own episodes of {clean(coworld.id)}; Ctrl-C leaves them going.")
+        status = await wait_smoke(api, coworld.id, hosted_smoke_timeout_seconds, running)
+        out.answer({**answer, **tables.smoke_answer(status)})
+        out.say(tables.smoke_text(status))
+        return exitcodes.ANSWER_IS_NO if status.verdict in ("failed", "pending") else exitcodes.OK
+
+    return run_api(out, connection, body, changes=True)
+
+
+async def _upload(
+    api: CoworldClient, options: PackageOptions, timeout: float, running: Running, *, reason: str | None
+) -> UploadedCoworld | None:
+    """Upload a manifest of this machine, once it is certified or there is a reason not to; None when it is not."""
+    from coworld_client.uploads import Certified, Uncertified
+    from coworld_core.errors import UsageError
+    from coworld_runner.packages import resolve_package
+
+    out = running.out
+    package = await resolve_package(options.manifest, mode="strict", prefer="manifest", template=False)
+    if package.path is None:
+        raise UsageError(
+            f"{package.source} is not a file of this machine, so it cannot be uploaded.",
+            code="manifest_not_local",
+            hint="Download it first, or change a Coworld of the platform with --from-coworld.",
+        )
+    if reason is not None:
+        out.warn(f"not certified: {clean(reason, one_line=True)}")
+        certification = Uncertified(reason=reason)
+    else:
+        record = await _certified(options, str(package.path), timeout, running)
+        if record is None:
+            return None
+        certification = Certified.from_record(record)
+    with shown_images(out) as told:
+        return await api.coworlds.upload(package.path, certification=certification, on_progress=told)
+
+
+async def _certified(
+    options: PackageOptions, manifest: str, timeout: float, running: Running
+) -> Mapping[str, Any] | None:
+    """The record of a certification that was passed; one that was not is shown."""
+    from ..render.certification import verdict_text
+    from .packages import certify_here
+
+    out = running.out
+    options = options.but(manifest=manifest)
+    certification, workspace = await certify_here(options, running, timeout=timeout)
+    record = certification.model_dump(mode="json", by_alias=True)
+    if certification.ok:
+        out.note(f"Certified: {certification.verdict}. The evidence is in {shown_path(workspace)}.")
+        return record
+    out.answer({"ok": False, "uploaded": False, "workspace": str(workspace), "certification": record})
+    out.say(verdict_text(certification, workspace, manifest=manifest, backend=options.backend_words()))
+    out.say(click.style("Not uploaded.", fg="red", bold=True))
+    return None
+
+
+async def _update(
+    api: CoworldClient, source: str, changes: Mapping[str, Any], out: Output, *, reason: str | None
+) -> UploadedCoworld:
+    """Upload a change to a Coworld of the platform, whose other images are not on this machine."""
+    from coworld_client.uploads import Uncertified
+
+    if reason is None:
+        reason = f"changed from {source} on the platform, without its images here"
+    out.warn(f"not certified on this machine: {clean(reason, one_line=True)}")
+    with shown_images(out) as told:
+        return await api.coworlds.update(source, certification=Uncertified(reason=reason), on_progress=told, **changes)
+
+
+@commands.command("patch-commissioner")
+@click.argument("name")
+@click.argument("image")
+@click.option("--runnable-id", metavar="ID", help="Which commissioner, when the Coworld has several.")
+@click.option("--version", metavar="VERSION", help="Version to make. Default: the next one.")
+@platform_options
+def patch_commissioner(
+    out: Output, connection: Connection, name: str, image: str, runnable_id: str | None, version: str | None
+) -> int:
+    """Give a Coworld another commissioner.
+
+    That makes a new version of it. IMAGE is one that the Docker engine here has, or the img_… id of one that the
+    platform has.
+    """
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        with shown_images(out) as told:
+            coworld = await api.coworlds.patch_commissioner(
+                name, image, runnable_id=runnable_id, version=version, on_progress=told
+            )
+        out.answer(dump(coworld))
+        out.say(tables.coworld_details(coworld))
+        return exitcodes.OK
+
+    return run_api(out, connection, body, changes=True)
+
+
+@commands.command("upload-policy")
+@click.argument("image")
+@click.option("--name", "-n", required=True, metavar="NAME", help="What the policy is called.")
+@click.option(
+    "--run",
+    multiple=True,
+    metavar="TOKEN",
+    help="Command of the image, one token each: --run python --run -m --run my_player.",
+)
+@click.option(
+    "--secret-env",
+    multiple=True,
+    metavar="NAME",
+    help="Give the policy this variable of your environment as a secret; repeatable.",
+)
+@click.option(
+    "--secret-env-file",
+    type=PathType(dir_okay=False, allow_dash=True),
+    multiple=True,
+    metavar="FILE",
+    help="Give it the variables of a file (- for standard input) with a NAME=VALUE a line; repeatable.",
+)
+@click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="A tag of this version; repeatable.")
+@click.option("--use-bedrock", is_flag=True, help="Let the policy use Bedrock on the platform.")
+@click.option("--bedrock-model", metavar="MODEL", help="Which model; needs --use-bedrock.")
+@platform_options
+def upload_policy(
+    out: Output,
+    connection: Connection,
+    image: str,
+    name: str,
+    run: tuple[str, ...],
+    secret_env: tuple[str, ...],
+    secret_env_file: tuple[Path, ...],
+    tags: tuple[str, ...],
+    use_bedrock: bool,
+    bedrock_model: str | None,
+) -> int:
+    """Upload a player image as a version of a policy.
+
+    IMAGE is one that the Docker engine here has. What the platform has already is not sent again.
+
+    \b
+    Example:
+      coworld upload-policy my-player:latest --name my-player --run python --run my_player.py
+    """  # noqa: D301 (click reads the backspace)
+    if bedrock_model and not use_bedrock:
+        raise click.UsageError("--bedrock-model needs --use-bedrock.")
+    check_run(run)
+    labels = key_values("--tag", tags)
+
+    from ..files import secret_files
+    from ..preparing import read_secrets
+
+    secrets = read_secrets(secret_env, secret_files(secret_env_file), out)
+    bedrock = {"USE_BEDROCK": "true", **({"BEDROCK_MODEL": bedrock_model} if bedrock_model else {})}
+    environment = {**(bedrock if use_bedrock else {}), **secrets.values}
+
+    async def body(api: CoworldClient, running: Running) -> int:
+        running.to_go_on = "Layers that were sent are not sent again."
+        with shown_images(out) as told:
+            made = await api.policies.upload(
+                image, name=name, run=run, secret_env=environment or None, tags=labels or None, on_progress=told
+            )
+        out.answer(dump(made))
+        out.say(f"Upload complete: {clean(made.label, one_line=True)}")
+        out.say(f"Version id: {clean(made.id, one_line=True)}")
+        out.say(f"Submit it:  {command_line('submit', made.label, '--league', 'LEAGUE_ID')}")
+        if made.submit_error:
+            out.warn(clean(made.submit_error, one_line=True))
+        return exitcodes.OK
+
+    return run_api(out, connection, body, changes=True)

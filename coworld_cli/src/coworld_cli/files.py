@@ -1,0 +1,175 @@
+"""What commands read from files and standard input, and the files they write: names of ours, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from coworld_core.errors import UsageError, WorkspaceError
+from coworld_core.ids import id_problem
+
+from .render.text import shown_path
+
+__all__ = [
+    "json_object",
+    "json_values",
+    "read_bytes",
+    "read_patch",
+    "read_secret",
+    "secret_files",
+    "target_file",
+    "write_whole",
+]
+
+_LIMIT = 16 << 20
+_STDIN = Path("-")
+
+
+def read_bytes(path: Path, *, limit: int = _LIMIT) -> bytes:
+    """The content of a file, or of standard input for ``-``.
+
+    Raises:
+        UsageError: It cannot be read, or has more than ``limit`` bytes.
+    """
+    name = "standard input" if path == _STDIN else shown_path(path)
+    try:
+        if path == _STDIN:
+            data = sys.stdin.buffer.read(limit + 1)
+        else:
+            with path.expanduser().open("rb") as file:
+                data = file.read(limit + 1)
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {error.strerror}.", code="path_unreadable") from error
+    if len(data) > limit:
+        raise UsageError(f"{name} has more than {limit >> 20} MiB.", code="input_too_large")
+    return data
+
+
+def _read_line(path: Path, *, what: str) -> str:
+    """The one word that a file or standard input holds: a token, a code.
+
+    Raises:
+        UsageError: There is none, or more than that. The message does not repeat it.
+    """
+    words = read_bytes(path, limit=1 << 20).decode("utf-8-sig", "replace").split()
+    name = "standard input" if path == _STDIN else shown_path(path)
+    if len(words) != 1:
+        raise UsageError(
+            f"There is no {what} in {name}." if not words else f"There is more than a {what} in {name}.",
+            code="bad_input",
+            hint=f"It must hold the {what} and nothing else.",
+        )
+    return words[0]
+
+
+def read_secret(file: Path | None, *, what: str) -> str:
+    """A token or a code from a file, from standard input, or from a person who types it unseen.
+
+    Raises:
+        UsageError: There is none, or more than that.
+    """
+    if file is None and sys.stdin.isatty():
+        import click
+
+        return click.prompt(what.capitalize(), hide_input=True, err=True)
+    return _read_line(file or _STDIN, what=what)
+
+
+def json_object(text: str | bytes, *, what: str) -> dict[str, Any]:
+    """A JSON object.
+
+    Raises:
+        UsageError: It is not JSON, or not an object; the message says where it ends to be.
+    """
+    try:
+        value: object = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UsageError(
+            f"{what} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.", code="bad_json"
+        ) from error
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{what} is not JSON.", code="bad_json") from error
+    if not isinstance(value, dict):
+        raise UsageError(f"{what} is not a JSON object.", code="bad_json")
+    return cast("dict[str, Any]", value)
+
+
+def read_patch(given: str) -> dict[str, Any]:
+    """The merge patch of ``--patch``: JSON itself, or a file of it.
+
+    Raises:
+        UsageError: It is neither, or not an object.
+    """
+    text = given.strip()
+    if not text.startswith(("{", "[")):
+        return json_object(read_bytes(Path(given)), what=shown_path(given))
+    return json_object(text, what="--patch")
+
+
+def json_values(pairs: Mapping[str, str]) -> dict[str, Any]:
+    """Values that are JSON as what they are, all others as text."""
+
+    def value(text: str) -> Any:
+        try:
+            return json.loads(text)
+        except (json.JSONDecodeError, RecursionError):
+            return text
+
+    return {key: value(text) for key, text in pairs.items()}
+
+
+def secret_files(files: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The files of ``--secret-env-file``; ``-`` is standard input.
+
+    Raises:
+        UsageError: Standard input is named twice.
+    """
+    if files.count(_STDIN) > 1:
+        raise UsageError("--secret-env-file - can be given once: standard input is read to its end.")
+    return tuple(Path("/dev/stdin") if file == _STDIN else file for file in files)
+
+
+def target_file(given: Path | None, default: str, *, overwrite: bool) -> Path:
+    """The file to write, absolute.
+
+    Args:
+        given: As named by the caller.
+        default: Name in the current directory otherwise.
+        overwrite: Whether it may be there.
+
+    Raises:
+        UsageError: The default cannot be a file's name.
+        WorkspaceError: It is a directory, or is there and must not be.
+    """
+    if given is None and (problem := id_problem(default)) is not None:
+        raise UsageError(f"{default!r} {problem}, so it names no file.", code="bad_id", hint="Name one with --output.")
+    path = (given or Path(default)).expanduser().absolute()
+    if path.is_dir():
+        raise WorkspaceError(f"{shown_path(path)} is a directory.", code="path_is_directory", hint="Name a file.")
+    if path.exists() and not overwrite:
+        raise WorkspaceError(
+            f"{shown_path(path)} is there already.",
+            code="path_exists",
+            hint="Name another file, or add --overwrite.",
+            context={"path": str(path)},
+        )
+    return path
+
+
+def write_whole(target: Path, content: bytes) -> Path:
+    """Have a file whole, or as it was; returns where it is."""
+    target = target.expanduser().absolute()
+    part = target.with_name(f".{target.name}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(target)
+    except OSError as error:
+        raise WorkspaceError(
+            f"{shown_path(target)} cannot be written: {error.strerror}.", code="path_unwritable"
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)
+    return target

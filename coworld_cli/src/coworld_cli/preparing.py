@@ -1,0 +1,71 @@
+"""What commands have in common that run something here: the package, the secrets of its players, the backend."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+
+from coworld_core.loading import MANIFEST_NAME
+from coworld_runner.backend import Backend
+from coworld_runner.packages import Package, coworld_id, resolve_package
+from coworld_runner.secret_env import SecretEnv, read_secret_env
+from coworld_runner.selection import open_backend
+
+from .options import Connection, PackageOptions, WhereOptions
+from .output import Output
+from .render.issues import render_issue
+from .render.text import clean, command_line
+from .running import Running, opened_client
+
+__all__ = ["find_package", "opened_backend", "read_secrets"]
+
+
+_DOWNLOADS = Path("coworld")
+
+
+def _manifest(coworld: str) -> anyio.Path:
+    """Where the manifest of a downloaded Coworld is."""
+    return anyio.Path(_DOWNLOADS, coworld, MANIFEST_NAME)
+
+
+async def find_package(options: PackageOptions, out: Output) -> Package:
+    """The package a command is about; what there is to say about its manifest is said.
+
+    A Coworld that is named by its id is downloaded unless it is here.
+    """
+    named = coworld_id(options.manifest)
+    if named is not None and named.startswith("cow_") and not await _manifest(named).is_file():
+        async with opened_client(Connection(server=options.server), anonymous=True) as api:
+            await api.coworlds.download(named, _DOWNLOADS)
+    package = await resolve_package(options.manifest, server=options.server)
+    told = [issue for issue in package.report.issues if issue.severity == "warning" or issue.code == "template_newer"]
+    for issue in told[:3]:
+        out.note(render_issue(package.report.source, issue))
+    if len(told) > 3:
+        out.note(f"… and {len(told) - 3} more: {command_line('validate', options.manifest)}")
+    return package
+
+
+@asynccontextmanager
+async def opened_backend(options: WhereOptions, package: Package, running: Running) -> AsyncGenerator[Backend]:
+    """The backend a package runs on, entered; which one and why is narrated."""
+    options.refuse_cluster()
+    async with open_backend(options.backend, package, cluster=options.cluster()) as (backend, choice):
+        running.out.note(f"Backend: {backend.name} ({clean(choice.reason, one_line=True)})")
+        with running.on_hurry(backend.hurry):
+            yield backend
+
+
+def read_secrets(items: Sequence[str], files: Sequence[Path], out: Output) -> SecretEnv:
+    """The secrets that were named; whoever let their values be seen is warned."""
+    secrets = read_secret_env(items, files=files, environment=os.environ)
+    if secrets.exposed:
+        out.warn(
+            f"the value of {', '.join(secrets.exposed)} stood on the command line, where process lists and "
+            "shell history show it. Use --secret-env NAME, or --secret-env-file."
+        )
+    return secrets

@@ -1,0 +1,100 @@
+"""What a certification came to, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .results import labelled, next_commands, step_tag
+from .text import clean, command_line, number, plural, seconds, shown_path
+
+if TYPE_CHECKING:
+    from coworld_runner.certify import Certification
+    from coworld_runner.certify.record import StepRecord
+
+__all__ = ["evidence_paths", "verdict_text"]
+
+
+def evidence_paths(certification: Certification, workspace: Path) -> dict[str, Path | None]:
+    """Where the files are; None for those that there are not.
+
+    Args:
+        certification: The record.
+        workspace: Where its evidence is.
+    """
+    from coworld_core.artifacts import EpisodeLayout
+    from coworld_runner.certify import PAGE_NAME, RECORD_NAME
+
+    layout = EpisodeLayout((workspace / certification.episode).parent) if certification.episode else None
+    files = {
+        "report": workspace / PAGE_NAME,
+        "record": workspace / RECORD_NAME,
+        "results": layout.results if layout else None,
+        "replay": layout.replay if layout else None,
+        "logs": layout.logs if layout else None,
+    }
+    return {name: path if path is not None and path.exists() else None for name, path in files.items()}
+
+
+def verdict_text(certification: Certification, workspace: Path, *, manifest: str, backend: Sequence[str] = ()) -> str:
+    """A verdict in words: every step, what is worth mending, and where the evidence is.
+
+    Args:
+        certification: The record.
+        workspace: Where its evidence is.
+        manifest: The Coworld as it was named.
+        backend: Words of a follow-up command that say where it is to run.
+    """
+    paths = evidence_paths(certification, workspace)
+    name = clean(f"{certification.coworld} {certification.version}", one_line=True).strip() or shown_path(manifest)
+    verdict = (
+        click.style(f"certified: {certification.verdict}", fg="green", bold=True)
+        if certification.verdict
+        else click.style("not certified", fg="red", bold=True)
+    )
+    about = click.style(certification.backend, dim=True)
+    parts = [f"{click.style(name, bold=True)} {about}  {verdict} after {seconds(certification.seconds)}"]
+    width = max((len(step.id) for step in certification.steps), default=0)
+    parts.append("\n".join(line for step in certification.steps for line in _step_lines(step, width)))
+    if certification.advice:
+        parts.append(
+            "\n".join(
+                [
+                    f"{plural(len(certification.advice), 'thing')} worth mending:",
+                    *(f"  · {clean(item.message, one_line=True)}" for item in certification.advice),
+                ]
+            )
+        )
+    parts.append("\n".join(clean(text, one_line=True) for text in (certification.statement, *certification.caveats)))
+    labels = {"report": "Report", "record": "Record", "results": "Results", "replay": "Replay", "logs": "Logs"}
+    rows = [(labels[key], shown_path(path)) for key, path in paths.items() if path is not None]
+    if certification.scores:
+        scores = ", ".join(f"{clean(who, one_line=True)} {number(score)}" for who, score in certification.standings)
+        rows.insert(2, ("Scores", scores))
+    parts.append(labelled(rows, indent=""))
+    replay = paths["replay"]
+    if replay is not None:
+        parts.append(next_commands([command_line("replay", manifest, shown_path(replay), *backend)]))
+    return "\n\n".join(parts)
+
+
+def _step_lines(step: StepRecord, width: int) -> list[str]:
+    """A step and its answer; where it failed, also on what, and what to do."""
+    lines = [f"  {step_tag(step.status)} {step.id.ljust(width)}  {clean(step.detail, one_line=True)}"]
+    if step.status != "fail":
+        return lines
+    inset = " " * 9
+    if len(step.broken) > 1:
+        shown = step.broken[:10]
+        lines += [f"{inset}· {clean(item.message, one_line=True)}" for item in shown]
+        if len(step.broken) > len(shown):
+            lines.append(f"{inset}… and {len(step.broken) - len(shown)} more, all in the report")
+    tails = [item.log_tail for item in step.broken if item.log_tail.strip()]
+    if tails:
+        lines += [f"{inset}{click.style('│', dim=True)} {line}" for line in clean(tails[0]).rstrip().splitlines()[-8:]]
+    if step.hint:
+        lines.append(f"{inset}{click.style('hint:', fg='cyan')} {clean(step.hint, one_line=True)}")
+    return lines

@@ -1,0 +1,488 @@
+"""What is going on, for whoever watches: a display that moves on a terminal, a line an event elsewhere.
+
+Both are readers of the run's events and know nothing else. The display is drawn with rich, which is imported only
+when there is a terminal to draw on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+import click
+
+from coworld_core.episode import SeatedPlayer
+from coworld_core.events import (
+    BaseEvent,
+    BatchProgressed,
+    FaultSeen,
+    GameProgressed,
+    ImageProgressed,
+    ImageReady,
+    LeakFound,
+    LogTruncated,
+    Notice,
+    PhaseStarted,
+    ProbeFinished,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+    UnitExited,
+    UnitReady,
+    UnitStarted,
+)
+
+from .results import step_tag
+from .text import clean, number, plural, seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ..running import Running
+
+__all__ = ["Progress", "show_progress"]
+
+Listener = Callable[[BaseEvent], None]
+
+_PHASES = {
+    "prepare": "images",
+    "start_game": "start game",
+    "ready": "ready",
+    "start_players": "start players",
+    "play": "play",
+    "finish": "finish",
+    "collect": "collect",
+}
+"""The phases of an episode in their order, in words."""
+
+_STEP_MARKS = {
+    "": ("●", "bold cyan"),
+    "pass": ("✓", "green"),
+    "fail": ("✗", "bold red"),
+    "skip": ("-", "yellow"),
+}
+"""Mark and style of a certification step, by its answer so far."""
+
+_LINE_EVERY = 15.0
+"""Seconds between two lines about how far a game is, where lines are all there is."""
+_REDRAWS_A_SECOND = 8
+
+_STEP_SAYS = " › "
+_CHATTER = ("--->", "Removing intermediate container", "Removed intermediate container")
+
+
+def _is_chatter(status: str) -> bool:
+    """Whether the builder talks to itself: ids of layers and of the containers it builds them in."""
+    return status.lstrip().startswith(_CHATTER)
+
+
+@dataclass
+class _Seat:
+    name: str
+    who: str
+    """The name with the player's id, where it is another."""
+    state: str = "waiting"
+    ok: bool = True
+
+
+@dataclass
+class _Episode:
+    """What is known of one episode."""
+
+    seats: list[_Seat] = field(default_factory=list[_Seat])
+    phase: str = ""
+    passed: list[str] = field(default_factory=list[str])
+    tick: int | None = None
+    max_ticks: int | None = None
+    scores: tuple[float, ...] = ()
+    fetching: dict[str, str] = field(default_factory=dict[str, str])
+
+    def note_image(self, image: str, status: str) -> None:
+        """Keep what happens to an image; what a build step says stands behind the step."""
+        step, _, _ = self.fetching.get(image, "").partition(_STEP_SAYS)
+        if step.startswith("Step ") and not status.startswith("Step "):
+            status = f"{step}{_STEP_SAYS}{status}"
+        self.fetching[image] = status
+
+    def seat(self, slot: int | None) -> _Seat | None:
+        return self.seats[slot] if slot is not None and slot < len(self.seats) else None
+
+
+def _seats(event: RunStarted) -> list[_Seat]:
+    seated = (
+        SeatedPlayer(name=name, player_id=known_as)
+        for name, known_as in zip_longest(event.players, event.player_ids[: len(event.players)])
+    )
+    return [_Seat(clean(player.name, one_line=True), clean(str(player), one_line=True)) for player in seated]
+
+
+@dataclass
+class _Step:
+    id: str
+    checks: str
+    status: str = ""
+    detail: str = ""
+
+
+class Progress:
+    """A reader of events that tells a person what happens.
+
+    Args:
+        running: The work that is watched.
+        title: What it is, until the first event says so.
+    """
+
+    def __init__(self, running: Running, title: str = "") -> None:
+        self._running = running
+        self._out = running.out
+        self._begun = time.monotonic()
+        self._title = clean(title, one_line=True)
+        self._about = ""
+        self._episode: _Episode | None = None
+        self._steps: list[_Step] = []
+        self._episodes: dict[int, _Episode] = {}
+        self._done = self._total = self._good = self._scored = 0
+        self._sums: list[float] = []
+        self._live = False
+        self._fetching = _Episode()
+        self._told_images: set[tuple[str, str]] = set()
+        self._told_progress = (0, 0.0)
+
+    def __call__(self, event: BaseEvent) -> None:
+        """Take in an event of the run."""
+        nested = bool(self._steps)
+        if isinstance(event, RunStarted) and nested:
+            self._episode = _Episode(_seats(event))
+        elif isinstance(event, RunFinished) and nested:
+            self._episode = None
+        elif isinstance(event, RunStarted):
+            self._title = clean(f"{event.coworld} {event.version}", one_line=True)
+            self._about = " · ".join(filter(None, (clean(event.variant, one_line=True), event.backend)))
+            if event.what in ("episode", "play"):
+                self._episode = _Episode(_seats(event))
+            else:
+                self._fetching.seats = _seats(event)
+            # what a build writes, it writes at its end
+            if event.workspace and event.what != "build" and self._running.evidence is None:
+                self._running.evidence = event.workspace
+                self._running.context.update(workspace=event.workspace, run_id=event.run_id)
+        elif isinstance(event, BatchProgressed):
+            self._note_batch(event)
+        elif isinstance(event, StepStarted):
+            self._steps.append(_Step(event.step, clean(event.checks, one_line=True)))
+        elif isinstance(event, StepFinished):
+            for step in self._steps:
+                if step.id == event.step:
+                    step.status, step.detail = event.status, clean(event.detail, one_line=True)
+        self._take(event, self._episode or self._fetching, "", brief=nested)
+
+    def episode_listeners(self, index: int) -> tuple[Listener, ...]:
+        """The readers of one of several episodes."""
+        episode = self._episodes.setdefault(index, _Episode())
+
+        def listen(event: BaseEvent) -> None:
+            if isinstance(event, RunStarted):
+                episode.seats = _seats(event)
+            elif isinstance(event, RunFinished):
+                self._episodes.pop(index, None)
+            self._take(event, episode, f"episode {index}: ", brief=True)
+
+        return (listen,)
+
+    def expect(self, total: int) -> None:
+        """Say how many episodes there will be."""
+        self._total = total
+
+    # ------------------------------------------------------------------ state
+
+    def _take(self, event: BaseEvent, episode: _Episode, prefix: str, *, brief: bool) -> None:
+        match event:
+            case PhaseStarted(phase=phase):
+                if episode.phase and episode.phase not in episode.passed:
+                    episode.passed.append(episode.phase)
+                episode.phase = phase
+                if phase == "play":
+                    for seat in episode.seats:
+                        # whoever was not started by now is no program
+                        seat.state = "a person" if seat.state == "waiting" else seat.state
+            case ImageProgressed(image=image, status=status, done=done, total=total):
+                if not _is_chatter(status):
+                    share = f" {100 * done // total} %" if done is not None and total else ""
+                    episode.note_image(image, clean(status, one_line=True) + share)
+            case ImageReady(image=image):
+                episode.fetching.pop(image, None)
+            case UnitStarted(unit=unit, slot=slot):
+                seat = episode.seat(slot)
+                if seat is not None:
+                    seat.state = "playing"
+                self._running.units[f"{event.run_id}/{unit}"] = unit.partition("-")[0]
+            case UnitExited(unit=unit, slot=slot, exit=ended):
+                seat = episode.seat(slot)
+                if seat is not None:
+                    seat.ok = ended.ok or ended.reason == "stopped"
+                    seat.state = "done" if ended.ok else clean(str(ended), one_line=True)
+                self._running.units.pop(f"{event.run_id}/{unit}", None)
+            case GameProgressed(tick=tick, max_ticks=max_ticks, scores=scores):
+                episode.tick, episode.max_ticks = tick, max_ticks
+                episode.scores = scores or episode.scores
+            case _:
+                pass
+        if self._live:
+            self._tell_above(event, prefix)
+        else:
+            self._tell_line(event, episode, prefix, brief=brief)
+
+    def _note_batch(self, event: BatchProgressed) -> None:
+        self._done, self._total = event.done, event.total or self._total
+        self._good += event.ok
+        if event.scores:
+            self._scored += 1
+            self._sums = [a + b for a, b in zip(self._sums or [0.0] * len(event.scores), event.scores, strict=False)]
+
+    @staticmethod
+    def _unit(name: str, seat: _Seat | None) -> str:
+        words = clean(name, one_line=True).replace("-", " ")
+        return f"{words} ({seat.name})" if seat is not None and seat.name else words
+
+    # ------------------------------------------------------------------ lines
+
+    def _tell_line(self, event: BaseEvent, episode: _Episode, prefix: str, *, brief: bool) -> None:
+        line = self._line(event, episode, brief=brief)
+        if line:
+            self._out.note(f"[{time.monotonic() - self._begun:6.1f} s] {prefix}{line}")
+
+    def _line(self, event: BaseEvent, episode: _Episode, *, brief: bool) -> str:
+        """What a line says about an event; empty when it says nothing. ``brief``: only what is told in any case."""
+        line = self._always(event)
+        if line or brief:
+            return line
+        match event:
+            case RunStarted(what=what):
+                seats = " vs ".join(seat.who for seat in episode.seats) if what in ("episode", "play", "batch") else ""
+                return f"{self._title} · {self._about}" + (f" · {seats}" if seats else "")
+            case ImageProgressed(image=image, status=status):
+                if _is_chatter(status) or (image, status) in self._told_images:
+                    return ""
+                self._told_images.add((image, status))
+                return f"{clean(image, one_line=True)}: {clean(status, one_line=True)}"
+            case UnitReady(unit=unit, seconds=took):
+                return f"{clean(unit, one_line=True)} ready after {seconds(took)}"
+            case PhaseStarted(phase="play"):
+                return "playing"
+            case UnitExited(unit=unit, slot=slot, exit=ended) if unit != "replay" or ended.reason != "stopped":
+                return f"{self._unit(unit, episode.seat(slot))} {clean(str(ended), one_line=True)}"
+            case GameProgressed():
+                return self._how_far(episode)
+            case BatchProgressed():
+                how = "ok" if event.ok else event.status
+                scores = " ".join(number(score) for score in event.scores)
+                far = f"{event.done} of {event.total}" if event.total else str(event.done)
+                return f"episode {event.index} {how}: {scores or 'no scores'} ({far} done)"
+            case RunFinished(status=status, ok=ok, seconds=took):
+                fault = "" if ok or status != "completed" else ", with faults"
+                return f"{status} after {seconds(took)}{fault}"
+            case _:
+                return ""
+
+    def _how_far(self, episode: _Episode) -> str:
+        """A line at every quarter of the game, and from time to time in between."""
+        quarter, told_at = self._told_progress
+        now = time.monotonic()
+        reached = 4 * (episode.tick or 0) // episode.max_ticks if episode.max_ticks else 0
+        if not episode.tick or (reached <= quarter and now - (told_at or self._begun) < _LINE_EVERY):
+            return ""
+        self._told_progress = (max(reached, quarter), now)
+        return _ticks(episode) + ("  " + _scores(episode.seats, episode.scores) if episode.scores else "")
+
+    def _tell_above(self, event: BaseEvent, prefix: str) -> None:
+        """Keep above the display what must not scroll out of it; steps stay in it."""
+        line = "" if isinstance(event, StepFinished) else self._always(event)
+        if line:
+            self._out.note(prefix + line)
+
+    @staticmethod
+    def _always(event: BaseEvent) -> str:
+        """What is told in any case."""
+        match event:
+            case FaultSeen(fault=fault) if fault.error_type != "interrupted":
+                return click.style("fault: ", fg="red", bold=True) + clean(str(fault), one_line=True)
+            case Notice(level=level, message=message):
+                word = click.style("warning: ", fg="yellow", bold=True) if level == "warning" else ""
+                return word + clean(message, one_line=True)
+            case LogTruncated(unit=unit, limit_bytes=limit):
+                return f"{clean(unit, one_line=True)} wrote more than {limit // 1024 // 1024} MiB; its log is cut there"
+            case LeakFound(what=what, reason=reason):
+                word = click.style("left behind: ", fg="yellow", bold=True)
+                return f"{word}{clean(what, one_line=True)} ({clean(reason, one_line=True)})"
+            case ProbeFinished(ok=False, counts=True, detail=detail):
+                return f"contract: {clean(detail, one_line=True)}"
+            case StepFinished(step=step, status=status, detail=detail):
+                return f"{step_tag(status)} {step}: {clean(detail, one_line=True)}"
+            case _:
+                return ""
+
+    # ------------------------------------------------------------------ the display
+
+    def rendered(self) -> RenderableType:
+        """The display as it is now."""
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        header = Table.grid(expand=True)
+        header.add_column(no_wrap=True, overflow="ellipsis")
+        header.add_column(justify="right", no_wrap=True)
+        title = Text(self._title, style="bold")
+        title.append(f"  {self._about}" if self._about else "", style="not bold dim")
+        header.add_row(title, Text(_clock(time.monotonic() - self._begun), style="dim"))
+        parts: list[RenderableType] = [header]
+        if self._total > 1 or self._episodes:
+            parts += self._rendered_batch()
+        if self._steps:
+            parts += self._rendered_steps()
+        if self._episode is not None:
+            parts += _rendered_episode(self._episode)
+        else:
+            parts += _rendered_images(self._fetching)
+        return Group(*parts)
+
+    def _rendered_batch(self) -> list[RenderableType]:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        bar = Table.grid(padding=(0, 1))
+        said = f"{self._done} of {plural(self._total, 'episode')}"
+        said += f", {self._done - self._good} with faults" if self._done > self._good else ""
+        bar.add_row(ProgressBar(total=max(self._total, 1), completed=self._done, width=40), Text(said))
+        parts: list[RenderableType] = [bar]
+        if self._scored:
+            means = [round(total / self._scored, 2) for total in self._sums]
+            parts.append(Text(f"mean scores  {_scores(self._fetching.seats, means)}", style="dim"))
+        for index, episode in sorted(self._episodes.items())[:8]:
+            if episode.phase:
+                text = Text(f"  episode {index}  ", style="dim")
+                text.append(_ticks(episode) if episode.tick is not None else _PHASES.get(episode.phase, episode.phase))
+                text.append("  " + _scores(episode.seats, episode.scores) if episode.scores else "")
+                parts.append(text)
+        return parts
+
+    def _rendered_steps(self) -> list[RenderableType]:
+        from rich.text import Text
+
+        text = Text(no_wrap=True, overflow="ellipsis")
+        for step in self._steps:
+            mark, style = _STEP_MARKS.get(step.status, ("?", "yellow"))
+            text.append(f"{mark} {step.id}", style=style)
+            text.append(f"  {step.detail or step.checks}\n", style="dim")
+        text.rstrip()
+        return [text]
+
+
+def _rendered_episode(episode: _Episode) -> list[RenderableType]:
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    phases = Text(no_wrap=True, overflow="ellipsis")
+    for phase, words in _PHASES.items():
+        if phase == episode.phase:
+            phases.append(f"● {words}  ", style="bold cyan")
+        elif phase in episode.passed:
+            phases.append(f"✓ {words}  ", style="green")
+        else:
+            phases.append(f"· {words}  ", style="dim")
+    parts: list[RenderableType] = [phases]
+    parts += _rendered_images(episode)
+    if episode.tick is not None and episode.max_ticks:
+        bar = Table.grid(padding=(0, 1))
+        bar.add_row(ProgressBar(total=episode.max_ticks, completed=episode.tick, width=40), Text(_ticks(episode)))
+        parts.append(bar)
+    seats = Table.grid(padding=(0, 2))
+    best = max(episode.scores, default=0.0)
+    for slot, seat in enumerate(episode.seats):
+        score = episode.scores[slot] if slot < len(episode.scores) else None
+        seats.add_row(
+            Text(f"  {slot}", style="dim"),
+            Text(seat.who),
+            Text("" if score is None else number(score), style="bold" if score == best else "", justify="right"),
+            Text(seat.state, style="red" if not seat.ok else "dim"),
+        )
+    parts.append(seats)
+    return parts
+
+
+def _rendered_images(episode: _Episode) -> list[RenderableType]:
+    from rich.text import Text
+
+    return [
+        Text(f"  {clean(image, one_line=True)}: {status}", style="dim", no_wrap=True, overflow="ellipsis")
+        for image, status in episode.fetching.items()
+    ]
+
+
+def _ticks(episode: _Episode) -> str:
+    return f"tick {episode.tick}" + (f" of {episode.max_ticks}" if episode.max_ticks else "")
+
+
+def _scores(seats: Sequence[_Seat], scores: Sequence[float]) -> str:
+    return "  ".join(
+        f"{seats[slot].name if slot < len(seats) else slot} {number(score)}" for slot, score in enumerate(scores)
+    )
+
+
+def _clock(elapsed: float) -> str:
+    minutes, rest = divmod(int(elapsed), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes:02d}:{rest:02d}"
+
+
+@contextmanager
+def show_progress(running: Running, title: str = "") -> Generator[Progress]:
+    """A reader for a run's events, shown for as long as the context is open.
+
+    Args:
+        running: The work that is watched.
+        title: What it is, until the first event says so.
+    """
+    progress = Progress(running, title)
+    if not running.out.live:
+        yield progress
+        return
+    import anyio
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console(stderr=True, highlight=False)
+    scope = anyio.CancelScope()
+
+    async def tick(live: Live) -> None:
+        with scope:
+            while True:
+                await anyio.sleep(1 / _REDRAWS_A_SECOND)
+                live.refresh()
+
+    progress._live = True  # pyright: ignore[reportPrivateUsage]
+    with (
+        Live(
+            get_renderable=progress.rendered,
+            console=console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        ) as live,
+        running.on_abandon(live.stop),
+    ):
+        running.out.above = lambda text: console.print(Text.from_ansi(text), soft_wrap=True)
+        running.tasks.start_soon(tick, live)
+        try:
+            yield progress
+        finally:
+            scope.cancel()
+            running.out.above = None

@@ -1,0 +1,344 @@
+"""Results in words: what a person reads at the end of a command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .text import clean, number, plural, seconds, shown_path, table
+
+if TYPE_CHECKING:
+    from coworld_core.artifacts import EpisodeLayout
+    from coworld_core.episode import BatchSummary, EpisodeRecord, PlayerSummary, SlotRecord
+    from coworld_core.outcome import Fault
+    from coworld_runner.build import BuildResult
+    from coworld_runner.doctor import Machine
+    from coworld_runner.links import PlayLinks
+    from coworld_runner.plan import EpisodePlan
+    from coworld_runner.reaper import Sweep
+
+__all__ = [
+    "batch_result",
+    "build_result",
+    "episode_result",
+    "fault_lines",
+    "labelled",
+    "machine_checks",
+    "next_commands",
+    "play_links",
+    "step_tag",
+    "sweep_result",
+]
+
+_TAIL_LINES = 12
+
+
+def labelled(rows: Iterable[tuple[str, str]], *, indent: str = "  ") -> str:
+    """Lines of a label and what it stands for, aligned."""
+    return table([(click.style(f"{label}:", dim=True), text) for label, text in rows], indent=indent)
+
+
+def episode_result(record: EpisodeRecord, layout: EpisodeLayout, *, follow_up: str | None) -> str:
+    """How an episode went: scores, what went wrong, where everything is, and what to do next.
+
+    Args:
+        record: The episode.
+        layout: Where its files are.
+        follow_up: The command that shows the replay, if there is one.
+    """
+    parts = [_headline(record)]
+    if record.scores:
+        parts.append(_scores(record))
+    parts += ["\n".join(fault_lines(fault, layout)) for fault in record.faults]
+    remarks = [*record.warnings]
+    if record.starvation is not None and record.starvation.starved:
+        share = round(100 * record.starvation.waited_share)
+        remarks.append(
+            f"The machine was short of processors for {share} % of the play: players may have answered late, and the "
+            "scores may not be those of a quiet machine."
+        )
+    if record.leaks:
+        left = ", ".join(leak.what for leak in record.leaks)
+        remarks.append(f"Left behind: {left}. `coworld clean` finds it, `coworld clean --yes` removes it.")
+    if remarks:
+        word = click.style("warning:", fg="yellow", bold=True)
+        parts.append("\n".join(f"{word} {clean(remark, one_line=True)}" for remark in remarks))
+    files = [("Artifacts", layout.workspace)]
+    files += [("Results", layout.results)] if layout.results.is_file() else []
+    files += [("Replay", layout.replay)] if layout.replay.is_file() else []
+    files += [("Logs", layout.logs), ("Record", layout.record)]
+    rows = [(label, shown_path(path)) for label, path in files]
+    if record.scores and not sys.stdout.isatty():
+        # the line that scripts look for
+        rows.insert(1, ("Scores", ", ".join(f"{slot}={number(score)}" for slot, score in enumerate(record.scores))))
+    parts.append(labelled(rows, indent=""))
+    if follow_up:
+        parts.append(f"Watch it:  {click.style(follow_up, bold=True)}")
+    return "\n\n".join(parts)
+
+
+def _headline(record: EpisodeRecord) -> str:
+    name = clean(f"{record.coworld} {record.version}", one_line=True)
+    if record.ok:
+        verdict = click.style("completed", fg="green", bold=True)
+    elif record.status == "completed":
+        verdict = click.style(f"completed with {plural(len(record.faults), 'fault')}", fg="red", bold=True)
+    else:
+        verdict = click.style(clean(record.status, one_line=True), fg="red", bold=True)
+    seed = f" · seed {record.seed}" if record.seed is not None else ""
+    about = click.style(f"{clean(record.variant, one_line=True)}{seed} · {record.backend}", dim=True)
+    return f"{click.style(name, bold=True)} {about}  {verdict} in {seconds(record.seconds)}"
+
+
+def _scores(record: EpisodeRecord) -> str:
+    best = max(record.scores)
+    won = [slot for slot, score in enumerate(record.scores) if score == best]
+    slots = {slot.slot: slot for slot in record.slots}
+    rows: list[tuple[str, str, str, str, str]] = []
+    for slot, score in enumerate(record.scores):
+        seat = slots.get(slot)
+        alone = len(record.scores) == 1
+        mark = "" if alone or slot not in won else "winner" if len(won) == 1 else "tie"
+        points = click.style(number(score), bold=mark == "winner")
+        rows.append(
+            (
+                click.style(str(slot), dim=True),
+                *_who(seat, slot),
+                points,
+                click.style(mark, fg="green", bold=True) if mark else "",
+            )
+        )
+    return table(rows, right=(3,), indent="  ")
+
+
+def _who(seat: SlotRecord | None, slot: int) -> tuple[str, str]:
+    """A seat's name, and who sat there where the name does not say."""
+    if seat is None:
+        return f"player {slot}", ""
+    return _named(seat.name or f"player {slot}", "a person" if seat.human else seat.player_id or seat.image.image)
+
+
+def _named(name: str, who: str) -> tuple[str, str]:
+    return clean(name, one_line=True), "" if who == name else click.style(clean(who, one_line=True), dim=True)
+
+
+def fault_lines(fault: Fault, layout: EpisodeLayout | None = None, *, tail: int = _TAIL_LINES) -> list[str]:
+    """What went wrong, whose fault it was, what to do, and the last lines of the log.
+
+    Args:
+        fault: The fault.
+        layout: Where the log is.
+        tail: How many lines of the log.
+    """
+    who = f"player {fault.slot}" if fault.fault == "player" and fault.slot is not None else fault.fault
+    lines = [
+        f"{click.style('fault:', fg='red', bold=True)} {clean(f'{who} · {fault.error_type}', one_line=True)}",
+        f"  {clean(fault.message, one_line=True)}",
+    ]
+    if fault.hint:
+        lines.append(f"  {click.style('hint:', fg='cyan')} {clean(fault.hint, one_line=True)}")
+    text = [line for line in clean(fault.log_tail).splitlines() if line.strip()]
+    if text:
+        name = shown_path(layout.workspace / fault.log) if layout is not None and fault.log else "its log"
+        lines.append(f"  {click.style(f'the end of {name}:', dim=True)}")
+        lines += [f"    {click.style('│', dim=True)} {line}" for line in text[-tail:]]
+    return lines
+
+
+def play_links(links: PlayLinks, plan: EpisodePlan) -> str:
+    """Each link on a line of its own, so that it can be clicked and copied whole."""
+    from coworld_core.episode import SeatedPlayer
+
+    rows: list[tuple[str, str, str]] = []
+    for slot, link in sorted(links.players.items()):
+        seat = plan.seats[slot]
+        bot = seat.runnable is not None
+        rows.append(
+            (
+                f"Seat {slot}",
+                clean(str(SeatedPlayer(name=seat.name, player_id=seat.player_id)), one_line=True)
+                + (", a bot; this link takes its seat" if bot else ", for you"),
+                link,
+            )
+        )
+    rows.append(("Watch", "everybody sees this", links.viewer))
+    if links.admin is not None:
+        rows.append(("Admin", "for the operator", links.admin))
+    rows += [(f"Port {port}", "", address) for port, address in sorted(links.local_ports.items())]
+    lines: list[str] = []
+    for label, about, link in rows:
+        mine = about.endswith("for you")
+        lines.append(f"  {click.style(label, bold=True)}  {about if mine else click.style(about, dim=True)}".rstrip())
+        lines.append(f"    {click.style(link, fg='green', bold=True) if mine else link}")
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def step_tag(status: str) -> str:
+    """The answer of a certification step, also one that another version gave, as it stands before the step."""
+    colour = {"pass": "green", "fail": "red", "skip": "yellow"}.get(status)
+    return click.style(f"[{clean(status, one_line=True)}]", fg=colour, bold=status == "fail")
+
+
+def batch_result(summary: BatchSummary, workspace: Path) -> str:
+    """How several episodes went: a row each, the means by seat, a row a player, and where the summary is.
+
+    Args:
+        summary: The episodes.
+        workspace: The directory above them.
+    """
+    name = clean(f"{summary.coworld} {summary.version}", one_line=True)
+    verdict = click.style(
+        f"{summary.completed} of {plural(summary.planned, 'episode')} completed"
+        + (f", {summary.faulted} with faults" if summary.faulted else ""),
+        fg="green" if summary.ok else "red",
+        bold=True,
+    )
+    about = click.style(f"{clean(summary.variant, one_line=True)} · {summary.backend}", dim=True)
+    names = next((row.seats for row in summary.episodes if row.seats), ())
+    seats = max((len(row.scores) or len(row.seats) for row in summary.episodes), default=0)
+    shown = [clean(seat.name, one_line=True) for seat in names[:seats]]
+    shown += [str(slot) for slot in range(len(names), seats)]
+    seeded = any(row.seed is not None for row in summary.episodes)
+    head = ["episode", *(["seed"] if seeded else []), *shown, "time", ""]
+    rows: list[list[str]] = [[click.style(cell, dim=True) for cell in head]]
+    for row in summary.episodes:
+        scores = [number(score) for score in row.scores] + ["-"] * (seats - len(row.scores))
+        best = max(row.scores, default=None)
+        if row.scores and row.scores.count(max(row.scores)) == 1 and len(row.scores) > 1:
+            winner = list(row.scores).index(max(row.scores))
+            scores[winner] = click.style(scores[winner], fg="green", bold=best is not None)
+        remark = ""
+        if not row.ok:
+            who = f"player {row.slot}" if row.fault == "player" and row.slot is not None else row.fault or row.status
+            remark = click.style(clean(f"{who}: {row.message or row.status}", one_line=True), fg="red")
+        elif row.starved:
+            remark = click.style("short of processors", fg="yellow")
+        seed = [str(row.seed) if row.seed is not None else "-"] if seeded else []
+        rows.append([str(row.index), *seed, *scores, seconds(row.seconds), remark])
+    if summary.mean_scores:
+        means = [click.style(number(round(score, 2)), bold=True) for score in summary.mean_scores]
+        rows.append([click.style("mean", bold=True), *([""] if seeded else []), *means, "", ""])
+    numeric = range(len(head) - 1)
+    return "\n\n".join(
+        [
+            f"{click.style(name, bold=True)} {about}  {verdict} in {seconds(summary.seconds)}",
+            table(rows, right=numeric, indent="  "),
+            *([_players(summary.players)] if summary.players else []),
+            labelled(
+                [("Artifacts", shown_path(workspace)), ("Summary", shown_path(workspace / "summary.json"))], indent=""
+            ),
+        ]
+    )
+
+
+def _players(players: Sequence[PlayerSummary]) -> str:
+    """A row a player, with every seat it sat in."""
+    rows = [[click.style(cell, dim=True) for cell in ("player", "", "seats", "episodes", "mean")]]
+    for player in players:
+        mean = "-" if player.mean_score is None else number(round(player.mean_score, 2))
+        rows.append(
+            [
+                *_named(player.name, player.player_id or player.image),
+                ", ".join(map(str, player.seats)),
+                str(player.episodes),
+                click.style(mean, bold=True),
+            ]
+        )
+    return table(rows, right=(3, 4), indent="  ")
+
+
+def sweep_result(swept: Sweep, *, apply: bool, force: bool) -> str:
+    """What was found, and what became of it.
+
+    Args:
+        swept: The answer.
+        apply: Whether it was to be removed.
+        force: Whether what belongs to living runs was, too.
+    """
+    parts: list[str] = []
+    became = {id(item.found): item for item in swept.reaped}
+    rows: list[tuple[str, ...]] = []
+    for found in swept.found:
+        item = became.get(id(found))
+        if item is not None and item.removed:
+            fate = click.style("removed", fg="green")
+        elif item is not None and not (found.alive and not force):
+            fate = click.style(f"still there: {clean(item.reason, one_line=True)}", fg="red")
+        else:
+            fate = click.style("in use", dim=True) if found.alive else ""
+        age = f"{seconds(found.age_seconds)} old" if found.age_seconds is not None else ""
+        name = clean(found.name, one_line=True)
+        if found.kind == "process":
+            name = f"{name} (pid {found.id})"
+        elif name == found.run_id:
+            name = clean(found.id, one_line=True)
+        rows.append((found.run_id, found.kind, name, age, fate))
+    if rows:
+        parts.append(table(rows, indent="  "))
+    dead = [found for found in swept.found if not found.alive or force]
+    removed = sum(item.removed for item in swept.reaped)
+    if apply and swept.reaped:
+        parts.append(f"Removed {plural(removed, 'thing')}." if removed else "Nothing was removed.")
+    elif dead:
+        parts.append(f"Would remove {plural(len(dead), 'thing')}: add --yes to do so.")
+    else:
+        parts.append("Nothing of a killed run is left." if swept.found else "Nothing is left.")
+    parts += [f"Could not look at {clean(reason, one_line=True)}" for reason in swept.unavailable]
+    return "\n".join(parts)
+
+
+_MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
+
+
+def machine_checks(machine: Machine) -> str:
+    """What a machine has: a line a check, what to do where something is missing, and which backends work."""
+    rows = [
+        (
+            click.style(_MARKS[check.status][0], fg=_MARKS[check.status][1], bold=True),
+            check.name,
+            clean(check.message, one_line=True),
+        )
+        for check in machine.checks
+    ]
+    lines: list[str] = []
+    for check, line in zip(machine.checks, table(rows).splitlines(), strict=True):
+        lines.append(line)
+        if check.hint:
+            lines.append(f"     {click.style('hint:', fg='cyan')} {clean(check.hint, one_line=True)}")
+    works = f"Backends that work here: {', '.join(machine.backends)}."
+    none = click.style("No backend works here.", fg="red", bold=True)
+    return "\n".join([*lines, "", works if machine.backends else none])
+
+
+def build_result(result: BuildResult, *, follow_ups: Sequence[str]) -> str:
+    """What was built, and what to do with it.
+
+    Args:
+        result: The build.
+        follow_ups: Commands to go on with.
+    """
+    name = clean(f"{result.manifest.game.name} {result.version}", one_line=True)
+    verdict = click.style("built", fg="green", bold=True)
+    rows: list[tuple[str, str, str, str]] = []
+    for image in result.images.values():
+        how = f"built in {seconds(image.seconds)}" if image.service is not None and image.seconds else "as it was"
+        rows.append((image.image, f"→ {image.reference}", image.platform, click.style(how, dim=True)))
+    return "\n\n".join(
+        [
+            f"{click.style(name, bold=True)}  {verdict} in {seconds(result.seconds)}",
+            table(rows, indent="  "),
+            labelled([("Manifest", shown_path(result.manifest_path))], indent=""),
+            table(
+                [("Next:" if not index else "", click.style(text, bold=True)) for index, text in enumerate(follow_ups)]
+            ),
+        ]
+    )
+
+
+def next_commands(commands: Sequence[str]) -> str:
+    """What to do next, ready to copy."""
+    return table([("Next:" if not index else "", click.style(text, bold=True)) for index, text in enumerate(commands)])

@@ -1,0 +1,251 @@
+"""Rows of a platform on the screen: tables for people, lines and objects for programs.
+
+A table is one line a row. Ids are never cut; free text gives way on a terminal that is too narrow, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import click
+
+from .. import exitcodes
+from .text import clean, plural, table, width
+
+if TYPE_CHECKING:
+    from coworld_client import AsyncPager, Page
+    from coworld_core.api import Wire
+
+    from ..options import Listing
+    from ..output import Output
+
+__all__ = [
+    "Column",
+    "Styled",
+    "cell",
+    "dump",
+    "rows_table",
+    "show_list",
+    "show_one",
+    "show_rows",
+    "status_word",
+    "when",
+]
+
+_T = TypeVar("_T")
+_M = TypeVar("_M", bound="Wire")
+
+_SHORTEST = 12
+"""Columns that free text is left with at least."""
+
+_COLOURS = {
+    "completed": "green",
+    "placed": "green",
+    "ready": "green",
+    "passed": "green",
+    "competing": "green",
+    "running": "cyan",
+    "processing": "cyan",
+    "failed": "red",
+    "rejected": "red",
+    "disqualified": "red",
+    "cancelled": "yellow",
+    "canceled": "yellow",
+}
+
+
+@dataclass(frozen=True)
+class Column(Generic[_T]):
+    """One column of a table.
+
+    Args:
+        title: Its heading.
+        text: What stands in it, from the row.
+        right: Whether it is aligned to the right.
+        free: Whether it is prose, which may be shortened to fit a terminal.
+    """
+
+    title: str
+    text: Callable[[_T], object]
+    right: bool = False
+    free: bool = False
+
+
+class Styled(str):
+    """A text of ours with colour codes in it: whatever else has some is freed of them."""
+
+    __slots__ = ()
+
+
+def cell(value: object) -> str:
+    """A value as one line; ``-`` for what is not there."""
+    if isinstance(value, Styled):
+        return value
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "-"
+    if isinstance(value, datetime):
+        return when(value)
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return clean(str(value), one_line=True) or "-"
+
+
+def when(value: datetime | str | None) -> str:
+    """A time as a person here reads it (local, to the minute), ``-`` for none."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return clean(value, one_line=True)
+    if value is None:
+        return "-"
+    return (value.astimezone() if value.tzinfo is not None else value).strftime("%Y-%m-%d %H:%M")
+
+
+def status_word(status: object) -> str:
+    """A status in its colour."""
+    word = cell(status)
+    return Styled(click.style(word, fg=_COLOURS[word])) if word in _COLOURS else word
+
+
+def rows_table(columns: Sequence[Column[_T]], rows: Iterable[_T]) -> str:
+    """Rows under headings, aligned."""
+    found = [[cell(column.text(row)) for column in columns] for row in rows]
+    _fit(columns, found)
+    head = [click.style(column.title, dim=True) for column in columns]
+    right = [index for index, column in enumerate(columns) if column.right]
+    return table([head, *found], right=right)
+
+
+def _fit(columns: Sequence[Column[Any]], rows: list[list[str]]) -> None:
+    """Shorten free text so that the lines fit the terminal; where nobody looks, nothing is shortened."""
+    free = [index for index, column in enumerate(columns) if column.free]
+    if not free or not rows or not sys.stdout.isatty():
+        return
+    widths = [max(width(column.title), *(width(row[index]) for row in rows)) for index, column in enumerate(columns)]
+    over = sum(widths) + 2 * (len(columns) - 1) - shutil.get_terminal_size().columns
+    for index in reversed(free):
+        if over <= 0:
+            return
+        keep = max(_SHORTEST, widths[index] - over)
+        over -= max(0, widths[index] - keep)
+        for row in rows:
+            if width(row[index]) > keep:
+                row[index] = row[index][: keep - 1].rstrip() + "…"
+
+
+def dump(row: Wire) -> dict[str, Any]:
+    """A row as the platform sent it, with what is computed of it."""
+    return row.model_dump(mode="json", by_alias=True)
+
+
+async def show_one(out: Output, asked: Awaitable[_M], details: Callable[[_M], str]) -> int:
+    """Write one thing: as an object under ``--json``, else in words."""
+    row = await asked
+    out.answer(dump(row))
+    out.say(details(row))
+    return exitcodes.OK
+
+
+async def show_rows(out: Output, asked: Awaitable[Sequence[_M]], columns: Sequence[Column[_M]], *, none: str) -> int:
+    """Write what comes as a whole: a JSON list under ``--json``, else a table.
+
+    Args:
+        out: Where to.
+        asked: The rows.
+        columns: The table's.
+        none: Said when there are no rows.
+    """
+    rows = await asked
+    out.answer([dump(row) for row in rows])
+    out.say(rows_table(columns, rows) if rows else none)
+    return exitcodes.OK
+
+
+async def show_list(
+    out: Output,
+    pager: AsyncPager[_M],
+    columns: Sequence[Column[_M]],
+    listing: Listing,
+    *,
+    noun: str,
+    many: str | None = None,
+    envelope: bool = False,
+) -> int:
+    """Write a list: rows as they come under ``--jsonl``, a JSON list or envelope under ``--json``, else a table.
+
+    Args:
+        out: Where to.
+        pager: The rows, limited as ``listing`` says.
+        columns: The table's.
+        listing: How much of it.
+        noun: What a row is.
+        many: What rows are, where that is not the noun with an s.
+        envelope: Whether programs get ``{entries, total_count, limit, offset}`` rather than the bare list.
+    """
+    rows: list[_M] = []
+    tally = _Tally()
+    async for page in pager.pages():
+        tally.add(page)
+        if listing.jsonl:
+            for row in page.items:
+                out.line(dump(row))
+        else:
+            rows += page.items
+    if not listing.jsonl:
+        if envelope:
+            known = tally.total if tally.total is not None else listing.offset + len(rows)
+            out.answer(
+                {
+                    "entries": [dump(row) for row in rows],
+                    "total_count": known,
+                    "limit": listing.limit if listing.limit is not None else known,
+                    "offset": listing.offset,
+                }
+            )
+        else:
+            out.answer([dump(row) for row in rows])
+        out.say(rows_table(columns, rows) if rows else f"There are no {many or noun + 's'}.")
+    tally.remark(out, plural(tally.count, noun, many), listing)
+    return exitcodes.OK
+
+
+@dataclass
+class _Tally:
+    """What a list does not show: that there are more, and what is odd about it."""
+
+    count: int = 0
+    total: int | None = None
+    more: bool = False
+    left_out: int = 0
+    odd: int = 0
+    first: str = ""
+
+    def add(self, page: Page[Any]) -> None:
+        """Take a page in."""
+        self.count += len(page.items)
+        self.total = page.total if page.total is not None else self.total
+        self.more = page.has_more
+        self.left_out += len(page.odd)
+        for row in page.items:
+            if row.odd:
+                self.odd += 1
+                self.first = self.first or clean(row.odd[0].message, one_line=True)
+
+    def remark(self, out: Output, shown: str, listing: Listing) -> None:
+        """Say it."""
+        if self.more:
+            of = f" of {self.total}" if self.total is not None else ""
+            first = f", from row {listing.offset + 1} on" if listing.offset else ""
+            out.note(f"{shown}{of} shown{first}; --all lists all of them.")
+        if self.left_out:
+            out.warn(f"left out {plural(self.left_out, 'row')} that cannot be read.")
+        if self.odd:
+            out.warn(f"{plural(self.odd, 'row')} not as the API has them, the first: {self.first}")

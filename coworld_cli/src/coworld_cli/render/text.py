@@ -1,0 +1,128 @@
+"""Making text fit for a terminal: clean, aligned, short."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ..options import DEFAULT_SERVER
+
+__all__ = ["again", "clean", "command_line", "number", "plural", "seconds", "shown_path", "size", "table", "width"]
+
+_ESCAPE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # colours and cursor movement
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # titles, links, ...
+    r"|\x1b[ -/]*[0-~]?"
+)
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def clean(text: str, *, one_line: bool = False) -> str:
+    r"""Text without escape sequences, control characters and marks that reorder what is around them.
+
+    Args:
+        text: Anyone's text: a name in a manifest, the tail of a log.
+        one_line: Whether line ends and tabs become spaces too.
+    """
+    text = _CONTROL.sub("", _ESCAPE.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+    return " ".join(text.split()) if one_line else text
+
+
+def width(text: str) -> int:
+    """How many columns a line takes on a terminal, colour codes not counted."""
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in _ESCAPE.sub("", text)
+    )
+
+
+def table(rows: Iterable[Sequence[str]], *, right: Iterable[int] = (), indent: str = "", gap: str = "  ") -> str:
+    """Rows as aligned columns, never wrapped and never cut, so that ids and paths can be copied.
+
+    Args:
+        rows: The cells; colour codes in them do no harm. All rows have as many.
+        right: Numbers of the columns that are aligned to the right.
+        indent: What every line begins with.
+        gap: What stands between two columns.
+    """
+    lines = [tuple(row) for row in rows]
+    widths = [max(width(row[column]) for row in lines) for column in range(len(lines[0]))] if lines else []
+    to_right = frozenset(right)
+
+    def cell(column: int, text: str) -> str:
+        space = " " * (widths[column] - width(text))
+        return space + text if column in to_right else text + space
+
+    return "\n".join(
+        (indent + gap.join(cell(column, text) for column, text in enumerate(row))).rstrip() for row in lines
+    )
+
+
+def number(value: float) -> str:
+    """A score: whole numbers without a point, others with at most four digits after it."""
+    return (
+        str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else f"{value:.4f}".rstrip("0").rstrip(".")
+    )
+
+
+def seconds(value: float) -> str:
+    """A duration: ``0.42 s``, ``12.3 s``, ``3 min 05 s``, ``2 h 07 min``."""
+    if value < 1:
+        return f"{value:.2f} s"
+    if value < 59.95:
+        return f"{value:.1f} s"
+    whole = round(value)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def size(count: int) -> str:
+    """A number of bytes: ``812 B``, ``4.1 KiB``, ``2.0 GiB``."""
+    value, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def plural(count: int, noun: str, many: str | None = None) -> str:
+    """A count with its noun: ``1 episode``, ``2 episodes``."""
+    return f"{count} {noun if count == 1 else many or noun + 's'}"
+
+
+def shown_path(path: str | Path) -> str:
+    """A path as a person here would write it: relative when it is below the current directory."""
+    text = str(path)
+    try:
+        relative = os.path.relpath(text)
+    except (ValueError, OSError):  # another drive; a current directory that is gone
+        return clean(text, one_line=True)
+    inside = not relative.startswith("..") and Path(text).is_absolute()
+    return clean(relative if inside else text, one_line=True)
+
+
+def command_line(*words: str | Path) -> str:
+    """A ``coworld`` command to copy, quoted for a shell, called as this one was.
+
+    Args:
+        words: What follows the program.
+    """
+    if "UV_RUN_RECURSION_DEPTH" in os.environ:
+        program = ["uv", "run", "coworld"]
+    elif Path(sys.argv[0]).name == "__main__.py":
+        program = [Path(sys.executable).name, "-m", "coworld_cli"]
+    else:
+        program = ["coworld"]
+    return shlex.join([*program, *(clean(str(word), one_line=True) for word in words)])
+
+
+def again(command: str, server: str) -> str:
+    """A ``coworld`` command to copy that goes to a server, which is named unless it is the usual one."""
+    return command_line(*command.split(), *(["--server", server] if server != DEFAULT_SERVER else []))

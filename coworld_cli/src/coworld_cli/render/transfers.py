@@ -1,0 +1,76 @@
+"""How far a transfer is, for whoever waits for it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from .text import clean, size
+
+if TYPE_CHECKING:
+    from coworld_client.transfers import OnProgress
+    from coworld_client.uploads import ImageProgress, OnImage
+
+    from ..output import Output
+
+__all__ = ["shown_images", "shown_progress"]
+
+_REDRAW_SECONDS = 0.1
+_LINE_SECONDS = 15.0
+
+
+@contextmanager
+def shown_progress(out: Output, label: str) -> Generator[OnProgress]:
+    """Show how far a transfer is: on a line that changes on a terminal, else on a line now and then.
+
+    Args:
+        out: Where to narrate.
+        label: What is transferred.
+
+    Yields:
+        What to tell.
+    """
+    name = clean(label, one_line=True)
+    told = time.monotonic()
+    drawn = False
+
+    def tell(done: int, total: int | None) -> None:
+        nonlocal told, drawn
+        now = time.monotonic()
+        far = f"{size(done)} of {size(total)}" if total else size(done)
+        if out.live and out.above is None:
+            if now - told >= _REDRAW_SECONDS or not drawn:
+                sys.stderr.write(f"\r\x1b[2K{name}: {far}")
+                sys.stderr.flush()
+                told, drawn = now, True
+        elif now - told >= _LINE_SECONDS:
+            out.note(f"{name}: {far}")
+            told = now
+
+    try:
+        yield tell
+    finally:
+        if drawn:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
+
+
+@contextmanager
+def shown_images(out: Output) -> Generator[OnImage]:
+    """Show how far an image is that is uploaded, and say once for each stage that it has begun."""
+    begun: set[tuple[str, str]] = set()
+    words = {"reading": "reading", "packing": "packing", "pushing": "sending"}
+    with shown_progress(out, "image") as tell:
+
+        def told(progress: ImageProgress) -> None:
+            stage = progress.image, progress.stage
+            if stage not in begun:
+                begun.add(stage)
+                total = f", {size(progress.total)}" if progress.total else ""
+                out.note(f"{clean(progress.image, one_line=True)}: {words[progress.stage]}{total}")
+            tell(progress.done, progress.total)
+
+        yield told

@@ -1,0 +1,104 @@
+"""Where watching stands: the episodes as they were last seen, kept in a file from one call to the next."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from coworld_core.api import EpisodeProgress
+from coworld_core.errors import UsageError, WorkspaceError
+
+from .watching import Change
+
+__all__ = ["Checkpoint"]
+
+
+class Checkpoint:
+    """What is known of the episodes that are watched, and how far the watching is.
+
+    Args:
+        server: Whose episodes.
+        ids: What is watched.
+        file: Where it is kept; None: nowhere.
+    """
+
+    def __init__(self, server: str, ids: Sequence[str], file: Path | None = None) -> None:
+        self.episodes: dict[str, EpisodeProgress] = {}
+        """The episodes as they were last seen, by id."""
+        self.cursor: str | None = None
+        """Give this to ``CoworldClient.watch`` to go on there."""
+        self._of = {"server": server, "ids": sorted(ids)}
+        self._file = file
+
+    def take(self, change: Change) -> bool:
+        """Take a change in; returns whether the episode stands otherwise than before."""
+        self.cursor = change.cursor
+        before = self.episodes.pop(change.id, None)
+        if change.removed or change.episode is None:
+            return before is not None
+        self.episodes[change.id] = change.episode
+        return before is None or before.status != change.episode.status
+
+    @property
+    def ok(self) -> bool:
+        """Whether all episodes were completed."""
+        return all(episode.status.is_success for episode in self.episodes.values())
+
+    def counts(self) -> Counter[str]:
+        """How many episodes stand how, by status."""
+        return Counter(str(episode.status) for episode in self.episodes.values())
+
+    def save(self) -> None:
+        """Write the file, whole or as it was. Blocks.
+
+        Raises:
+            WorkspaceError: It cannot be written.
+        """
+        if self._file is None:
+            return
+        rows = {id: row.model_dump(mode="json", by_alias=True) for id, row in self.episodes.items()}
+        state = {**self._of, "cursor": self.cursor, "episodes": rows}
+        part = self._file.with_name(f".{self._file.name}.{os.getpid()}")
+        try:
+            part.write_text(json.dumps(state) + "\n", encoding="utf-8")
+            part.replace(self._file)
+        except OSError as error:
+            raise WorkspaceError(
+                f"The checkpoint {self._file} cannot be written: {error.strerror}.", code="path_unwritable"
+            ) from error
+        finally:
+            part.unlink(missing_ok=True)
+
+    def load(self) -> None:
+        """Go on from what the file holds; nothing changes when there is none. Blocks.
+
+        Raises:
+            UsageError: It is no checkpoint, or of something else.
+        """
+        if self._file is None:
+            return
+        try:
+            state: Any = json.loads(self._file.read_bytes())
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, RecursionError) as error:
+            raise UsageError(
+                f"{self._file} is not a checkpoint.", code="bad_checkpoint", hint="--reset begins it anew."
+            ) from error
+        held = cast("dict[str, Any]", state) if isinstance(state, dict) else {}
+        if {name: held.get(name) for name in self._of} != self._of:
+            raise UsageError(
+                f"{self._file} is the checkpoint of something else.",
+                code="other_checkpoint",
+                hint="Name another file, or begin it anew with --reset.",
+            )
+        rows: Any = held.get("episodes")
+        if isinstance(rows, dict):
+            for id, row in cast("dict[str, Any]", rows).items():
+                self.episodes[id] = EpisodeProgress.read(row)
+        cursor: Any = held.get("cursor")
+        self.cursor = cursor if isinstance(cursor, str) else None
