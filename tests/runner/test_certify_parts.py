@@ -13,7 +13,7 @@ from support.certify_kit import MANIFEST, package_of
 from coworld_core.artifacts import EpisodeLayout
 from coworld_core.episode import EpisodeRecord, ImageRecord, SlotRecord
 from coworld_core.outcome import Exit, Fault
-from coworld_runner.certify.answers import Answer, missing, skipped
+from coworld_runner.certify.answers import StepAnswer, missing, skipped
 from coworld_runner.certify.attendance import check_attendance
 from coworld_runner.certify.contract import SeatState, wrong_callers
 from coworld_runner.certify.leaks import slots_leaked
@@ -118,7 +118,7 @@ def test_a_ledger_keeps_no_secret() -> None:
 # --- attendance ---------------------------------------------------------------------------------------------------
 
 
-def attendance(*slots: SlotRecord, seats: dict[int, SeatState] | None = None, **more: Any) -> Answer:
+def attendance(*slots: SlotRecord, seats: dict[int, SeatState] | None = None, **more: Any) -> StepAnswer:
     record = episode(*slots, **more)
     return check_attendance(package_of(MANIFEST).manifest, record, seats or {}, directory="episode")
 

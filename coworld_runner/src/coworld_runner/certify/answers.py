@@ -11,7 +11,7 @@ from coworld_core.outcome import Fault
 from .record import Evidence, Level, SkipReason, StepId, StepStatus
 
 __all__ = [
-    "Answer",
+    "StepAnswer",
     "about_results",
     "advice",
     "failed",
@@ -28,7 +28,7 @@ _LEVELS: dict[str, Level] = {"error": "required", "warning": "advice", "info": "
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class StepAnswer:
     """What a step found."""
 
     status: StepStatus
@@ -39,19 +39,19 @@ class Answer:
     hint: str | None = None
 
 
-def passed(detail: str, evidence: Iterable[Evidence] = ()) -> Answer:
+def passed(detail: str, evidence: Iterable[Evidence] = ()) -> StepAnswer:
     """The step passes."""
-    return Answer(status="pass", detail=detail, evidence=tuple(evidence))
+    return StepAnswer(status="pass", detail=detail, evidence=tuple(evidence))
 
 
-def failed(reason: str, detail: str, evidence: Iterable[Evidence] = (), *, hint: str | None = None) -> Answer:
+def failed(reason: str, detail: str, evidence: Iterable[Evidence] = (), *, hint: str | None = None) -> StepAnswer:
     """The step fails; ``reason`` is a stable code."""
-    return Answer(status="fail", failure_reason=reason, detail=detail, evidence=tuple(evidence), hint=hint)
+    return StepAnswer(status="fail", failure_reason=reason, detail=detail, evidence=tuple(evidence), hint=hint)
 
 
 def failed_on(
     reason: str, evidence: Sequence[Evidence], *, broken: Sequence[Evidence] = (), hint: str | None = None
-) -> Answer:
+) -> StepAnswer:
     """The step fails on what of its evidence is broken, or on the part of that which is given.
 
     The first of it is the detail, and has the hint unless it has none.
@@ -63,12 +63,14 @@ def failed_on(
     return failed(reason, f"{first.message}{more}", evidence, hint=first.hint or hint or read)
 
 
-def skipped(reason: SkipReason, detail: str, evidence: Iterable[Evidence] = (), *, hint: str | None = None) -> Answer:
+def skipped(
+    reason: SkipReason, detail: str, evidence: Iterable[Evidence] = (), *, hint: str | None = None
+) -> StepAnswer:
     """The step has no answer."""
-    return Answer(status="skip", skip_reason=reason, detail=detail, evidence=tuple(evidence), hint=hint)
+    return StepAnswer(status="skip", skip_reason=reason, detail=detail, evidence=tuple(evidence), hint=hint)
 
 
-def missing(step: StepId, why: str, evidence: Iterable[Evidence] = ()) -> Answer:
+def missing(step: StepId, why: str, evidence: Iterable[Evidence] = ()) -> StepAnswer:
     """The step has no answer, because an earlier one did not pass."""
     return skipped("premise_failed", f"Not checked, because {step} did not pass: {why}.", evidence)
 

@@ -8,7 +8,7 @@ from coworld_core.episode import EpisodeRecord, SlotRecord
 from coworld_core.manifest import Manifest
 from coworld_core.outcome import Fault
 
-from .answers import Answer, about_results, failed_on, missing, note, passed, required
+from .answers import StepAnswer, about_results, failed_on, missing, note, passed, required
 from .contract import LEAVE_SECONDS, SeatState
 from .record import Evidence
 
@@ -26,7 +26,7 @@ _STOPPED = "player_stopped"
 
 def check_attendance(
     manifest: Manifest, record: EpisodeRecord | None, seats: Mapping[int, SeatState], *, directory: str
-) -> Answer:
+) -> StepAnswer:
     """Compare the starts and ends of the smoke episode's players with the game's.
 
     A player that ends by itself before the game is over has left early when the game would have let it in again. When

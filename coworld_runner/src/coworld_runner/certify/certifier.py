@@ -18,7 +18,7 @@ from ..backend import Backend
 from ..errors import leaves, unwrapped
 from ..events import EventBus, Listener
 from ..packages import Package
-from .answers import Answer, failed, skipped
+from .answers import StepAnswer, failed, skipped
 from .ledger import StepLedger, Subject
 from .page import render_page
 from .record import RECORD_NAME, Certification, StepId, StepRecord
@@ -119,7 +119,7 @@ async def certify_refused(
         return await _go_through(run, subject, partial(say_of_refused, error.report))
 
 
-_Answers = Callable[[StepId, StepLedger], Awaitable[Answer]]
+_Answers = Callable[[StepId, StepLedger], Awaitable[StepAnswer]]
 """Carries a step out; may note in the ledger what other steps and the record are to know."""
 
 
@@ -162,7 +162,7 @@ async def _go_through(run: OpenRun, subject: Subject, answers: _Answers) -> Cert
     return certification
 
 
-async def _answer(answers: _Answers, step: StepId, ledger: StepLedger) -> Answer:
+async def _answer(answers: _Answers, step: StepId, ledger: StepLedger) -> StepAnswer:
     try:
         with unwrapped():
             return await answers(step, ledger)
@@ -179,7 +179,7 @@ def _tell(bus: EventBus, record: StepRecord) -> None:
         bus.publish(Notice(level="warning", message=f"{record.id}: {item.message}"))
 
 
-def _not_reached(status: EpisodeStatus, trouble: str | None) -> Answer:
+def _not_reached(status: EpisodeStatus, trouble: str | None) -> StepAnswer:
     if status == "interrupted":
         return skipped("interrupted", "Not checked, because the certification was interrupted")
     return skipped("platform_error", f"Not checked, because the certification could not go on: {trouble}")

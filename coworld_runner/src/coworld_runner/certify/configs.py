@@ -11,7 +11,7 @@ from coworld_core.issues import Issue
 from coworld_core.manifest import JsonObject, Manifest
 
 from .._hints import listed
-from .answers import Answer, advice, failed_on, issue_evidence, missing, passed, required
+from .answers import StepAnswer, advice, failed_on, issue_evidence, missing, passed, required
 from .record import Evidence
 
 __all__ = ["Configs", "check_configs", "configs_of_refused"]
@@ -21,7 +21,7 @@ __all__ = ["Configs", "check_configs", "configs_of_refused"]
 class Configs:
     """The step's answer, and whether an episode can be made of the fixture."""
 
-    answer: Answer
+    answer: StepAnswer
     fixture_ok: bool
 
 
@@ -56,13 +56,13 @@ def check_configs(manifest: Manifest, issues: Sequence[Issue]) -> Configs:
     return Configs(answer=_answer(evidence), fixture_ok=not any(item.broken for item in fixture))
 
 
-def configs_of_refused(issues: Sequence[Issue]) -> Answer:
+def configs_of_refused(issues: Sequence[Issue]) -> StepAnswer:
     """The step's answer for a manifest that could not be read: what its issues say about configs."""
     evidence = [issue_evidence(issue) for issue in issues if issue.severity == "error" and _about_configs(issue)]
     return _answer(evidence) if evidence else missing("matriculate", "the manifest cannot be read")
 
 
-def _answer(evidence: list[Evidence]) -> Answer:
+def _answer(evidence: list[Evidence]) -> StepAnswer:
     if any(item.broken for item in evidence):
         return failed_on("fixture_invalid", evidence)
     right = sum(item.ok and item.level == "required" for item in evidence)

@@ -17,7 +17,7 @@ from .._hints import listed
 from .._runs import OpenRun
 from ..backend import Backend, ImageInfo
 from ..episode import versions
-from .answers import Answer
+from .answers import StepAnswer
 from .contract import ContractProbes
 from .record import UNDECIDED, Certification, Evidence, SourceRecord, StepRecord
 from .transcript import TRANSCRIPT, TranscriptStep
@@ -72,7 +72,7 @@ class StepLedger:
         assert self.episode is not None
         return self.episode
 
-    def note(self, step: TranscriptStep, answer: Answer, seconds: float) -> StepRecord:
+    def note(self, step: TranscriptStep, answer: StepAnswer, seconds: float) -> StepRecord:
         """Keep a step's answer; one that was skipped although it leaves the verdict alone is a caveat to that."""
         record = StepRecord(
             id=step.id,

@@ -37,7 +37,7 @@ from ..packages import Package
 from ..plan import plan_episode
 from ..replay import ReplayOptions, verify_replay
 from .answers import (
-    Answer,
+    StepAnswer,
     about_results,
     advice,
     failed_on,
@@ -121,7 +121,7 @@ class Candidate:
         return self.options.platform if self.backend.capabilities.images else None
 
 
-async def _matriculate(candidate: Candidate, ledger: StepLedger) -> Answer:
+async def _matriculate(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
     report = await anyio.to_thread.run_sync(_strict_report, candidate)
     ledger.issues = report.issues
     if report.errors:
@@ -163,12 +163,12 @@ def _strict_report_of_refused(report: Report) -> Report:
     return strict if strict.errors else report
 
 
-def _manifest_invalid(report: Report) -> Answer:
+def _manifest_invalid(report: Report) -> StepAnswer:
     evidence = [issue_evidence(issue) for issue in report.issues]
     return failed_on("manifest_invalid", evidence, hint="Correct the manifest, and certify again.")
 
 
-async def _source_resolves(candidate: Candidate, ledger: StepLedger) -> Answer:
+async def _source_resolves(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
     sources = ledger.sources = await check_sources(candidate.manifest, options=candidate.options.sources)
     hints = {
         "source_not_pinned": "Link to a commit: https://github.com/<owner>/<repo>/tree/<full SHA>/<path>.",
@@ -206,7 +206,7 @@ async def _source_resolves(candidate: Candidate, ledger: StepLedger) -> Answer:
     return passed(f"The source of {resolved} of {len(sources)} programs is declared, and is there.", evidence)
 
 
-async def _images_reachable(candidate: Candidate, ledger: StepLedger) -> Answer:
+async def _images_reachable(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
     manifest, backend, options = candidate.manifest, candidate.backend, candidate.options
     uses_images = backend.capabilities.images
     users: dict[str, list[str]] = {manifest.game.runnable.image: ["game"]}
@@ -255,17 +255,17 @@ async def _have_image(candidate: Candidate, ledger: StepLedger, image: str, who:
     return required("image_present", ok=True, message=f"{image} ({who}) is at hand{what and f': {what}'}.")
 
 
-async def _fixture_conforms(candidate: Candidate, ledger: StepLedger) -> Answer:
+async def _fixture_conforms(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
     configs = await anyio.to_thread.run_sync(check_configs, candidate.manifest, ledger.issues)
     ledger.fixture_ok = configs.fixture_ok
     return configs.answer
 
 
-def _fixture_is_right(_: Candidate, ledger: StepLedger) -> Answer | None:
+def _fixture_is_right(_: Candidate, ledger: StepLedger) -> StepAnswer | None:
     return None if ledger.fixture_ok else missing("fixture-conforms", "the fixture is no config for this game")
 
 
-def _fixture_has_images(candidate: Candidate, ledger: StepLedger) -> Answer | None:
+def _fixture_has_images(candidate: Candidate, ledger: StepLedger) -> StepAnswer | None:
     manifest = candidate.manifest
     seated = {entry.player_id for entry in manifest.certification.players}
     needed = {manifest.game.runnable.image, *(player.image for player in manifest.player if player.id in seated)}
@@ -273,7 +273,7 @@ def _fixture_has_images(candidate: Candidate, ledger: StepLedger) -> Answer | No
     return missing("images-reachable", f"without {listed(lacking)} nothing can be played") if lacking else None
 
 
-async def _smoke_episode(candidate: Candidate, ledger: StepLedger) -> Answer:
+async def _smoke_episode(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
     checks: list[ProbeFinished] = []
     record = ledger.episode = await _play(candidate, ledger, checks)
     probes = ledger.probes
@@ -360,11 +360,11 @@ def _remarks(record: EpisodeRecord) -> list[Evidence]:
     return found
 
 
-def _episode_was_played(_: Candidate, ledger: StepLedger) -> Answer | None:
+def _episode_was_played(_: Candidate, ledger: StepLedger) -> StepAnswer | None:
     return None if ledger.episode is not None else missing("smoke-episode", "there was no episode")
 
 
-async def _results_conform(candidate: Candidate, ledger: StepLedger) -> Answer:
+async def _results_conform(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
     path, record = candidate.episode.results, ledger.played
     if not path.exists():
         evidence = [_fault_evidence(fault) for fault in record.faults if about_results(fault)]
@@ -386,7 +386,7 @@ async def _results_conform(candidate: Candidate, ledger: StepLedger) -> Answer:
     return passed(f"{count}: {scores}.", evidence)
 
 
-async def _replay_present(candidate: Candidate, ledger: StepLedger) -> Answer:
+async def _replay_present(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
     leaks = await _token_leaks(candidate.episode, ledger.probes.tokens)
     path, artifact = candidate.episode.replay, f"{EPISODE}/replay"
     if not path.exists():
@@ -432,13 +432,13 @@ async def _token_leaks(layout: EpisodeLayout, tokens: tuple[str, ...]) -> list[E
     return found
 
 
-def _replay_is_there(candidate: Candidate, _: StepLedger) -> Answer | None:
+def _replay_is_there(candidate: Candidate, _: StepLedger) -> StepAnswer | None:
     path = candidate.episode.replay
     there = path.exists() and path.stat().st_size > 0
     return None if there else missing("replay-present", "there is no replay to show")
 
 
-async def _replay_loadable(candidate: Candidate, _: StepLedger) -> Answer:
+async def _replay_loadable(candidate: Candidate, _: StepLedger) -> StepAnswer:
     found: dict[bool, Evidence] = {}
     # two that want the same ports have to wait for each other
     gate = anyio.CapacityLimiter(1 if candidate.manifest.game.runnable.env.get(EXTRA_PORTS_ENV) else 2)
@@ -490,11 +490,11 @@ async def _show(candidate: Candidate, packed: bool) -> Evidence:
     return required("replay_shown", ok=True, level=level, message=message)
 
 
-async def _players_run(candidate: Candidate, ledger: StepLedger) -> Answer:
+async def _players_run(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
     return check_attendance(candidate.manifest, ledger.episode, ledger.probes.seats, directory=EPISODE)
 
 
-async def _supporting_roles(candidate: Candidate, _: StepLedger) -> Answer:
+async def _supporting_roles(candidate: Candidate, _: StepLedger) -> StepAnswer:
     sections = {name: candidate.manifest.section(name) for name in ROLE_SECTIONS if name != "player"}
     declared = {name: entries for name, entries in sections.items() if entries}
     if not declared:
@@ -508,7 +508,7 @@ async def _supporting_roles(candidate: Candidate, _: StepLedger) -> Answer:
     return skipped("not_run", f"Declared, not run: {listed(counts)}.", evidence)
 
 
-Premise = Callable[[Candidate, StepLedger], Answer | None]
+Premise = Callable[[Candidate, StepLedger], StepAnswer | None]
 """Whether a step can be carried out: None, or the answer that names the step which it misses."""
 
 
@@ -516,7 +516,7 @@ Premise = Callable[[Candidate, StepLedger], Answer | None]
 class Step:
     """How a step is carried out."""
 
-    look: Callable[[Candidate, StepLedger], Awaitable[Answer]]
+    look: Callable[[Candidate, StepLedger], Awaitable[StepAnswer]]
     """Looks, and notes in the ledger what later steps and the record are to know."""
     premises: tuple[Premise, ...] = ()
     """What must be there for it, asked in this order."""
@@ -536,7 +536,7 @@ STEPS: Mapping[StepId, Step] = {
 }
 
 
-async def carry_out(candidate: Candidate, step: StepId, ledger: StepLedger) -> Answer:
+async def carry_out(candidate: Candidate, step: StepId, ledger: StepLedger) -> StepAnswer:
     """A step's answer for a candidate."""
     for premise in STEPS[step].premises:
         lacking = premise(candidate, ledger)
@@ -545,7 +545,7 @@ async def carry_out(candidate: Candidate, step: StepId, ledger: StepLedger) -> A
     return await STEPS[step].look(candidate, ledger)
 
 
-async def say_of_refused(report: Report, step: StepId, ledger: StepLedger) -> Answer:
+async def say_of_refused(report: Report, step: StepId, ledger: StepLedger) -> StepAnswer:
     """A step's answer where the manifest could not be read: nothing can be run, and its report says what is wrong."""
     match step:
         case "matriculate":
