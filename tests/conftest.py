@@ -125,6 +125,8 @@ SLOW = (
     "tests/runner/test_certify_backends.py",
     "tests/runner/test_certify_steps.py",
     "tests/runner/test_process_death.py",
+    "tests/security/test_local_processes.py",
+    "tests/security/test_standings.py",
     "tests/security/",
 )
 """Where programs are played, platforms served and pages opened: not what one waits for at each change."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import shutil
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from support.observatory import Inside, inside
 from support.uploads import manifest_for, upload_image
@@ -264,11 +266,24 @@ def filled(value: Any, things: dict[str, Any]) -> Any:
     return [filled(item, things) for item in value] if isinstance(value, list) else value
 
 
+@pytest.fixture(scope="module")
+def set_up(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Scene]:
+    """A platform's directory, closed, and what is in it: each test has a copy."""
+    directory = tmp_path_factory.mktemp("scene")
+
+    async def make() -> Scene:
+        async with inside(directory) as platform:
+            return await scene_of(platform)
+
+    return directory, anyio.run(make)
+
+
 @pytest.mark.parametrize("route", sorted(TABLE))
-async def test_what_becomes_of_whom(route: str, tmp_path: Path) -> None:
+async def test_what_becomes_of_whom(route: str, set_up: tuple[Path, Scene], tmp_path: Path) -> None:
     row = TABLE[route]
+    directory, scene = set_up
+    shutil.copytree(directory, tmp_path, dirs_exist_ok=True)
     async with inside(tmp_path) as platform:
-        scene = await scene_of(platform)
         method, _, path = route.partition(" ")
         path = path.format_map({**scene.things, **filled(row.params, scene.things)})
         asked: dict[str, Any] = {"params": filled(row.query, scene.things)}
