@@ -17,10 +17,11 @@ from coworld_core.errors import BackendError, CapabilityError, StartError, Usage
 from coworld_core.events import LeakFound, Notice
 
 from .._concurrency import nursery
-from ..backend import Capabilities, Found, ImageInfo, Publish, UnitSpec
+from ..backend import Capabilities, Found, HttpProbe, ImageInfo, Publish, UnitSpec
 from ..backends._kube_api import Cluster, ClusterRefused
 from ..backends._kube_watch import follow
 from ..backends.base import BaseBackend
+from ..probes import get_status
 from .inputs import Settings
 from .pods import ATTEMPT, JOB, service_body
 from .pulls import Pulls
@@ -37,6 +38,7 @@ _REPLACE_SECONDS = 60.0
 _REPLACE_PAUSE = 0.5
 _ROUTE_SECONDS = 10.0
 """How long a new service may take to be known on the nodes and by its name."""
+_ROUTE_TRY_SECONDS = 2.0
 _ROUTE_PAUSE = 0.1
 
 
@@ -198,25 +200,28 @@ class JobBackend(BaseBackend):
     async def _route(self) -> None:
         """Wait a little until the service leads to the game: many players do not try twice.
 
-        The nodes learn of it a moment after it was made, and refuse connections to it until then. Each does so in its
-        own time, and this one stands for all; where a pod cannot reach itself by its service, the wait alone has to do.
+        The nodes learn of it a moment after it was made, each in its own time, and this one stands for all. Until then
+        connections are refused, or lead to whatever answers for addresses that nobody has; so it is the game's answer
+        that counts. Where a pod cannot reach itself by its service, the wait alone has to do.
         """
         async with self._routing:
             if self._unrouted is None:
                 return
             address, port = self._unrouted
             with anyio.move_on_after(_ROUTE_SECONDS):
-                while True:
-                    try:
-                        # by its name, as the players do: that is known in its own time, too
-                        known = await anyio.getaddrinfo(self._settings.service, port)
-                        if any(entry[4][0] == address for entry in known):
-                            async with await anyio.connect_tcp(address, port):
-                                break
-                    except OSError:
-                        pass
+                while not await self._leads_to_the_game(address, port):  # noqa: ASYNC110 - nodes tell nobody
                     await anyio.sleep(_ROUTE_PAUSE)
             self._unrouted = None
+
+    async def _leads_to_the_game(self, address: str, port: int) -> bool:
+        try:
+            # by its name, as the players do: that is known in its own time, too
+            known = await anyio.getaddrinfo(self._settings.service, port)
+            there = any(entry[4][0] == address for entry in known)
+            host = f"[{address}]" if ":" in address else address
+            return there and await get_status(f"{host}:{port}", HttpProbe().path, timeout=_ROUTE_TRY_SECONDS) == 200
+        except (OSError, TimeoutError):
+            return False
 
     async def _drop_service(self, publish: Publish) -> None:
         if not self._service_uid:
