@@ -257,7 +257,8 @@ class Watch:
             ended = self._game.exit is not None or self.over.is_set() or bool(self._ledger.faults)
             excused = bool(broken) and (ended or not await self._goes_on())
             # a way over a network may also break in silence
-            if excused or (all(result.reached for result in broken) and not self._setup.backend.capabilities.remote):
+            lost = self._setup.backend.capabilities.remote or not all(result.reached for result in broken)
+            if excused or not broken or not lost:
                 break
         for result in results:
             counts = result.ok or not excused
