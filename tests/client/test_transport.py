@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import ssl
+import tempfile
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,6 +14,7 @@ import anyio
 import httpx2
 import pytest
 from support.canned_platform import json_say
+from support.certificates import self_signed
 from support.flaky_transport import Fault, FlakyTransport
 from support.hostile_server import Ask, HostileServer, Say, serve
 
@@ -532,34 +534,9 @@ async def test_tls_where_there_is_none() -> None:
 
 
 async def test_a_certificate_nobody_vouches_for() -> None:
-    import datetime as dt
-
-    x509 = pytest.importorskip("cryptography.x509")
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = dt.datetime.now(dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    import tempfile
-
+    certificate, key = self_signed()
     with tempfile.NamedTemporaryFile(suffix=".pem") as file:
-        file.write(certificate.public_bytes(serialization.Encoding.PEM))
-        file.write(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
+        file.write(certificate + key)
         file.flush()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(file.name)

@@ -42,6 +42,38 @@ BACKENDS = ["process", pytest.param("docker", marks=pytest.mark.docker)]
 DOCKER = [pytest.param("docker", marks=pytest.mark.docker)]
 
 
+# --- what is checked ------------------------------------------------------------------------------------------------
+
+
+class Far(ProcessBackend):
+    """Local processes that say that they are somewhere else."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return dataclasses.replace(super().capabilities, remote=True)
+
+
+@pytest.mark.parametrize("backend_name", ["process"])
+@pytest.mark.parametrize(
+    ("backend", "game", "times"), [(Far, "well", 1), (Far, "no-pages", 2), (ProcessBackend, "no-pages", 1)]
+)
+async def test_the_contract_is_checked_again_only_where_the_way_may_have_failed(
+    arena: Arena, backend: type[ProcessBackend], game: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    real = probes.probe_contract
+
+    async def counting(address: str, tokens: Sequence[str]) -> list[probes.ProbeResult]:
+        asked.append(address)
+        return await real(address, tokens)
+
+    monkeypatch.setattr(probes, "probe_contract", counting)
+    async with backend(default_context=PACKAGE) as arena.backend:
+        found = await arena.play(arena.plan(game, "well", play_seconds=2.0))
+    assert found.record.ok == (game == "well")
+    assert len(asked) == times
+
+
 # --- images ---------------------------------------------------------------------------------------------------------
 
 UNPUBLISHED = "img_01234567-89ab-cdef-0123-456789abcdef"
