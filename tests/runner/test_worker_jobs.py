@@ -16,10 +16,10 @@ from support.misfit_kit import misfit_plan
 
 from coworld_core.errors import UsageError
 from coworld_core.request import JobSpec, load_request
+from coworld_runner.backends._kube_objects import literal
 from coworld_runner.jobs import JobOptions, output_addresses, worker_job
 from coworld_runner.worker.inputs import PlayerPods, Settings
 from coworld_runner.worker.pods import (
-    literal,
     player_environment,
     player_pod,
     player_secret,

@@ -23,6 +23,7 @@ from coworld_core.request import JobSpec, LoadedRequest, build_request, load_req
 
 from ._hints import listed
 from ._sources import read_source
+from .backends._kube_objects import GAME_CAPABILITIES, UNDISTURBED, container, nodes_for, pod_spec, thing
 from .packages import resolve_package
 
 __all__ = ["OUTPUTS", "JobOptions", "default_worker_image", "output_addresses", "read_job_spec", "worker_job"]
@@ -47,8 +48,6 @@ _WORKDIR, _PRIVATE, _OUTPUT = "/coworld", "/coworld-private", "/coworld-output"
 _HEALTH_PORT = 9090
 _USER = 65534
 """Whom the worker runs as; its image says the same."""
-_GAME_CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"]
-"""What an image's start script needs that prepares directories as root and then becomes another user."""
 
 
 def default_worker_image() -> str:
@@ -191,44 +190,28 @@ def worker_job(spec: LoadedRequest | JobSpec, options: JobOptions | None = None)
     if "ERROR_INFO_URI" in outputs:
         init["ERROR_INFO_URI"] = outputs["ERROR_INFO_URI"]
     labels = {"job-id": options.job_id, "coworld-component": "game", "app.kubernetes.io/name": "coworld-episode"}
-    pod: dict[str, Any] = {
-        "restartPolicy": "Never",
-        "serviceAccountName": options.service_account,
-        # the game gets no token: the worker's is mounted into the worker alone
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": 60,
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}, "fsGroup": _USER},
-        "initContainers": [_worker("coworld-init-config", "init-config", init, options)],
-        "containers": [_game(request, spec, options), _worker("worker", "run", worker, options)],
-        "volumes": _volumes(options),
-    }
-    if options.workload_type:
-        pod["nodeSelector"] = {"workload-type": options.workload_type}
-        pod["tolerations"] = [
-            {"key": "workload-type", "operator": "Equal", "value": options.workload_type, "effect": "NoSchedule"}
-        ]
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "labels": labels, **_given(namespace=options.namespace)},
-        "spec": {
+    pod = pod_spec(
+        _game(request, spec, options),
+        _worker("worker", "run", worker, options),
+        grace=60,
+        security={"fsGroup": _USER},
+        # the game gets no token of it: the worker's is mounted into the worker alone
+        serviceAccountName=options.service_account,
+        initContainers=[_worker("coworld-init-config", "init-config", init, options)],
+        volumes=_volumes(options),
+        **nodes_for(options.workload_type),
+    )
+    return thing(
+        "Job",
+        {"name": name, "labels": labels, **_given(namespace=options.namespace)},
+        spec={
             # an episode that was cut off is another episode: whoever wants it makes another Job
             "backoffLimit": 0,
             "activeDeadlineSeconds": options.deadline,
             "ttlSecondsAfterFinished": options.ttl,
-            "template": {
-                "metadata": {
-                    "labels": labels,
-                    "annotations": {
-                        "karpenter.sh/do-not-disrupt": "true",
-                        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
-                    },
-                },
-                "spec": pod,
-            },
+            "template": {"metadata": {"labels": labels, "annotations": UNDISTURBED}, "spec": pod},
         },
-    }
+    )
 
 
 def _given(**values: str | None) -> dict[str, str]:
@@ -251,43 +234,33 @@ def _game(request: JobSpec, spec: LoadedRequest | JobSpec, options: JobOptions) 
         "COGAME_SAVE_REPLAY_URI": f"file://{_WORKDIR}/replay",
     }
     asked = runnable.resources.requests if runnable.resources is not None else None
-    capabilities: dict[str, Any] = {"drop": ["ALL"]}
-    context: dict[str, Any] = {"allowPrivilegeEscalation": False, "capabilities": capabilities}
-    if options.run_as_user is None:
-        capabilities["add"] = _GAME_CAPABILITIES
-    else:
-        context |= {"runAsUser": options.run_as_user, "runAsNonRoot": options.run_as_user != 0}
-    game: dict[str, Any] = {
-        "name": "game",
-        "image": runnable.image,
-        **_given(imagePullPolicy=options.pull_policy),
-        "env": [{"name": name, "value": _literal(value)} for name, value in environment.items()],
-        "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
+    return container(
+        "game",
+        runnable.image,
+        argv=runnable.run,
+        plain=environment,
+        requests={
+            "cpu": (asked.cpu if asked is not None else None) or "1",
+            "memory": (asked.memory if asked is not None else None) or "512Mi",
+        },
+        capabilities=GAME_CAPABILITIES if options.run_as_user is None else (),
+        user=options.run_as_user,
+        imagePullPolicy=options.pull_policy,
+        ports=[{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
         # the worker holds that port while it lives; without it nobody would end the game
-        "livenessProbe": {
+        livenessProbe={
             "tcpSocket": {"port": _HEALTH_PORT},
             "initialDelaySeconds": 15,
             "periodSeconds": 5,
             "timeoutSeconds": 3,
             "failureThreshold": 3,
         },
-        "resources": {
-            "requests": {
-                "cpu": (asked.cpu if asked is not None else None) or "1",
-                "memory": (asked.memory if asked is not None else None) or "512Mi",
-            }
-        },
-        "securityContext": context,
-        "volumeMounts": [{"name": "coworld-workdir", "mountPath": _WORKDIR}],
-    }
-    if runnable.run:
-        words = [_literal(word) for word in runnable.run]
-        game["command"], game["args"] = words[:1], words[1:]
-    return game
+        volumeMounts=[{"name": "coworld-workdir", "mountPath": _WORKDIR}],
+    )
 
 
 def _worker(name: str, command: str, environment: Mapping[str, str], options: JobOptions) -> dict[str, Any]:
-    variables: list[dict[str, Any]] = [{"name": key, "value": _literal(value)} for key, value in environment.items()]
+    variables: list[dict[str, Any]] = []
     mounts: list[dict[str, Any]] = [
         {"name": "coworld-workdir", "mountPath": _WORKDIR},
         {"name": "coworld-private", "mountPath": _PRIVATE},
@@ -311,25 +284,20 @@ def _worker(name: str, command: str, environment: Mapping[str, str], options: Jo
         )
     if options.output_claim is not None:
         mounts.append({"name": "coworld-output", "mountPath": _OUTPUT})
-    container: dict[str, Any] = {
-        "name": name,
-        "image": options.worker_image,
-        "command": ["coworld-worker"],
-        "args": [command],
-        "env": variables,
-        "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "runAsNonRoot": True,
-            "runAsUser": _USER,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "volumeMounts": mounts,
-    }
-    if options.output_secret is not None:
-        container["envFrom"] = [{"secretRef": {"name": options.output_secret}}]
-    return container
+    outputs = options.output_secret
+    return container(
+        name,
+        options.worker_image,
+        argv=["coworld-worker", command],
+        plain=environment,
+        env=variables,
+        requests={"cpu": "250m", "memory": "256Mi"},
+        limits={"memory": "1Gi"},
+        user=_USER,
+        security={"readOnlyRootFilesystem": True},
+        volumeMounts=mounts,
+        envFrom=[{"secretRef": {"name": outputs}}] if outputs is not None else None,
+    )
 
 
 def _volumes(options: JobOptions) -> list[dict[str, Any]]:
@@ -417,8 +385,3 @@ def _check(request: JobSpec, options: JobOptions) -> None:
             code="images_not_built",
             hint="Build them with `coworld build DIRECTORY`.",
         )
-
-
-def _literal(text: str) -> str:
-    """A text in a place where the cluster would replace ``$(NAME)``, and ``$$`` by ``$``."""
-    return text.replace("$", "$$")

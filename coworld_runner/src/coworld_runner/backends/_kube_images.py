@@ -16,6 +16,7 @@ from ..backend import ImageInfo, Publish
 from ..scratch import open_scratch
 from . import _kube_state as state
 from ._kube_api import Cluster, ClusterRefused
+from ._kube_objects import thing
 from ._kube_pod import (
     MANAGED,
     PULL_SECONDS,
@@ -123,26 +124,16 @@ class Images:
 
     def _body(self, check: str, image: str, platform: str | None, owner: Mapping[str, Any]) -> dict[str, Any]:
         """The pod that pulls it."""
-        selector: dict[str, str] = dict(self._options.node_selector)
-        if platform is not None:
-            system, _, machine = platform.partition("/")
-            selector |= {"kubernetes.io/os": system, "kubernetes.io/arch": machine.partition("/")[0]}
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": object_name(check),
-                "labels": {**MANAGED, RUN: check, _CHECK: object_name(check)},
-                "annotations": annotations_of(check),
-                "ownerReferences": [dict(owner)],
-            },
-            "spec": {
-                **pull_spec(image, policy=self._options.pull_policy, user=self._options.run_as_user or 65534),
-                "nodeSelector": selector,
-                "tolerations": [dict(entry) for entry in self._options.tolerations],
-                "imagePullSecrets": [{"name": entry} for entry in self._options.image_pull_secrets],
-            },
+        options = self._options
+        metadata = {
+            "name": object_name(check),
+            "labels": {**MANAGED, RUN: check, _CHECK: object_name(check)},
+            "annotations": annotations_of(check),
+            "ownerReferences": [dict(owner)],
         }
+        user = options.run_as_user or 65534
+        spec = pull_spec(image, policy=options.pull_policy, user=user, **options.placing(platform))
+        return thing("Pod", metadata, spec=spec)
 
     async def _pulled(self, name: str) -> Mapping[str, Any]:
         seen: list[Mapping[str, Any]] = []

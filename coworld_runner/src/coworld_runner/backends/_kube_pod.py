@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import platform
@@ -18,6 +17,7 @@ from coworld_core.quantities import parse_quantity
 
 from ..backend import INPUTS_MOUNT, Component, UnitSpec
 from ..scratch import scratch_root
+from ._kube_objects import GAME_CAPABILITIES, UNDISTURBED, concealing, container, pod_spec, secret, thing
 
 __all__ = [
     "CALL",
@@ -70,14 +70,14 @@ _SECRET_BYTES = 700 * 1024
 _SECRET_FILES = 500
 """How many files go into it: each stands in the pod by its path too."""
 
-_GAME_CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"]
-"""What an image's start script needs that prepares directories as root and then becomes another user."""
-_COLLECTOR_CAPABILITIES = ["DAC_READ_SEARCH", "KILL"]
+_COLLECTOR_CAPABILITIES = ("DAC_READ_SEARCH", "KILL")
 """The unit may run as any user; its files are read and its processes signalled all the same."""
 
 PULL_SECONDS = 900
 """How long an image may take to be pulled before the cluster ends the attempt by itself."""
 
+_NOBODY = 65534
+"""Whom a program runs as that is none of anybody's."""
 NO_SCHEDULER = "coworld-nobody"
 """A scheduler that does not exist: a pod of it waits for ever, on no node."""
 
@@ -90,6 +90,10 @@ class Requests:
     """A quantity: ``250m``."""
     memory: str
     """A quantity: ``256Mi``."""
+
+    def as_map(self) -> dict[str, str]:
+        """By the cluster's names."""
+        return {"cpu": self.cpu, "memory": self.memory}
 
 
 def _requests() -> dict[Component, Requests]:
@@ -130,6 +134,22 @@ class PodOptions:
     def pull_policy(self) -> str:
         """The cluster's word for ``pull``."""
         return {"missing": "IfNotPresent", "never": "Never", "always": "Always"}[self.pull]
+
+    def placing(self, platform: str | None) -> dict[str, Any]:
+        """Which nodes a pod goes to, and with which Secrets they pull, as part of its spec.
+
+        Args:
+            platform: ``os/arch`` of the nodes; None: any.
+        """
+        selector = dict(self.node_selector)
+        if platform is not None:
+            system, _, machine = platform.partition("/")
+            selector |= {"kubernetes.io/os": system, "kubernetes.io/arch": machine.partition("/")[0]}
+        return {
+            "nodeSelector": selector,
+            "tolerations": [dict(entry) for entry in self.tolerations],
+            "imagePullSecrets": [{"name": entry} for entry in self.image_pull_secrets],
+        }
 
 
 COLLECTOR_REQUESTS = Requests(cpu="10m", memory="32Mi")
@@ -193,9 +213,7 @@ def annotations_of(run_id: str, **more: str) -> dict[str, str]:
         HOST: this_host(),
         SCRATCH: str(scratch_root() / run_id),
         "coworld.pid": str(os.getpid()),
-        # evicted or moved, an episode is lost
-        "karpenter.sh/do-not-disrupt": "true",
-        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+        **UNDISTURBED,
         **more,
     }
 
@@ -235,78 +253,47 @@ def owner_body(run_id: str, *, lease: int, image: str) -> dict[str, Any]:
         lease: Seconds until then; raised while the runner lives.
         image: Any image; it is never pulled.
     """
-    container = {
-        "name": "nothing",
-        "image": image,
-        "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"cpu": "1m", "memory": "1Mi"}},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    least = {"cpu": "1m", "memory": "1Mi"}
+    metadata = {
+        "name": object_name(run_id),
+        "labels": {**MANAGED, RUN: label(run_id)},
+        "annotations": annotations_of(run_id),
     }
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": object_name(run_id),
-            "labels": {**MANAGED, RUN: label(run_id)},
-            "annotations": annotations_of(run_id),
-        },
-        "spec": {
-            "parallelism": 1,
-            "completions": 1,
-            "backoffLimit": 0,
-            "activeDeadlineSeconds": lease,
-            "ttlSecondsAfterFinished": 0,
-            "template": {
-                "metadata": {"labels": dict(MANAGED)},
-                "spec": {
-                    "schedulerName": NO_SCHEDULER,
-                    "restartPolicy": "Never",
-                    "automountServiceAccountToken": False,
-                    "terminationGracePeriodSeconds": 0,
-                    "securityContext": {
-                        "runAsNonRoot": True,
-                        "runAsUser": 65534,
-                        "seccompProfile": {"type": "RuntimeDefault"},
-                    },
-                    "containers": [container],
-                },
-            },
-        },
+    template = pod_spec(
+        container("nothing", image, requests=least, limits=least),
+        security={"runAsNonRoot": True, "runAsUser": _NOBODY},
+        schedulerName=NO_SCHEDULER,
+    )
+    spec = {
+        "parallelism": 1,
+        "completions": 1,
+        "backoffLimit": 0,
+        "activeDeadlineSeconds": lease,
+        "ttlSecondsAfterFinished": 0,
+        "template": {"metadata": {"labels": dict(MANAGED)}, "spec": template},
     }
+    return thing("Job", metadata, spec=spec)
 
 
-def pull_spec(image: str, *, policy: str, user: int = 65534) -> dict[str, Any]:
+def pull_spec(image: str, *, policy: str, user: int = _NOBODY, **more: Any) -> dict[str, Any]:
     """A pod for an image with a program that does not exist: the image is pulled, and nothing of it runs.
 
     Args:
         image: What is pulled.
         policy: Whether it is pulled when a node has it, in the cluster's word.
         user: What the program would run as.
+        more: Further fields of the pod's spec.
     """
-    container = {
-        "name": MAIN,
-        "image": image,
-        "imagePullPolicy": policy,
-        "command": ["/coworld-image-pull"],
-        "resources": {
-            "requests": {"cpu": "1m", "memory": "8Mi"},
-            "limits": {"cpu": "100m", "memory": "32Mi", "ephemeral-storage": "16Mi"},
-        },
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "runAsNonRoot": True,
-            "runAsUser": user,
-        },
-    }
-    return {
-        "restartPolicy": "Never",
-        "activeDeadlineSeconds": PULL_SECONDS,
-        "terminationGracePeriodSeconds": 0,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [container],
-    }
+    nothing = container(
+        MAIN,
+        image,
+        argv=["/coworld-image-pull"],
+        requests={"cpu": "1m", "memory": "8Mi"},
+        limits={"cpu": "100m", "memory": "32Mi", "ephemeral-storage": "16Mi"},
+        user=user,
+        imagePullPolicy=policy,
+    )
+    return pod_spec(nothing, seconds=PULL_SECONDS, **more)
 
 
 @dataclass(frozen=True)
@@ -364,32 +351,18 @@ def secret_body(
     token: str,
 ) -> dict[str, Any]:
     """The Secret with what nobody else may see of a unit: its environment, its files, its collector's token."""
-    data = {f"env.{index}": value.encode() for index, value in enumerate(environment.values())}
+    data = concealing(environment.values())
     data |= {f"file.{index}": content for index, content in enumerate(given.small.values())}
     data |= {f"collector.{name}": source for name, source in program().items()}
-    data["token"] = token.encode()
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "Opaque",
-        "metadata": _metadata(spec, call, owner),
-        "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
-    }
+    return secret(_metadata(spec, call, owner), {**data, "token": token.encode()})
 
 
 def service_body(spec: UnitSpec, call: str, owner: Mapping[str, Any]) -> dict[str, Any]:
     """A name within the cluster for the ports of a unit that others connect to."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": _metadata(spec, call, owner),
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": {RUN: label(spec.run_id), UNIT: label(spec.name)},
-            "ports": [{"name": label(port.name).lower(), "port": port.number} for port in spec.ports],
-        },
-    }
+    ports = [{"name": label(port.name).lower(), "port": port.number} for port in spec.ports]
+    selector = {RUN: label(spec.run_id), UNIT: label(spec.name)}
+    fields = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector, "ports": ports}
+    return thing("Service", _metadata(spec, call, owner), spec=fields)
 
 
 def policy_body(spec: UnitSpec, call: str, owner: Mapping[str, Any]) -> dict[str, Any]:
@@ -412,17 +385,13 @@ def policy_body(spec: UnitSpec, call: str, owner: Mapping[str, Any]) -> dict[str
     egress: list[dict[str, Any]] = []
     if spec.connects_to is not None and spec.network == "game-only":
         egress.append({"to": peers(spec.connects_to)})
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": _metadata(spec, call, owner),
-        "spec": {
-            "podSelector": {"matchLabels": {RUN: label(spec.run_id), UNIT: label(spec.name)}},
-            "policyTypes": ["Ingress", "Egress"],
-            "ingress": ingress,
-            "egress": egress,
-        },
+    fields = {
+        "podSelector": {"matchLabels": {RUN: label(spec.run_id), UNIT: label(spec.name)}},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": ingress,
+        "egress": egress,
     }
+    return thing("NetworkPolicy", _metadata(spec, call, owner), spec=fields)
 
 
 def collector_port(spec: UnitSpec) -> int:
@@ -441,58 +410,42 @@ def pod_body(
     given: Given,
 ) -> dict[str, Any]:
     """The pod of a unit: its own container, and the collector beside it, which is up and watches before it starts."""
-    secret = object_name(spec.run_id, spec.name)
-    sources = [{"key": f"collector.{name}", "path": f"collector/{name}"} for name in program()]
-    pod: dict[str, Any] = {
-        "restartPolicy": "Never",
-        "activeDeadlineSeconds": max(1, int(spec.lifetime or options.lifetime)),
-        "terminationGracePeriodSeconds": 2,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        # an init process of the pod: TERM ends programs that do not handle it, and the collector can send it
-        "shareProcessNamespace": True,
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [
-            _collector(spec, options, secret, hold=bool(given.large)),
-            _main(spec, options, secret, environment, given.inputs_bytes),
-        ],
-        "volumes": [
-            {"name": "unit", "emptyDir": _size(spec)},
-            {"name": "program", "secret": {"secretName": secret, "items": sources}},
-        ],
-    }
+    name = object_name(spec.run_id, spec.name)
+    sources = [{"key": f"collector.{file}", "path": f"collector/{file}"} for file in program()]
+    volumes: list[dict[str, Any]] = [
+        {"name": "unit", "emptyDir": _size(spec)},
+        {"name": "program", "secret": {"secretName": name, "items": sources}},
+    ]
     if spec.inputs is not None:
-        pod["volumes"].append({"name": "inputs", "emptyDir": {}})
+        volumes.append({"name": "inputs", "emptyDir": {}})
     if given.small:
-        items = [{"key": f"file.{index}", "path": name} for index, name in enumerate(given.small)]
-        pod["volumes"].append({"name": "given", "secret": {"secretName": secret, "items": items}})
-        pod["containers"][0]["volumeMounts"].append({"name": "given", "mountPath": _GIVEN, "readOnly": True})
-    if options.run_as_user is not None:
-        user = options.run_as_user
-        pod["securityContext"] |= {"runAsNonRoot": user != 0, "runAsUser": user, "runAsGroup": user, "fsGroup": user}
+        items = [{"key": f"file.{index}", "path": file} for index, file in enumerate(given.small)]
+        volumes.append({"name": "given", "secret": {"secretName": name, "items": items}})
+    user, security = options.run_as_user, dict[str, Any]()
+    if user is not None:
+        security = {"runAsNonRoot": user != 0, "runAsUser": user, "runAsGroup": user, "fsGroup": user}
+    names: dict[str, Any] = {}
     if spec.network != "open":
         # names of the outside are not even looked up: a question carries data
-        pod["dnsPolicy"] = "None"
-        pod["dnsConfig"] = {
-            "nameservers": ["127.0.0.1"],
-            "options": [{"name": "timeout", "value": "1"}, {"name": "attempts", "value": "1"}],
-        }
-    selector = dict(options.node_selector)
-    if spec.platform is not None:
-        system, _, machine = spec.platform.partition("/")
-        selector |= {"kubernetes.io/os": system, "kubernetes.io/arch": machine.partition("/")[0]}
-    for name, value in (
-        ("nodeSelector", selector),
-        ("tolerations", [dict(entry) for entry in options.tolerations]),
-        ("imagePullSecrets", [{"name": entry} for entry in options.image_pull_secrets]),
-        ("runtimeClassName", options.runtime_class),
-        ("priorityClassName", options.priority_class),
-    ):
-        if value:
-            pod[name] = value
+        patience = [{"name": "timeout", "value": "1"}, {"name": "attempts", "value": "1"}]
+        names = {"dnsPolicy": "None", "dnsConfig": {"nameservers": ["127.0.0.1"], "options": patience}}
+    pod = pod_spec(
+        _collector(spec, options, name, given),
+        _main(spec, options, name, environment, given.inputs_bytes),
+        seconds=spec.lifetime or options.lifetime,
+        grace=2,
+        security=security,
+        # an init process of the pod: TERM ends programs that do not handle it, and the collector can send it
+        shareProcessNamespace=True,
+        volumes=volumes,
+        runtimeClassName=options.runtime_class,
+        priorityClassName=options.priority_class,
+        **options.placing(spec.platform),
+        **names,
+    )
     metadata = _metadata(spec, call, owner)
     metadata["labels"] = {**options.labels, **metadata["labels"]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}
+    return thing("Pod", metadata, spec=pod)
 
 
 def _size(spec: UnitSpec) -> dict[str, Any]:
@@ -505,91 +458,76 @@ def _size(spec: UnitSpec) -> dict[str, Any]:
 def _main(
     spec: UnitSpec, options: PodOptions, secret: str, environment: Mapping[str, str], inputs_bytes: int
 ) -> dict[str, Any]:
-    limits = spec.limits
-    asked = options.requests[spec.component]
-    resources: dict[str, dict[str, str]] = {"requests": {"cpu": asked.cpu, "memory": asked.memory}, "limits": {}}
-    if limits.memory_bytes is not None:
-        resources["limits"]["memory"] = str(limits.memory_bytes)
-        if parse_quantity(asked.memory) > limits.memory_bytes:
-            resources["requests"]["memory"] = str(limits.memory_bytes)
-    if limits.cpus is not None:
-        resources["limits"]["cpu"] = f"{max(1, round(limits.cpus * 1000))}m"
-        if parse_quantity(asked.cpu) > limits.cpus:
-            resources["requests"]["cpu"] = resources["limits"]["cpu"]
-    if limits.disk_bytes is not None:
+    wanted = spec.limits
+    requests, limits = options.requests[spec.component].as_map(), dict[str, str]()
+    if wanted.memory_bytes is not None:
+        limits["memory"] = str(wanted.memory_bytes)
+        if parse_quantity(requests["memory"]) > wanted.memory_bytes:
+            requests["memory"] = limits["memory"]
+    if wanted.cpus is not None:
+        limits["cpu"] = f"{max(1, round(wanted.cpus * 1000))}m"
+        if parse_quantity(requests["cpu"]) > wanted.cpus:
+            requests["cpu"] = limits["cpu"]
+    if wanted.disk_bytes is not None:
         # what it was given counts as the pod's too
-        resources["limits"]["ephemeral-storage"] = str(limits.disk_bytes * 2 + _LOG_ROOM + inputs_bytes)
-        resources["requests"]["ephemeral-storage"] = "16Mi"
-    capabilities: dict[str, Any] = {"drop": ["ALL"]}
-    if spec.component != "player" and options.run_as_user is None:
-        capabilities["add"] = _GAME_CAPABILITIES
-    container: dict[str, Any] = {
-        "name": MAIN,
-        "image": spec.image,
-        "imagePullPolicy": options.pull_policy,
-        "env": [
-            {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": f"env.{index}"}}}
-            for index, name in enumerate(environment)
-        ],
-        "ports": [{"containerPort": port.number} for port in spec.ports],
-        "resources": resources,
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": capabilities},
-        "terminationMessagePolicy": "File",
-    }
+        limits["ephemeral-storage"] = str(wanted.disk_bytes * 2 + _LOG_ROOM + inputs_bytes)
+        requests["ephemeral-storage"] = "16Mi"
     mounts: list[dict[str, Any]] = []
     if spec.directory is not None:
         mounts.append({"name": "unit", "mountPath": spec.mount})
     if spec.inputs is not None:
         mounts.append({"name": "inputs", "mountPath": INPUTS_MOUNT, "readOnly": True})
-    if mounts:
-        container["volumeMounts"] = mounts
-    if spec.argv:
-        # the cluster would replace $(NAME) and $$ in them
-        words = [word.replace("$", "$$") for word in spec.argv]
-        container["command"], container["args"] = words[:1], words[1:]
-    return container
+    return container(
+        MAIN,
+        spec.image,
+        argv=spec.argv,
+        concealed=environment,
+        secret=secret,
+        requests=requests,
+        limits=limits,
+        capabilities=GAME_CAPABILITIES if spec.component != "player" and options.run_as_user is None else (),
+        imagePullPolicy=options.pull_policy,
+        ports=[{"containerPort": port.number} for port in spec.ports],
+        terminationMessagePolicy="File",
+        volumeMounts=mounts,
+    )
 
 
-def _collector(spec: UnitSpec, options: PodOptions, secret: str, *, hold: bool) -> dict[str, Any]:
+def _collector(spec: UnitSpec, options: PodOptions, secret: str, given: Given) -> dict[str, Any]:
     port = str(collector_port(spec))
     settings = {
         "PORT": port,
         "DIRECTORY": _COLLECTOR_DIRECTORY,
         "INPUTS": _COLLECTOR_INPUTS if spec.inputs is not None else "",
         "GIVEN": _GIVEN,
-        "HOLD": str(int(hold)),
+        "HOLD": str(int(bool(given.large))),
         "DISK": "" if spec.limits.disk_bytes is None else str(spec.limits.disk_bytes),
         "SIGNALS": "1",
     }
+    plain = {f"COWORLD_COLLECTOR_{name}": value for name, value in settings.items()}
+    token = {"name": "COWORLD_COLLECTOR_TOKEN", "valueFrom": {"secretKeyRef": {"name": secret, "key": "token"}}}
     python = ["python3", "-I", "-S"]
-    capabilities: dict[str, Any] = {"drop": ["ALL"]}
-    context: dict[str, Any] = {"allowPrivilegeEscalation": False, "capabilities": capabilities}
-    if options.run_as_user is None:
-        capabilities["add"] = _COLLECTOR_CAPABILITIES
-        context["runAsUser"] = 0
     mounts: list[dict[str, Any]] = [
         {"name": "unit", "mountPath": _COLLECTOR_DIRECTORY},
         {"name": "program", "mountPath": _PROGRAM, "readOnly": True},
     ]
     if spec.inputs is not None:
         mounts.append({"name": "inputs", "mountPath": _COLLECTOR_INPUTS})
-    return {
-        "name": COLLECTOR,
-        "image": options.collector_image,
-        "imagePullPolicy": options.pull_policy,
-        "command": python,
-        "args": ["-c", _START],
-        "env": [
-            *({"name": f"COWORLD_COLLECTOR_{name}", "value": value} for name, value in settings.items()),
-            {"name": "COWORLD_COLLECTOR_TOKEN", "valueFrom": {"secretKeyRef": {"name": secret, "key": "token"}}},
-            {"name": "PYTHONDONTWRITEBYTECODE", "value": "1"},
-        ],
+    if given.small:
+        mounts.append({"name": "given", "mountPath": _GIVEN, "readOnly": True})
+    own = options.run_as_user is None
+    return container(
+        COLLECTOR,
+        options.collector_image,
+        argv=[*python, "-c", _START],
+        plain={**plain, "PYTHONDONTWRITEBYTECODE": "1"},
+        env=[token],
+        requests=COLLECTOR_REQUESTS.as_map(),
+        limits={"memory": _COLLECTOR_MEMORY},
+        capabilities=_COLLECTOR_CAPABILITIES if own else (),
+        user=0 if own else None,
+        imagePullPolicy=options.pull_policy,
         # containers start in order, each when the one before has been through this
-        "lifecycle": {"postStart": {"exec": {"command": [*python, f"{_PROGRAM}/collector/waiting.py", port]}}},
-        "resources": {
-            "requests": {"cpu": COLLECTOR_REQUESTS.cpu, "memory": COLLECTOR_REQUESTS.memory},
-            "limits": {"memory": _COLLECTOR_MEMORY},
-        },
-        "securityContext": context,
-        "volumeMounts": mounts,
-    }
+        lifecycle={"postStart": {"exec": {"command": [*python, f"{_PROGRAM}/collector/waiting.py", port]}}},
+        volumeMounts=mounts,
+    )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from coworld_core.quantities import parse_quantity
 
+from ..backends._kube_objects import UNDISTURBED, concealing, container, nodes_for, pod_spec, secret, thing
 from ..backends._kube_pod import pull_spec
 from .inputs import PlayerPods, Settings
 
@@ -16,7 +16,6 @@ __all__ = [
     "ATTEMPT",
     "JOB",
     "PLAYER",
-    "literal",
     "owner_of",
     "player_environment",
     "player_pod",
@@ -36,11 +35,6 @@ BEDROCK_ACCOUNT = "episode-runner"
 _LEAST_MEMORY = "2Gi"
 _CONCEALED = ("COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL", "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL")
 """Variables of the runner's with a token or a signature in them."""
-
-
-def literal(text: str) -> str:
-    """A text in a place where the cluster would replace ``$(NAME)``, and ``$$`` by ``$``."""
-    return text.replace("$", "$$")
 
 
 def pod_name(settings: Settings, slot: int) -> str:
@@ -63,16 +57,12 @@ def _metadata(settings: Settings, name: str, attempt: str, **labels: str) -> dic
 
 def service_body(settings: Settings, attempt: str) -> dict[str, Any]:
     """The name under which players find the game."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": _metadata(settings, settings.service, attempt),
-        "spec": {
-            "type": "ClusterIP",
-            "selector": {"job-id": settings.job_id, "coworld-component": "game"},
-            "ports": [{"name": "http", "port": 8080, "targetPort": settings.game_port, "protocol": "TCP"}],
-        },
+    spec = {
+        "type": "ClusterIP",
+        "selector": {"job-id": settings.job_id, "coworld-component": "game"},
+        "ports": [{"name": "http", "port": 8080, "targetPort": settings.game_port, "protocol": "TCP"}],
     }
+    return thing("Service", _metadata(settings, settings.service, attempt), spec=spec)
 
 
 def player_environment(
@@ -112,19 +102,9 @@ def uses_bedrock(secrets: Mapping[str, str]) -> bool:
 
 def player_secret(settings: Settings, slot: int, attempt: str, concealed: Mapping[str, str]) -> dict[str, Any]:
     """The Secret with what nobody may see. Its name is new each time, so that nothing of anybody's is replaced."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "Opaque",
-        "metadata": _metadata(
-            settings, f"{pod_name(settings, slot)}-{attempt}", attempt, **{"coworld-component": "player"}
-        ),
-        "data": {f"env.{index}": _encoded(value) for index, value in enumerate(concealed.values())},
-    }
-
-
-def _encoded(value: str) -> str:
-    return base64.b64encode(value.encode()).decode()
+    name = f"{pod_name(settings, slot)}-{attempt}"
+    metadata = _metadata(settings, name, attempt, **{"coworld-component": "player"})
+    return secret(metadata, concealing(concealed.values()))
 
 
 def player_pod(
@@ -153,51 +133,35 @@ def player_pod(
         seconds: After which the cluster ends it by itself.
     """
     pods = settings.players
-    secret = f"{pod_name(settings, slot)}-{attempt}"
-    environment: list[dict[str, Any]] = [{"name": name, "value": literal(value)} for name, value in plain.items()]
-    if pods.plain_environment:
-        environment += [{"name": name, "value": literal(value)} for name, value in concealed.items()]
-    else:
-        environment += [
-            {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": f"env.{index}"}}}
-            for index, name in enumerate(concealed)
-        ]
-    container: dict[str, Any] = {
-        "name": PLAYER,
-        "image": image,
-        "imagePullPolicy": _pull_policy(pods, image),
-        "env": environment,
-        "resources": _resources(pods),
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-    }
-    if argv:
-        words = [literal(word) for word in argv]
-        container["command"], container["args"] = words[:1], words[1:]
-    spec: dict[str, Any] = {
-        "restartPolicy": "Never",
-        "activeDeadlineSeconds": max(1, int(seconds)),
-        "terminationGracePeriodSeconds": 5,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        # an init process, so that TERM ends programs that do not handle it
-        "shareProcessNamespace": True,
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [container],
-    }
-    if bedrock:
-        spec["serviceAccountName"] = BEDROCK_ACCOUNT
-    spec |= _nodes(pods)
-    metadata = _metadata(
-        settings,
-        pod_name(settings, slot),
-        attempt,
-        **{"coworld-component": "player", "coworld-player-slot": str(slot)},
+    name = pod_name(settings, slot)
+    memory = pods.memory_limit or max(_LEAST_MEMORY, pods.memory_request, key=parse_quantity)
+    program = container(
+        PLAYER,
+        image,
+        argv=argv,
+        plain={**plain, **concealed} if pods.plain_environment else plain,
+        concealed=() if pods.plain_environment else concealed,
+        secret=f"{name}-{attempt}",
+        requests={"cpu": pods.cpu_request, "memory": pods.memory_request},
+        limits={
+            "memory": memory,
+            "ephemeral-storage": pods.disk_limit,
+            **({"cpu": pods.cpu_limit} if pods.cpu_limit else {}),
+        },
+        imagePullPolicy=_pull_policy(pods, image),
     )
-    metadata["annotations"] = {
-        "karpenter.sh/do-not-disrupt": "true",
-        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
-    }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    spec = pod_spec(
+        program,
+        seconds=seconds,
+        grace=5,
+        # an init process, so that TERM ends programs that do not handle it
+        shareProcessNamespace=True,
+        serviceAccountName=BEDROCK_ACCOUNT if bedrock else None,
+        **nodes_for(pods.workload_type, pods.capacity_type),
+    )
+    labels = {"coworld-component": "player", "coworld-player-slot": str(slot)}
+    metadata = {**_metadata(settings, name, attempt, **labels), "annotations": UNDISTURBED}
+    return thing("Pod", metadata, spec=spec)
 
 
 def pull_pod(settings: Settings, index: int, attempt: str, image: str) -> dict[str, Any]:
@@ -210,30 +174,12 @@ def pull_pod(settings: Settings, index: int, attempt: str, image: str) -> dict[s
         image: What is pulled.
     """
     pods = settings.players
-    spec = {**pull_spec(image, policy=_pull_policy(pods, image)), **_nodes(pods)}
+    nodes = nodes_for(pods.workload_type, pods.capacity_type)
+    spec = pull_spec(image, policy=_pull_policy(pods, image), **nodes)
     name = f"{settings.service}-image-{index}-{attempt}"
     metadata = _metadata(settings, name, attempt, **{"coworld-component": "image"})
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    return thing("Pod", metadata, spec=spec)
 
 
 def _pull_policy(pods: PlayerPods, image: str) -> str:
     return pods.pull_policy or ("IfNotPresent" if "@sha256:" in image else "Always")
-
-
-def _nodes(pods: PlayerPods) -> dict[str, Any]:
-    """Which nodes players go to, as part of a pod's spec."""
-    if not pods.workload_type:
-        return {}
-    selector = {"workload-type": pods.workload_type}
-    if pods.capacity_type:
-        selector["karpenter.sh/capacity-type"] = pods.capacity_type
-    taint = {"key": "workload-type", "operator": "Equal", "value": pods.workload_type, "effect": "NoSchedule"}
-    return {"nodeSelector": selector, "tolerations": [taint]}
-
-
-def _resources(pods: PlayerPods) -> dict[str, Any]:
-    memory = pods.memory_limit or max(_LEAST_MEMORY, pods.memory_request, key=parse_quantity)
-    limits = {"memory": memory, "ephemeral-storage": pods.disk_limit}
-    if pods.cpu_limit:
-        limits["cpu"] = pods.cpu_limit
-    return {"requests": {"cpu": pods.cpu_request, "memory": pods.memory_request}, "limits": limits}
