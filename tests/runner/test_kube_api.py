@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -24,17 +25,21 @@ class ApiServer:
         self.asked: list[str] = []
         self.refusals: list[tuple[int, dict[str, str]]] = []
         self.watched = anyio.Event()
+        self.watching = 500
+        self.listings: list[list[dict[str, Any]]] = []
+        """What is there, one look after another; the last is there for good."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(request.path_qs)
         if "watch" in request.query:
             if sum("watch=" in asked for asked in self.asked) == 5:
                 self.watched.set()
-            return web.Response(status=500)
+            return web.Response(status=self.watching)
         if self.refusals:
             status, headers = self.refusals.pop(0)
             return web.json_response({"message": "busy"}, status=status, headers=headers)
-        return web.json_response({"gitVersion": "v1.31.0", "items": [], "metadata": {"resourceVersion": "7"}})
+        items = self.listings.pop(0) if len(self.listings) > 1 else [item for there in self.listings for item in there]
+        return web.json_response({"gitVersion": "v1.31.0", "items": items, "metadata": {"resourceVersion": "7"}})
 
 
 @asynccontextmanager
@@ -96,3 +101,40 @@ async def test_pauses_grow_while_a_watch_is_refused(tmp_path: Path, monkeypatch:
             await server.watched.wait()
         tasks.cancel_scope.cancel()
     assert begun == 1
+
+
+async def test_where_watching_is_not_permitted_pods_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was made anew under the same name is another, and the one before is told to be gone first."""
+    monkeypatch.setattr(_kube_watch, "_BACKOFF", Backoff(base=0.0))
+    told: list[tuple[str, str]] = []
+    refusals: list[int] = []
+    changed = anyio.Event()
+
+    def seen(pod: Mapping[str, Any]) -> None:
+        told.append(("seen", pod["metadata"]["uid"]))
+
+    def gone(pod: Mapping[str, Any]) -> None:
+        told.append(("gone", pod["metadata"]["uid"]))
+        if pod["metadata"]["uid"] == "2":
+            changed.set()
+
+    async with connected(tmp_path) as (server, cluster), anyio.create_task_group() as tasks:
+        server.watching = 403
+        server.listings = [[{"metadata": {"name": "one", "uid": uid}}] for uid in ("1", "2")] + [[]]
+        tasks.start_soon(
+            lambda: follow(
+                cluster,
+                "pods",
+                "",
+                on_object=seen,
+                on_gone=gone,
+                on_error=lambda error: refusals.append(error.status),
+            )
+        )
+        with anyio.fail_after(30):
+            await changed.wait()
+        tasks.cancel_scope.cancel()
+    assert told == [("seen", "1"), ("gone", "1"), ("seen", "2"), ("gone", "2")]
+    assert refusals == [403, 403]

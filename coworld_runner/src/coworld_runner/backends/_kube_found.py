@@ -136,8 +136,8 @@ async def _follow_one(cluster: Cluster, name: str, look: Any, ended: anyio.Event
             present.append(name)
             look(pod)
 
-    def gone(which: str, _: object) -> None:
-        if which == name:
+    def gone(pod: Mapping[str, Any]) -> None:
+        if pod["metadata"]["name"] == name:
             ended.set()
 
     async with anyio.create_task_group() as tasks:

@@ -144,9 +144,8 @@ class Images:
             if state.start_trouble(pod) or state.has_started(pod) or state.is_over(pod) or state.unschedulable(pod):
                 done.set()
 
-        def gone(_name: str, last: Mapping[str, Any] | None) -> None:
-            if last is not None:
-                seen.append(last)
+        def gone(pod: Mapping[str, Any]) -> None:
+            seen.append(pod)
             done.set()
 
         async with anyio.create_task_group() as tasks:

@@ -109,11 +109,11 @@ def is_running(pod: Mapping[str, Any], name: str = MAIN) -> bool:
     return _state(pod, name, "running") is not None
 
 
-def has_started(pod: Mapping[str, Any]) -> bool:
-    """Whether the unit's own program runs, or has run."""
-    if is_running(pod):
+def has_started(pod: Mapping[str, Any], name: str = MAIN) -> bool:
+    """Whether a container's program runs, or has run."""
+    if is_running(pod, name):
         return True
-    ended = _state(pod, MAIN, "terminated")
+    ended = _state(pod, name, "terminated")
     return ended is not None and ended.get("reason") not in _NOT_RUN
 
 
@@ -170,24 +170,24 @@ def collector_end(pod: Mapping[str, Any]) -> str:
     return _words(str(ended.get("reason") or "ended"), str(ended.get("message") or f"status {ended.get('exitCode')}"))
 
 
-def start_trouble(pod: Mapping[str, Any]) -> Trouble | None:
-    """Why the unit does not start and will not, if so. Being unschedulable is looked at apart."""
-    for name in (COLLECTOR, MAIN):
+def start_trouble(pod: Mapping[str, Any], main: str = MAIN) -> Trouble | None:
+    """Why a container does not start and will not, if so. Being unschedulable is looked at apart."""
+    for name in (COLLECTOR, main):
         waiting = _state(pod, name, "waiting")
         reason, message = (str((waiting or {}).get(key) or "") for key in ("reason", "message"))
         if reason in _WAITING and not _PASSING.search(message):
             if reason in _IMAGE:
                 return Trouble("image_unreachable", _words(reason, message), name)
-            own = name == MAIN and re.search(r"exec:|executable file|no command specified|unable to find user", message)
+            own = name == main and re.search(r"exec:|executable file|no command specified|unable to find user", message)
             return Trouble("command_failed" if own else "start_failed", _words(reason, message), name)
         ended = _state(pod, name, "terminated")
         if ended is not None and ended.get("reason") in _NOT_RUN:
             words = _words(str(ended["reason"]), str(ended.get("message") or ""))
-            return Trouble("command_failed" if name == MAIN else "start_failed", words, name)
-        if ended is not None and name == COLLECTOR and not has_started(pod):
+            return Trouble("command_failed" if name == main else "start_failed", words, name)
+        if ended is not None and name == COLLECTOR and not has_started(pod, main):
             words = _words(str(ended.get("reason")), f"status {ended.get('exitCode')}")
             return Trouble("start_failed", words, name)
-    if _status(pod).get("phase") == "Failed" and not has_started(pod):
+    if _status(pod).get("phase") == "Failed" and not has_started(pod, main):
         return Trouble("start_failed", _pod_words(pod))
     return None
 
@@ -210,15 +210,15 @@ def _disruption(pod: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-def exit_of(pod: Mapping[str, Any], *, ours: ExitReason | None = None, why: str = "") -> Exit | None:
-    """How a unit ended, or None while it has not.
+def exit_of(pod: Mapping[str, Any], name: str = MAIN, *, ours: ExitReason | None = None) -> Exit | None:
+    """How a container ended, or None while it has not.
 
     Args:
         pod: The pod.
+        name: Which of its containers.
         ours: Why we ended it, if we did.
-        why: Further words about that.
     """
-    ended = _state(pod, MAIN, "terminated")
+    ended = _state(pod, name, "terminated")
     over = is_over(pod)
     if ended is None and not over:
         return None
@@ -226,7 +226,7 @@ def exit_of(pod: Mapping[str, Any], *, ours: ExitReason | None = None, why: str 
     number = (ended or {}).get("signal") or (code - 128 if 128 < code <= 128 + 64 else None)
     fields: dict[str, Any] = {"code": None if number or ended is None else code, "signal": number}
     if ours is not None:
-        return Exit(reason=ours, detail=why, **fields)
+        return Exit(reason=ours, detail="", **fields)
     taken = _taken_away(pod)
     # what had ended by itself before anybody took the pod away keeps its own end
     if taken is not None and (ended is None or code != 0):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -25,7 +26,6 @@ from ..errors import unwrapped
 from . import _kube_state as state
 from ._kube_api import Cluster, ClusterGone, ClusterRefused
 from ._kube_collector import Collector, CollectorGone, Names
-from ._kube_logs import follow_log
 from ._kube_pod import (
     MAIN,
     Given,
@@ -40,7 +40,8 @@ from ._kube_pod import (
 from ._kube_ports import LocalPorts
 from ._kube_room import Room
 from ._kube_runs import Run
-from .base import LOCALHOST, BaseUnit, wait_until_ready
+from ._kube_watched import WatchedUnit
+from .base import LOCALHOST, wait_until_ready
 
 __all__ = ["KubernetesUnit", "Place"]
 
@@ -48,12 +49,8 @@ _CREATE_SECONDS = 60.0
 """A creation under way is waited for even when cancelled, so that what came of it is known and removed."""
 _END_SECONDS = 45.0
 """How long a pod may take to end whose node reports; then it is forgotten like one whose node does not."""
-_LOG_SECONDS = 30.0
-"""How long the rest of a log may take once its unit has ended."""
 _DRAIN_SECONDS = 10.0
 """How long the collector may take to tell the last files once its unit has ended."""
-_SAME_END = 2.0
-"""How long after a collector's end that of its unit may show for the two to have come together."""
 _ASK_AGAIN = 0.5
 """Seconds between two tries of a way that is broken."""
 _SIGKILL = 9
@@ -71,57 +68,35 @@ class Place:
     tasks: TaskGroup
     options: PodOptions
     room: Room
-    outage: float
-    """Seconds without an answer of the API server after which a unit counts as lost."""
 
 
-class KubernetesUnit(BaseUnit):
+class KubernetesUnit(WatchedUnit):
     """A pod. Made by ``KubernetesBackend.units``."""
 
+    forbidden_hint = "`coworld doctor --backend kubernetes` says what is not permitted."
+
     def __init__(self, spec: UnitSpec, place: Place, *, backend: Backend, publish: Publish) -> None:
-        super().__init__(spec, backend=backend, publish=publish)
+        pod = object_name(spec.run_id, spec.name)
+        super().__init__(spec, backend=backend, publish=publish, cluster=place.cluster, tasks=place.tasks, pod=pod)
         self._place = place
-        self._cluster = place.cluster
-        self.pod = object_name(spec.run_id, spec.name)
-        """The pod's name, known before it exists."""
-        self._uid = ""
         self._token = secrets.token_urlsafe(24)
         self._collector = Collector(place.cluster, self.pod, collector_port(spec), self._token)
         self._body: Mapping[str, Any] = {}
         self._environment: dict[str, str] = {}
         self._given = Given()
         self._ports = LocalPorts(place.cluster, self.pod)
-        self._state: Mapping[str, Any] = {}
-        """The pod as it was seen last; empty before it was."""
-        self._gone = False
-        self._lost = ""
-        self._changed = anyio.Event()
-        self._asked_for = False
-        """Whether a pod may exist."""
-        self._container_ended = anyio.Event()
-        self._scope: anyio.CancelScope | None = None
-        self._signalling = anyio.Lock()
+        self._waiting_since: float | None = None
         self._names = Names()
         self._following = False
         self._drained = anyio.Event()
 
     # --- what it is
 
-    @property
-    def id(self) -> str:
-        """The pod's name with its namespace."""
-        return f"{self._cluster.namespace}/{self.pod}"
-
     def endpoint(self, port: str = "http") -> Endpoint:
         """How to reach a port: forwarded from loopback, by the pod's own address from its clients."""
         number = {item.name: item.number for item in self.spec.ports}[port]
         address = state.pod_address(self._state) or f"{self.pod}.{self._cluster.namespace}"
         return Endpoint(here=f"{LOCALHOST}:{self._ports.number(port)}", there=f"{address}:{number}")
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether it has neither ended nor been seen for want of an answer of the API server."""
-        return self._asked_for and self.exit is None
 
     @property
     def trouble(self) -> str:
@@ -131,32 +106,6 @@ class KubernetesUnit(BaseUnit):
         if node := state.silent_node(self._state):
             return f"node {node} has stopped reporting, and with it pod {self.id}"
         return ""
-
-    # --- what is seen of it
-
-    def observe(self, pod: Mapping[str, Any]) -> None:
-        """Take note of the pod as it is now."""
-        uid = str(pod["metadata"]["uid"])
-        if self._uid and uid != self._uid:
-            return
-        self._state = pod
-        self._wake()
-
-    def vanish(self, last: Mapping[str, Any] | None) -> None:
-        """Take note that the pod was deleted."""
-        if last is not None:
-            self._state = last
-        self._gone = True
-        self._wake()
-
-    def give_up(self, why: str) -> None:
-        """Take it for lost: nothing is heard of it any more."""
-        self._lost = why
-        self._wake()
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
 
     # --- made
 
@@ -191,7 +140,7 @@ class KubernetesUnit(BaseUnit):
                 spec, call, owner, options=self._place.options, environment=self._environment, given=self._given
             )
         except (ClusterRefused, ClusterGone) as error:
-            raise self._failed("created", error) from error
+            raise self._refused("surroundings", error) from error
 
     async def _make(self, kind: Any, body: Mapping[str, Any]) -> None:
         await self._uncancelled(lambda: self._cluster.create(kind, body))
@@ -203,44 +152,16 @@ class KubernetesUnit(BaseUnit):
         except TimeoutError as error:
             raise ClusterGone("create", self._cluster.server, f"no answer within {_CREATE_SECONDS:g} s") from error
 
-    def _failed(self, what: str, error: ClusterRefused | ClusterGone) -> BackendError:
-        context: dict[str, object] = {"unit": self.name, "pod": self.id, "image": self.spec.image}
-        code, hint = None, None
-        if isinstance(error, ClusterGone):
-            code, hint = error.code, error.hint
-        elif error.over_quota:
-            code = "quota_exceeded"
-            hint = f"Raise the quota of namespace {self._cluster.namespace!r}, or run fewer episodes at a time."
-        elif error.status == 403:
-            code = "cluster_forbidden"
-            hint = "`coworld doctor --backend kubernetes` says what is not permitted."
-        elif error.status == 422 and "env" in error.words:
-            hint = "A variable's name is one that a cluster does not take."
-        return StartError(f"{self.name} could not be {what}: {error.words}", code=code, hint=hint, context=context)
-
     # --- started
 
-    async def launch(self) -> None:
-        """Make its pod, and wait until that runs.
+    async def make_pod(self) -> None:
+        """Make its pod, when the namespace has room for it."""
+        await self._place.room.take(self._make_pod, self._note_waiting)
 
-        Raises:
-            StartError: It could not be started.
-        """
-        # not with the task group's own start(): cancelled, it would wait for a task that is shielded from it
-        self._scope = anyio.CancelScope(shield=True)
-        self._asked_for = True
-        try:
-            await self._place.room.take(self._make_pod, self._note_waiting)
-            self._place.tasks.start_soon(self._supervise, self._scope, name=f"unit {self.name}")
-            if self._given.large:
-                await self._bring_files()
-            await self._until_started()
-        except (ClusterRefused, ClusterGone) as error:
-            self._scope.cancel()
-            raise self._failed("started", error) from error
-        except BaseException:
-            self._scope.cancel()
-            raise
+    async def prepare(self) -> None:
+        """Bring the files that no Secret can hold."""
+        if self._given.large:
+            await self._bring_files()
 
     def _note_waiting(self, words: str) -> None:
         self.publish(Notice(message=f"{self.name} waits for room on the cluster: {words}"))
@@ -285,98 +206,42 @@ class KubernetesUnit(BaseUnit):
     def _has_node(self) -> bool:
         return bool(self._state.get("spec", {}).get("nodeName"))
 
-    async def _until_started(self) -> None:
-        await self._until(lambda: state.has_started(self._state))
+    def patience(self) -> float:
+        """Seconds that it may still wait for a node."""
+        words = state.unschedulable(self._state)
+        if not words:
+            self._waiting_since = None
+            return math.inf
+        if self._waiting_since is None:
+            self._waiting_since = anyio.current_time()
+            if state.lacks_room(words):
+                self._note_waiting(words)
+        left = self._waiting_since + self._place.room.patience - anyio.current_time()
+        if not state.lacks_room(words) or left <= 0:
+            raise self._trouble("unschedulable", words, "Ask for less, or for a node that takes it.")
+        return left
 
-    async def _until(self, reached: Callable[[], bool]) -> None:
-        """Wait until the pod has come so far.
-
-        Raises:
-            StartError: It will not; the message has the cluster's own words.
-        """
-        waiting_since: float | None = None
-        while not reached():
-            changed = self._changed
-            self._raise_trouble()
-            words = state.unschedulable(self._state)
-            if not words:
-                waiting_since = None
-                await changed.wait()
-                continue
-            if waiting_since is None:
-                waiting_since = anyio.current_time()
-                if state.lacks_room(words):
-                    self._note_waiting(words)
-            left = waiting_since + self._place.room.patience - anyio.current_time()
-            if not state.lacks_room(words) or left <= 0:
-                raise self._trouble("unschedulable", words, "Ask for less, or for a node that takes it.")
-            with anyio.move_on_after(left):
-                await changed.wait()
-
-    def _raise_trouble(self) -> None:
-        if self._lost:
-            raise self._trouble("cluster_lost", self._lost, "See whether the API server can be reached.")
-        if self._gone:
-            raise self._trouble("pod_deleted", "the pod was deleted by somebody else", "Let nobody else delete it.")
-        found = state.start_trouble(self._state)
-        if found is None:
-            return
-        image = self.spec.image if found.container == MAIN else self._place.options.collector_image
-        hint = {
+    def explain(self, trouble: state.Trouble) -> tuple[str, str]:
+        """The cluster's operator has to see to images."""
+        own = trouble.container == MAIN
+        image = self.spec.image if own else self._place.options.collector_image
+        hints = {
             "image_unreachable": f"See that the cluster can pull {image!r}, and has the right to (imagePullSecrets)."
-            if found.container == MAIN
+            if own
             else f"The pods' own helper runs in {image!r}: name another image with Python with --collector-image.",
             "command_failed": "Correct the runnable's `run`, or put the program into the image.",
-        }.get(found.code, f"kubectl describe pod -n {self._cluster.namespace} {self.pod} says more.")
-        raise self._trouble(found.code, found.words, hint)
-
-    def _trouble(self, code: str, words: str, hint: str) -> StartError:
-        return StartError(
-            f"{self.name} cannot be started: {words} (pod {self.id}).",
-            code=code,
-            hint=hint,
-            context={"unit": self.name, "pod": self.id, "image": self.spec.image},
-        )
+        }
+        more = f"kubectl describe pod -n {self._cluster.namespace} {self.pod} says more."
+        return trouble.code, hints.get(trouble.code, more)
 
     # --- followed
 
-    async def _supervise(self, scope: anyio.CancelScope) -> None:
-        # shielded: what is cancelled is the body; units are stopped, and this then ends by itself
-        with scope:
-            await self.started.wait()
-            async with nursery() as beside:
-                logged = anyio.Event()
-                beside.start_soon(self._keep_log, logged)
-                ended = await self._conclude()
-                self._container_ended.set()
-                if not self._gone and not self._lost:
-                    with anyio.move_on_after(_LOG_SECONDS):
-                        await logged.wait()
-            if ended.signal == _SIGKILL and ended.reason == "signal" and self.spec.limits.disk_bytes is not None:
-                ended = await self._over_disk(ended)
-            await self._drain()
-            self.finish(ended)
-
-    async def _conclude(self) -> Exit:
-        """Wait for its end and find out how it came."""
-        while True:
-            changed = self._changed
-            async with self._signalling:
-                ended = state.exit_of(self._state, ours=self.ended_by)
-            if ended is not None:
-                return ended
-            if self._gone:
-                why = f"pod {self.id} was deleted by somebody else"
-                return Exit(reason=self.ended_by or "lost", detail="" if self.ended_by else why)
-            if self._lost:
-                return Exit(reason="lost", detail=self._lost)
-            words = "" if self.ended_by else state.collector_end(self._state)
-            # its node may see the two ends one after the other
-            with anyio.move_on_after(_SAME_END if words else None) as waiting:
-                await changed.wait()
-            if waiting.cancelled_caught:
-                # nothing that it wrote comes out any more, and nobody can be asked whether it is ready
-                return Exit(reason="lost", detail=f"the collector of pod {self.id} ended by itself: {words}")
+    async def settle(self, ended: Exit) -> Exit:
+        """See whether it was killed for what it wrote, and take in the last of its files."""
+        if ended.signal == _SIGKILL and ended.reason == "signal" and self.spec.limits.disk_bytes is not None:
+            ended = await self._over_disk(ended)
+        await self._drain()
+        return ended
 
     async def _over_disk(self, ended: Exit) -> Exit:
         try:
@@ -387,28 +252,6 @@ class KubernetesUnit(BaseUnit):
             return ended
         why = f"{used} bytes written, {self.spec.limits.disk_bytes} allowed"
         return ended.model_copy(update={"reason": "disk", "detail": why})
-
-    async def _keep_log(self, logged: anyio.Event) -> None:
-        """Write what it says to its file: the cluster does not tell the two streams apart."""
-        path = self.spec.stdout or self.spec.stderr
-        if path is None:
-            logged.set()
-            return
-        log = self.open_log(path)
-        try:
-            whole = await follow_log(
-                self._cluster,
-                self.pod,
-                MAIN,
-                log.write,
-                enough=lambda: log.truncated,
-                ended=self._container_ended,
-            )
-            if not whole and not self._gone:
-                self.publish(Notice(level="warning", message=f"{path} may not be complete: its stream broke."))
-        finally:
-            self.close_log(log)
-            logged.set()
 
     async def _drain(self) -> None:
         """Have the collector tell the last of the files."""
@@ -423,7 +266,6 @@ class KubernetesUnit(BaseUnit):
 
     def finish(self, exit: Exit) -> None:
         """Keep how it ended; nothing more comes from it."""
-        self._container_ended.set()
         self._names.end()
         super().finish(exit)
 
@@ -486,7 +328,7 @@ class KubernetesUnit(BaseUnit):
                 await self.started.wait()
                 await self._collector.follow_written(self._names.note)
         except CollectorGone as error:
-            if self.exit is None and not self._container_ended.is_set():
+            if self.exit is None and not self._over.is_set():
                 self.publish(Notice(level="warning", message=f"{self.name}: {error.message}"))
         finally:
             self._drained.set()
@@ -543,7 +385,7 @@ class KubernetesUnit(BaseUnit):
         """Remove its pod; a pod that could not be removed is published."""
         if self._asked_for and not self._gone:
             await self._remove_pod()
-        self.forsake()
+        await super().remove()
 
     async def _remove_pod(self) -> None:
         try:
@@ -558,11 +400,6 @@ class KubernetesUnit(BaseUnit):
                 await self._cluster.delete("pods", self.pod, grace=0, uid=self._uid or None)
         except BackendError as error:
             self.leak(f"pod {self.id}", _reason(error))
-
-    def forsake(self) -> None:
-        """End what follows it here."""
-        if self._scope is not None:
-            self._scope.cancel()
 
 
 async def _cancel_after(event: anyio.Event, scope: anyio.CancelScope) -> None:

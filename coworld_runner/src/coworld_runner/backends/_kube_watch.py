@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -19,9 +20,10 @@ _SERVER_SECONDS = 240
 _SILENCE = 150.0
 """A server sends a bookmark about once a minute; one that sends nothing for this long is taken for gone."""
 _BACKOFF = Backoff(base=0.15, cap=4.0)
+_LOOK_SECONDS = 1.0
+"""At most between two looks where watching is not permitted."""
 
-OnObject = Callable[[Mapping[str, Any]], object]
-OnGone = Callable[[str, Mapping[str, Any] | None], object]
+Told = Callable[[Mapping[str, Any]], object]
 
 
 async def follow(
@@ -29,28 +31,30 @@ async def follow(
     kind: Kind,
     selector: str,
     *,
-    on_object: OnObject,
-    on_gone: OnGone,
+    on_object: Told,
+    on_gone: Told,
     listed: anyio.Event | None = None,
     on_error: Callable[[ClusterRefused], object] | None = None,
 ) -> None:
     """Tell of every object that carries these labels, each time it changes, and when it is gone. Never returns.
 
-    A server that does not answer is asked again for as long as this runs.
+    A server that does not answer is asked again for as long as this runs; where only looking is permitted, they are
+    looked at again and again.
 
     Args:
         cluster: The cluster.
         kind: What is followed.
         selector: Which of them, by label.
         on_object: Told each object as it is; told again when it may have changed.
-        on_gone: Told the name of one that was deleted, and its last state where the server said it.
+        on_gone: Told one that was deleted, as it was seen last.
         listed: Set when everything that was there at the beginning has been told.
         on_error: Told of a refusal, such as a right that was taken away.
     """
-    known: dict[str, str] = {}
+    known: dict[str, Mapping[str, Any]] = {}
     version: str | None = None
     pauses = _BACKOFF.pauses()
     while True:
+        longest = math.inf
         try:
             if version is None:
                 version = await _list(cluster, kind, selector, known, on_object, on_gone)
@@ -75,27 +79,27 @@ async def follow(
                 else:
                     continue
         except ClusterRefused as error:
-            if error.status in (410, 400, 404):
+            if error.status in (400, 401, 403, 404, 410):
                 version = None
-            elif on_error is not None and error.status in (401, 403):
-                on_error(error)
+            if error.status in (401, 403):
+                longest = _LOOK_SECONDS
+                if on_error is not None:
+                    on_error(error)
         except ClusterGone:
             pass
-        await anyio.sleep(next(pauses))
+        await anyio.sleep(min(next(pauses), longest))
 
 
 async def _list(
-    cluster: Cluster, kind: Kind, selector: str, known: dict[str, str], on_object: OnObject, on_gone: OnGone
+    cluster: Cluster, kind: Kind, selector: str, known: dict[str, Mapping[str, Any]], on_object: Told, on_gone: Told
 ) -> str:
     listing = await cluster.list(kind, selector, patience=0)
-    present: dict[str, str] = {}
+    present = {item["metadata"]["uid"]: item for item in listing["items"]}
+    for uid in known.keys() - present.keys():
+        # before those that may have its name now
+        on_gone(known.pop(uid))
     for item in listing["items"]:
-        metadata = item["metadata"]
-        present[metadata["name"]] = metadata["uid"]
         on_object(item)
-    for name in [name for name, uid in known.items() if present.get(name) != uid]:
-        on_gone(name, None)
-    known.clear()
     known.update(present)
     return str(listing["metadata"]["resourceVersion"])
 
@@ -109,16 +113,16 @@ async def _events(chunks: Chunks) -> AsyncIterator[Mapping[str, Any]]:
                 yield json.loads(line)
 
 
-def _take(event: Mapping[str, Any], known: dict[str, str], on_object: OnObject, on_gone: OnGone) -> str | None:
+def _take(event: Mapping[str, Any], known: dict[str, Mapping[str, Any]], on_object: Told, on_gone: Told) -> str | None:
     """Tell of one event; returns the version to go on from, None when everything has to be listed again."""
     kind, item = event.get("type"), event["object"]
     if kind == "ERROR":
         return None
     metadata = item["metadata"]
     if kind == "DELETED":
-        known.pop(metadata["name"], None)
-        on_gone(metadata["name"], item)
+        known.pop(metadata["uid"], None)
+        on_gone(item)
     elif kind != "BOOKMARK":
-        known[metadata["name"]] = metadata["uid"]
+        known[metadata["uid"]] = item
         on_object(item)
     return str(metadata["resourceVersion"])

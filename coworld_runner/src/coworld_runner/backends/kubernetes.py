@@ -20,11 +20,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -42,7 +42,7 @@ from ._kube_pod import PodOptions, Requests, call_selector, object_name
 from ._kube_room import Room, need_of
 from ._kube_runs import Run
 from ._kube_units import KubernetesUnit, Place
-from ._kube_watch import follow
+from ._kube_watched import watch_units
 from .base import BaseBackend, refuse_taken_names
 from .registry import BackendOptions
 
@@ -239,7 +239,6 @@ class KubernetesBackend(BaseBackend):
                     tasks=tasks,
                     options=self._pods,
                     room=room,
-                    outage=self._outage,
                 ),
                 backend=self,
                 publish=publish,
@@ -297,20 +296,11 @@ class KubernetesBackend(BaseBackend):
         self, cluster: Cluster, call: str, units: Sequence[KubernetesUnit], scope: anyio.CancelScope
     ) -> None:
         """See what becomes of the pods, or that nothing can be seen any more."""
-        by_name = {unit.pod: unit for unit in units}
         refused_since: float | None = None
 
-        def seen(pod: Mapping[str, Any]) -> None:
+        def seen() -> None:
             nonlocal refused_since
             refused_since = None
-            unit = by_name.get(pod["metadata"]["name"])
-            if unit is not None:
-                unit.observe(pod)
-
-        def gone(name: str, last: Mapping[str, Any] | None) -> None:
-            unit = by_name.get(name)
-            if unit is not None:
-                unit.vanish(last)
 
         def refused(error: ClusterRefused) -> None:
             # a server that has just been started refuses what it will permit in a moment
@@ -324,7 +314,7 @@ class KubernetesBackend(BaseBackend):
         with scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch_outage, cluster, units)
-                await follow(cluster, "pods", call_selector(call), on_object=seen, on_gone=gone, on_error=refused)
+                await watch_units(cluster, call_selector(call), units, on_error=refused, on_seen=seen)
 
     async def _watch_outage(self, cluster: Cluster, units: Sequence[KubernetesUnit]) -> None:
         while True:

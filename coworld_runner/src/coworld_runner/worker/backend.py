@@ -8,6 +8,7 @@ import math
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Literal, Self
 
 import anyio
@@ -16,24 +17,21 @@ from anyio.abc import TaskGroup
 from coworld_core.errors import BackendError, CapabilityError, StartError, UsageError
 from coworld_core.events import LeakFound, Notice
 
-from .._concurrency import nursery
 from ..backend import Capabilities, Found, HttpProbe, ImageInfo, Publish, UnitSpec
 from ..backends._kube_api import Cluster, ClusterRefused
-from ..backends._kube_watch import follow
+from ..backends._kube_watched import watch_units
 from ..backends.base import BaseBackend
 from ..probes import get_status
 from .inputs import Settings
-from .pods import ATTEMPT, JOB, service_body
+from .pods import ATTEMPT, COMPONENT, JOB, service_body
 from .pulls import Pulls
-from .units import Followers, GameUnit, Place, PlayerUnit
+from .units import GameUnit, JobUnit, Place, PlayerUnit
 
 __all__ = ["JobBackend"]
 
 _log = logging.getLogger("coworld.worker")
 
 _CALL_PATIENCE = 20.0
-_POLL_SECONDS = 1.0
-"""Between two looks at the pods where watching them is not permitted."""
 _REPLACE_SECONDS = 60.0
 _REPLACE_PAUSE = 0.5
 _ROUTE_SECONDS = 10.0
@@ -61,11 +59,10 @@ class JobBackend(BaseBackend):
         self._unrouted: tuple[str, int] | None = None
         """Address of the service, until it leads to the game."""
         self._routing = anyio.Lock()
-        self._game: GameUnit | None = None
-        self._players: dict[str, PlayerUnit] = {}
         self._images: dict[str, None] = {}
         """Those of the episode, in the order in which they were asked for."""
-        self._pulls: Pulls | None = None
+        self._unwatched = False
+        """Whether it was told that watching is not permitted."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -115,44 +112,32 @@ class JobBackend(BaseBackend):
     @asynccontextmanager
     async def group(
         self, specs: Sequence[UnitSpec], *, publish: Publish, tasks: TaskGroup
-    ) -> AsyncGenerator[Sequence[GameUnit | PlayerUnit], None]:
-        """The game, which runs already, with its name and a watch of all pods; or players, while they are there."""
-        followers = Followers(tasks)
+    ) -> AsyncGenerator[Sequence[JobUnit], None]:
+        """The game, which runs already, with its name, while players' images are pulled; or players."""
         place = Place(
             cluster=self.cluster,
             settings=self._settings,
             attempt=self._attempt,
-            followers=followers,
+            tasks=tasks,
             until=self.until,
             routed=self._route,
         )
         units = [self._unit(spec, place, publish) for spec in specs]
         game = any(isinstance(unit, GameUnit) for unit in units)
+        # shielded: whatever is cancelled, the ends of the units have still to be seen
+        beside = anyio.CancelScope(shield=True)
+        tasks.start_soon(self._beside, beside, units, publish, name="pods of the job")
         try:
             if game:
-                followers.start(lambda: self._follow("job-id", self._see_own, _nothing, publish), "own pod")
-                followers.start(
-                    lambda: self._follow(JOB, self._see_player, self._lost_player, publish), "players' pods"
-                )
                 await self._make_service()
-                self._pull(followers, besides=specs[0].image)
             yield units
         finally:
             if game:
                 with anyio.move_on_after(_CALL_PATIENCE, shield=True):
                     await self._drop_service(publish)
-            for unit in units:
-                self._players.pop(unit.pod, None)
-            followers.release()
+            beside.cancel()
 
-    def _pull(self, followers: Followers, *, besides: str) -> None:
-        """Pull the players' images while the game boots; its own is here."""
-        self._pulls = Pulls(
-            self.cluster, self._settings, self._attempt, [image for image in self._images if image != besides]
-        )
-        followers.start(self._pulls.run, "players' images")
-
-    def _unit(self, spec: UnitSpec, place: Place, publish: Publish) -> GameUnit | PlayerUnit:
+    def _unit(self, spec: UnitSpec, place: Place, publish: Publish) -> JobUnit:
         if spec.inputs is not None:
             raise CapabilityError(
                 f"A hosted job cannot give {spec.name} inputs of its own.",
@@ -162,11 +147,8 @@ class JobBackend(BaseBackend):
         if spec.component == "game":
             # what the game and this worker share is where its files are, and its two streams come as one
             spec = dataclasses.replace(spec, directory=self._settings.workdir, stderr=None)
-            self._game = GameUnit(spec, place, backend=self, publish=publish)
-            return self._game
-        player = PlayerUnit(spec, place, backend=self, publish=publish)
-        self._players[player.pod] = player
-        return player
+            return GameUnit(spec, place, backend=self, publish=publish)
+        return PlayerUnit(spec, place, backend=self, publish=publish)
 
     # --- the name of the game
 
@@ -235,52 +217,28 @@ class JobBackend(BaseBackend):
 
     # --- what the cluster says
 
-    async def _follow(self, label: str, on_object: Any, on_gone: Any, publish: Publish) -> None:
-        """Follow pods by watch; by looking again and again where only that is permitted."""
-        forbidden = anyio.Event()
-        selector = f"{label}={self._settings.job_id}"
-        async with nursery() as tasks:
-            tasks.start_soon(_set_on, forbidden, tasks.cancel_scope)
+    async def _beside(self, scope: anyio.CancelScope, units: Sequence[JobUnit], publish: Publish) -> None:
+        """Follow the units' pods, and pull the players' images while the game boots; its own is here."""
+        games = [unit for unit in units if isinstance(unit, GameUnit)]
+        players = [unit for unit in units if isinstance(unit, PlayerUnit)]
+        own = f"job-id={self._settings.job_id}"
+        # what an earlier life of this worker has left is not ours
+        others = f"{ATTEMPT}={self._attempt},{COMPONENT}=player"
 
-            def refused(error: ClusterRefused) -> None:
-                if error.status == 403:
-                    forbidden.set()
+        def refused(error: ClusterRefused) -> None:
+            if error.status == 403 and not self._unwatched:
+                self._unwatched = True
+                words = "The worker's service account may not watch pods, so they are looked at every second."
+                publish(Notice(level="warning", message=words))
 
-            await follow(self.cluster, "pods", selector, on_object=on_object, on_gone=on_gone, on_error=refused)
-        publish(
-            Notice(
-                level="warning",
-                message="The worker's service account may not watch pods, so they are looked at every second.",
-            )
-        )
-        known: set[str] = set()
-        while True:
-            listing = await self.cluster.list("pods", selector)
-            present = {str(item["metadata"]["name"]) for item in listing["items"]}
-            for item in listing["items"]:
-                on_object(item)
-            for name in known - present:
-                on_gone(name, None)
-            known = present
-            await anyio.sleep(_POLL_SECONDS)
-
-    def _see_own(self, pod: Mapping[str, Any]) -> None:
-        if self._game is not None and pod["metadata"]["uid"] == self._settings.pod_uid:
-            self._game.see(pod)
-
-    def _see_player(self, pod: Mapping[str, Any]) -> None:
-        if self._pulls is not None:
-            self._pulls.see(pod)
-        player = self._players.get(pod["metadata"]["name"])
-        if player is not None:
-            player.see(pod)
-
-    def _lost_player(self, name: str, pod: Mapping[str, Any] | None) -> None:
-        if self._pulls is not None:
-            self._pulls.gone(name)
-        player = self._players.get(name)
-        if player is not None:
-            player.gone(pod)
+        with scope:
+            async with anyio.create_task_group() as tasks:
+                for selector, mine in ((own, games), (others, players)):
+                    if mine:
+                        tasks.start_soon(partial(watch_units, self.cluster, selector, mine, on_error=refused))
+                if games:
+                    images = [image for image in self._images if image != games[0].spec.image]
+                    tasks.start_soon(Pulls(self.cluster, self._settings, self._attempt, images).run)
 
     # --- what was left
 
@@ -311,12 +269,3 @@ class JobBackend(BaseBackend):
         except BackendError as error:
             return error.message
         return ""
-
-
-def _nothing(_name: str, _pod: Mapping[str, Any] | None) -> None:
-    """The worker's own pod is not gone while the worker looks."""
-
-
-async def _set_on(event: anyio.Event, scope: anyio.CancelScope) -> None:
-    await event.wait()
-    scope.cancel()

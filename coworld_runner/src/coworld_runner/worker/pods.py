@@ -14,6 +14,7 @@ from .inputs import PlayerPods, Settings
 
 __all__ = [
     "ATTEMPT",
+    "COMPONENT",
     "JOB",
     "PLAYER",
     "owner_of",
@@ -25,8 +26,8 @@ __all__ = [
     "service_body",
 ]
 
-JOB, ATTEMPT = "coworld-job-id", "coworld-attempt"
-"""Labels: the platform's id of the job, and one life of its worker."""
+JOB, ATTEMPT, COMPONENT = "coworld-job-id", "coworld-attempt", "coworld-component"
+"""Labels: the platform's id of the job, one life of its worker, and what it is of it."""
 PLAYER = "player"
 """Name of the container in a player's pod."""
 BEDROCK_ACCOUNT = "episode-runner"
@@ -59,7 +60,7 @@ def service_body(settings: Settings, attempt: str) -> dict[str, Any]:
     """The name under which players find the game."""
     spec = {
         "type": "ClusterIP",
-        "selector": {"job-id": settings.job_id, "coworld-component": "game"},
+        "selector": {"job-id": settings.job_id, COMPONENT: "game"},
         "ports": [{"name": "http", "port": 8080, "targetPort": settings.game_port, "protocol": "TCP"}],
     }
     return thing("Service", _metadata(settings, settings.service, attempt), spec=spec)
@@ -103,7 +104,7 @@ def uses_bedrock(secrets: Mapping[str, str]) -> bool:
 def player_secret(settings: Settings, slot: int, attempt: str, concealed: Mapping[str, str]) -> dict[str, Any]:
     """The Secret with what nobody may see. Its name is new each time, so that nothing of anybody's is replaced."""
     name = f"{pod_name(settings, slot)}-{attempt}"
-    metadata = _metadata(settings, name, attempt, **{"coworld-component": "player"})
+    metadata = _metadata(settings, name, attempt, **{COMPONENT: "player"})
     return secret(metadata, concealing(concealed.values()))
 
 
@@ -159,7 +160,7 @@ def player_pod(
         serviceAccountName=BEDROCK_ACCOUNT if bedrock else None,
         **nodes_for(pods.workload_type, pods.capacity_type),
     )
-    labels = {"coworld-component": "player", "coworld-player-slot": str(slot)}
+    labels = {COMPONENT: "player", "coworld-player-slot": str(slot)}
     metadata = {**_metadata(settings, name, attempt, **labels), "annotations": UNDISTURBED}
     return thing("Pod", metadata, spec=spec)
 
@@ -177,7 +178,7 @@ def pull_pod(settings: Settings, index: int, attempt: str, image: str) -> dict[s
     nodes = nodes_for(pods.workload_type, pods.capacity_type)
     spec = pull_spec(image, policy=_pull_policy(pods, image), **nodes)
     name = f"{settings.service}-image-{index}-{attempt}"
-    metadata = _metadata(settings, name, attempt, **{"coworld-component": "image"})
+    metadata = _metadata(settings, name, attempt, **{COMPONENT: "image"})
     return thing("Pod", metadata, spec=spec)
 
 

@@ -10,10 +10,12 @@ import anyio
 
 from coworld_core.errors import BackendError
 
+from .._concurrency import nursery
 from ..backends._kube_api import Cluster
 from ..backends._kube_state import has_started, is_over, start_trouble
+from ..backends._kube_watch import follow
 from .inputs import Settings
-from .pods import pull_pod
+from .pods import ATTEMPT, COMPONENT, pull_pod
 
 __all__ = ["Pulls"]
 
@@ -37,24 +39,27 @@ class Pulls:
         self._cluster = cluster
         bodies = [pull_pod(settings, index, attempt, image) for index, image in enumerate(images)]
         self._bodies = {str(body["metadata"]["name"]): body for body in bodies}
+        self._selector = f"{ATTEMPT}={attempt},{COMPONENT}=image"
         self._done = {name: anyio.Event() for name in self._bodies}
-
-    def see(self, pod: Mapping[str, Any]) -> None:
-        """Take note of a pod, whosever it is."""
-        done = self._done.get(pod["metadata"]["name"])
-        if done is not None and (start_trouble(pod) or has_started(pod) or is_over(pod)):
-            done.set()
-
-    def gone(self, name: str) -> None:
-        """Take note that a pod is gone, whosever it was."""
-        if name in self._done:
-            self._done[name].set()
 
     async def run(self) -> None:
         """Pull them all, and leave nothing."""
-        async with anyio.create_task_group() as tasks:
-            for name in self._bodies:
-                tasks.start_soon(self._pull, name)
+        async with nursery() as beside:
+            beside.start_soon(self._follow)
+            async with anyio.create_task_group() as tasks:
+                for name in self._bodies:
+                    tasks.start_soon(self._pull, name)
+
+    async def _follow(self) -> None:
+        def see(pod: Mapping[str, Any]) -> None:
+            if start_trouble(pod) or has_started(pod) or is_over(pod):
+                gone(pod)
+
+        def gone(pod: Mapping[str, Any]) -> None:
+            if (done := self._done.get(pod["metadata"]["name"])) is not None:
+                done.set()
+
+        await follow(self._cluster, "pods", self._selector, on_object=see, on_gone=gone)
 
     async def _pull(self, name: str) -> None:
         try:
