@@ -14,7 +14,7 @@ from aiohttp import web
 
 from coworld_core.retrying import Backoff
 from coworld_runner.backends import _kube_api, _kube_watch
-from coworld_runner.backends._kube_api import Cluster, ClusterRefused
+from coworld_runner.backends._kube_api import Cluster, ClusterGone, ClusterRefused
 from coworld_runner.backends._kube_watch import follow
 
 
@@ -23,6 +23,8 @@ class ApiServer:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.last: web.Request | None = None
+        self.body = b""
         self.refusals: list[tuple[int, dict[str, str]]] = []
         self.watched = anyio.Event()
         self.watching = 500
@@ -31,6 +33,13 @@ class ApiServer:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(request.path_qs)
+        self.last, self.body = request, await request.read()
+        if request.path == "/breaks":
+            response = web.StreamResponse()
+            await response.prepare(request)
+            assert request.transport is not None
+            request.transport.abort()
+            return response
         if "watch" in request.query:
             if sum("watch=" in asked for asked in self.asked) == 5:
                 self.watched.set()
@@ -83,6 +92,33 @@ async def test_a_busy_server_is_asked_again_as_late_as_it_says(tmp_path: Path, m
             await cluster.call("GET", "/version")
         assert (caught.value.status, caught.value.retry_after) == (429, 6.0)
         assert len(server.asked) == 1
+
+
+async def test_a_call_arrives_as_it_was_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the credentials of the kubeconfig, and none of those that stand in the environment for others."""
+    (tmp_path / "netrc").write_text("default login somebody password s3cret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    query = {"sinceTime": "2026-11-21T16:00:01+02:00", "labelSelector": "a=b,c in (d,e)", "continue": None, "limit": 5}
+    async with connected(tmp_path) as (server, cluster):
+        await cluster.call("PATCH", "/x", query=query, body={"a": [1]}, content_type="application/merge-patch+json")
+        assert server.last is not None
+        assert dict(server.last.query) == {name: str(value) for name, value in query.items() if value is not None}
+        assert json.loads(server.body) == {"a": [1]}
+        assert server.last.content_type == "application/merge-patch+json"
+        assert server.last.headers.getall("Authorization") == ["Bearer t"]
+
+
+async def test_a_stream_that_breaks_says_so(tmp_path: Path) -> None:
+    async with connected(tmp_path) as (_, cluster):
+
+        async def read() -> None:
+            async with cluster.stream("/breaks") as chunks:
+                async for _ in chunks:
+                    pass
+
+        with pytest.raises(ClusterGone):
+            await read()
 
 
 async def test_pauses_grow_while_a_watch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

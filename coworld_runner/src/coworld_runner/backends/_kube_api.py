@@ -1,7 +1,8 @@
 """The Kubernetes API: which cluster, calls to it, streams from it, and connections to ports of pods.
 
-``kubernetes_asyncio`` reads kubeconfigs and signs in; objects stay the plain JSON that the server speaks. It is
-imported only when a cluster is connected to.
+``kubernetes_asyncio`` signs in and carries it all, connections, TLS, proxies and credentials; objects stay plain JSON,
+as the server speaks it. Here is what it has not: calls that are made again, streams that tell when they break, and
+port-forwarding. It is imported only when a cluster is connected to.
 """
 
 from __future__ import annotations
@@ -9,16 +10,13 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import socket
-import weakref
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import anyio
-import anyio.lowlevel
 
 from coworld_core.errors import BackendError, BackendUnavailable
 from coworld_core.retrying import Backoff, Tries, retry_after, says_later
@@ -30,8 +28,9 @@ __all__ = ["Cluster", "ClusterGone", "ClusterRefused", "Kind"]
 
 _CALL_SECONDS = 30.0
 _BACKOFF = Backoff(base=0.15, cap=4.0)
-_CLOSE_SECONDS = 1.0
 _ERROR_BYTES = 64 * 1024
+_CREDENTIALS = ["BearerToken"]
+"""What the library calls them, whatever they are."""
 
 Kind = Literal["pods", "secrets", "services", "jobs", "networkpolicies", "configmaps", "events", "resourcequotas"]
 _GROUPS: dict[str, str] = {"jobs": "/apis/batch/v1", "networkpolicies": "/apis/networking.k8s.io/v1"}
@@ -87,9 +86,7 @@ class Cluster:
 
     def __init__(self, *, context: str | None, namespace: str | None, kubeconfig: Path | None) -> None:
         self._wanted = (context, namespace, kubeconfig)
-        self._configuration: Any = None
-        self._session: Any = None
-        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self._client: Any = None
         self.context = context or ""
         self.namespace = namespace or "default"
         self.server = ""
@@ -128,36 +125,16 @@ class Cluster:
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._session is None:
-            return
-        session, self._session = self._session, None
-        await session.close()
-        # TLS says farewell and waits for an answer; nobody here does
-        for left in list(self._sockets):
-            with contextlib.suppress(OSError):
-                left.shutdown(socket.SHUT_RDWR)
-        with anyio.move_on_after(_CLOSE_SECONDS):
-            while any(left.fileno() >= 0 for left in list(self._sockets)):
-                await anyio.lowlevel.checkpoint()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
 
     async def _sign_in(self) -> None:
-        import aiohttp
-
         login = await sign_in(*self._wanted)
-        # followed logs and watches each hold a connection, so their number must not be what is scarce
-        connector = aiohttp.TCPConnector(limit=0, ssl=login.tls, socket_factory=self._open_socket)
-        previous, self._session = self._session, aiohttp.ClientSession(connector=connector, read_bufsize=1 << 21)
-        self._configuration = login.configuration
+        previous, self._client = self._client, login.client
         self.server, self.context, self.namespace = login.server, login.context, login.namespace
         if previous is not None:
             await previous.close()
-
-    def _open_socket(self, address: Any) -> socket.socket:
-        family, kind, protocol, _, _ = address
-        made = socket.socket(family, kind, protocol)
-        made.setblocking(False)
-        self._sockets.add(made)
-        return made
 
     async def _greet(self) -> None:
         try:
@@ -196,12 +173,31 @@ class Cluster:
         """Since when the server has not answered, on the event loop's clock; None while it does."""
         return self._silent_since
 
-    def _heard(self) -> None:
-        self._silent_since = None
+    @contextmanager
+    def _reaching(self, call: str, seconds: float | None, *, counts: bool = True) -> Generator[None]:
+        """Wait for the server, and take note of whether it answers.
 
-    def _unheard(self) -> None:
-        if self._silent_since is None:
-            self._silent_since = anyio.current_time()
+        Args:
+            call: What is asked, in words.
+            seconds: How long it may take; None: for ever.
+            counts: Whether silence is the server's own, and nobody's whom it asks.
+
+        Raises:
+            ClusterGone: It does not answer.
+        """
+        try:
+            with anyio.fail_after(seconds):
+                yield
+        except ClusterRefused:
+            self._silent_since = None
+            raise
+        except _broken() as error:
+            if counts and self._silent_since is None:
+                self._silent_since = anyio.current_time()
+            late = isinstance(error, TimeoutError) and seconds is not None
+            why = f"no answer within {seconds:g} s" if late else str(error) or type(error).__name__
+            raise ClusterGone(call, self.server, why) from error
+        self._silent_since = None
 
     # --- paths
 
@@ -264,67 +260,45 @@ class Cluster:
     async def _once(
         self, method: str, path: str, query: Mapping[str, Any] | None, body: Any, content_type: str, timeout: float
     ) -> Any:
-        try:
-            with anyio.fail_after(timeout):
-                async with self._request(method, path, query, body, content_type) as response:
-                    data: bytes = await response.read()
-        except TimeoutError as error:
-            self._unheard()
-            raise ClusterGone(f"{method} {path}", self.server, f"no answer within {timeout:g} s") from error
-        except _broken() as error:
-            self._unheard()
-            raise ClusterGone(f"{method} {path}", self.server, str(error) or type(error).__name__) from error
-        self._heard()
+        with self._reaching(f"{method} {path}", timeout):
+            response = await self._send(method, path, query, body, content_type)
+            data: bytes = await response.read()
         try:
             return json.loads(data)
         except ValueError:
             return data.decode("utf-8", "replace")
 
-    @asynccontextmanager
-    async def _request(
+    async def _send(
         self,
         method: str,
         path: str,
         query: Mapping[str, Any] | None,
         body: Any = None,
         content_type: str = "application/json",
-    ) -> AsyncGenerator[Any]:
-        """Send a request and hand out the answer of a server that accepted it."""
-        import aiohttp
-
-        if self._session is None:
-            raise ClusterGone(f"{method} {path}", self.server, "the connection was closed")
-        headers = {"Accept": "application/json", **await self._headers()}
-        data: bytes | None = None
-        if body is not None:
-            headers["Content-Type"] = content_type
-            data = json.dumps(body).encode()
-        self.calls += 1
-        async with self._session.request(
-            method, self._url(path, query), data=data, headers=headers, timeout=aiohttp.ClientTimeout(), **self._route()
-        ) as response:
-            if response.status >= 400:
+    ) -> Any:
+        """Send a request; returns the answer of a server that accepted it, to be read or closed."""
+        call = f"{method} {path}"
+        client = self._connected(call)
+        response = await client.call_api(
+            path,
+            method,
+            query_params=[(key, value) for key, value in (query or {}).items() if value is not None],
+            header_params={"Accept": "application/json", "Content-Type": content_type},
+            body=body,
+            auth_settings=_CREDENTIALS,
+            _preload_content=False,
+        )
+        if response.status >= 400:
+            async with response:
                 raw: bytes = await response.content.read(_ERROR_BYTES)
-                self._heard()
-                raise _refusal(f"{method} {path}", response.status, raw, retry_after(response.headers))
-            yield response
+            raise _refusal(call, response.status, raw, retry_after(response.headers))
+        return response
 
-    def _url(self, path: str, query: Mapping[str, Any] | None) -> Any:
-        import yarl
-
-        text = urlencode([(key, _worded(value)) for key, value in (query or {}).items() if value is not None])
-        return yarl.URL(f"{self.server}{path}{'?' + text if text else ''}", encoded=True)
-
-    def _route(self) -> dict[str, Any]:
-        given = (("proxy", self._configuration.proxy), ("server_hostname", self._configuration.tls_server_name))
-        return {name: value for name, value in given if value}
-
-    async def _headers(self) -> dict[str, str]:
-        headers = {"User-Agent": "coworld"}
-        for setting in (await self._configuration.auth_settings()).values():
-            if setting.get("in") == "header":
-                headers[setting["key"]] = setting["value"]
-        return headers
+    def _connected(self, call: str) -> Any:
+        if self._client is None:
+            raise ClusterGone(call, self.server, "the connection was closed")
+        self.calls += 1
+        return self._client
 
     async def create(self, kind: Kind, body: Mapping[str, Any], *, patience: float = 60.0) -> Any:
         """Create an object; one that is there already under its unique name is taken for the one that was asked for.
@@ -423,7 +397,7 @@ class Cluster:
     @asynccontextmanager
     async def stream(
         self, path: str, query: Mapping[str, Any] | None = None, *, silence: float | None = None
-    ) -> AsyncGenerator[Chunks]:
+    ) -> AsyncGenerator[AsyncIterator[bytes]]:
         """Hand out an answer's bytes as they come.
 
         Args:
@@ -436,24 +410,26 @@ class Cluster:
             ClusterGone: It did not answer, or the stream broke; a stream that ends in order just ends.
         """
         call = f"GET {path}"
-        manager = self._request("GET", path, query)
+        with self._reaching(call, _CALL_SECONDS):
+            response = await self._send("GET", path, query)
+
+        async def chunks() -> AsyncGenerator[bytes]:
+            while True:
+                with self._reaching(call, silence, counts=False):
+                    data: bytes = await response.content.readany()
+                if not data:
+                    return
+                yield data
+
         try:
-            with anyio.fail_after(_CALL_SECONDS):
-                response = await manager.__aenter__()
-        except TimeoutError as error:
-            self._unheard()
-            raise ClusterGone(call, self.server, f"no answer within {_CALL_SECONDS:g} s") from error
-        except _broken() as error:
-            self._unheard()
-            raise ClusterGone(call, self.server, str(error) or type(error).__name__) from error
-        self._heard()
-        try:
-            yield Chunks(self, call, response, silence)
+            async with contextlib.aclosing(chunks()) as pieces:
+                yield pieces
         finally:
-            # not read to its end: a followed log may have none
+            # not read to its end: a followed log may have none. And TLS would say farewell and wait for an answer
+            connection = response.connection
+            if connection is not None and connection.transport is not None:
+                connection.transport.abort()
             response.close()
-            with contextlib.suppress(*_broken()):
-                await manager.__aexit__(None, None, None)
 
     async def forward(self, pod: str, port: int, *, timeout: float = _CALL_SECONDS) -> ForwardedStream:
         """Connect to a port of a pod, through the API server and the pod's node.
@@ -464,57 +440,27 @@ class Cluster:
         """
         import aiohttp
 
-        path = self.path("pods", pod, "portforward")
         call = f"connect to port {port} of pod {pod}"
-        if self._session is None:
-            raise ClusterGone(call, self.server, "the connection was closed")
-        headers = await self._headers()
-        self.calls += 1
-        try:
-            with anyio.fail_after(timeout):
-                carrier = await self._session.ws_connect(
-                    self._url(path, {"ports": port}),
+        client = self._connected(call)
+        headers: dict[str, str] = {}
+        await client.update_params_for_auth(headers, [], _CREDENTIALS)
+        # not with the library's own client for websockets, which knows neither proxies nor names of servers
+        way = client.rest_client
+        with self._reaching(call, timeout, counts=False):
+            try:
+                carrier = await way.pool_manager.ws_connect(
+                    f"{self.server}{self.path('pods', pod, 'portforward')}?ports={port}",
                     protocols=("v4.channel.k8s.io",),
                     headers=headers,
                     max_msg_size=0,
                     timeout=aiohttp.ClientWSTimeout(ws_close=0.5),  # pyright: ignore[reportCallIssue]
-                    **self._route(),
+                    proxy=way.proxy,
+                    proxy_headers=way.proxy_headers,
+                    server_hostname=way.server_hostname,
                 )
-        except aiohttp.WSServerHandshakeError as error:
-            self._heard()
-            raise ClusterRefused(call, error.status, "", f"{call}: HTTP {error.status} {error.message}") from error
-        except TimeoutError as error:
-            raise ClusterGone(call, self.server, f"no answer within {timeout:g} s") from error
-        except _broken() as error:
-            self._unheard()
-            raise ClusterGone(call, self.server, str(error) or type(error).__name__) from error
-        self._heard()
+            except aiohttp.WSServerHandshakeError as error:
+                raise ClusterRefused(call, error.status, "", f"{call}: HTTP {error.status} {error.message}") from error
         return ForwardedStream(carrier)
-
-
-class Chunks:
-    """An answer's bytes as they come; iterate over it."""
-
-    def __init__(self, cluster: Cluster, call: str, response: Any, silence: float | None) -> None:
-        self._cluster = cluster
-        self._call = call
-        self._response = response
-        self._silence = silence
-
-    def __aiter__(self) -> Chunks:
-        return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            with anyio.fail_after(self._silence):
-                data: bytes = await self._response.content.readany()
-        except TimeoutError as error:
-            raise ClusterGone(self._call, self._cluster.server, f"nothing for {self._silence:g} s") from error
-        except _broken() as error:
-            raise ClusterGone(self._call, self._cluster.server, str(error) or type(error).__name__) from error
-        if not data:
-            raise StopAsyncIteration
-        return data
 
 
 # --- errors -----------------------------------------------------------------------------------------------------
@@ -544,7 +490,3 @@ def _unusable(cluster: Cluster, error: ClusterRefused) -> BackendUnavailable:
             hint=f"Ask for the rights that docs/kubernetes.md lists, in the namespace {cluster.namespace!r}.",
         )
     return BackendUnavailable(error.message, code=error.code, hint=error.hint)
-
-
-def _worded(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

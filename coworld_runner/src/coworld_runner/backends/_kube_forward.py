@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import ByteStream
 
 from .._concurrency import nursery
@@ -14,6 +16,7 @@ __all__ = ["ForwardedStream", "carry"]
 
 _DATA, _ERROR = 0, 1
 _PIECE = 64 * 1024
+_CLOSE_SECONDS = 1.0
 _LINGER = 2.0
 """How long a connection lives on when the near side has said its last: the far side cannot be told."""
 _BROKEN = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
@@ -23,12 +26,13 @@ class ForwardedStream(ByteStream):
     """Bytes to and from a port. The protocol has no half-closed state: when either side is done, both are.
 
     Args:
-        socket: A websocket that speaks ``v4.channel.k8s.io``: the first byte of a message is its channel, and the
+        carrier: A websocket that speaks ``v4.channel.k8s.io``: the first byte of a message is its channel, and the
             first message of each channel is the port's number.
     """
 
-    def __init__(self, socket: Any) -> None:
-        self._socket = socket
+    def __init__(self, carrier: Any) -> None:
+        self._socket = carrier
+        self._below = carrier.get_extra_info("socket")
         self._greeted: set[int] = set()
         self._rest = b""
         self._error = ""
@@ -96,11 +100,17 @@ class ForwardedStream(ByteStream):
         """Nothing: the protocol cannot say it."""
 
     async def aclose(self) -> None:
-        """Close the connection; the other side's farewell is not waited for."""
+        """Close the connection; the other side's farewell is not waited for, nor that of TLS."""
         import aiohttp
 
-        with anyio.move_on_after(1, shield=True), contextlib.suppress(aiohttp.ClientError, OSError, RuntimeError):
-            await self._socket.close()
+        with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+            with contextlib.suppress(aiohttp.ClientError, OSError, RuntimeError):
+                await self._socket.close()
+            if self._below is not None:
+                with contextlib.suppress(OSError):
+                    self._below.shutdown(socket.SHUT_RDWR)
+                while self._below.fileno() >= 0:
+                    await anyio.lowlevel.checkpoint()
 
 
 async def carry(near: ByteStream, far: ForwardedStream) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import anyio
@@ -12,6 +13,7 @@ import anyio
 from coworld_core.errors import ImageError
 from coworld_core.events import ImageReady
 
+from .._concurrency import nursery
 from ..backend import ImageInfo, Publish
 from ..scratch import open_scratch
 from . import _kube_state as state
@@ -30,7 +32,7 @@ from ._kube_pod import (
 )
 from ._kube_watch import follow
 
-__all__ = ["Images"]
+__all__ = ["Images", "is_pulled", "pull"]
 
 _UNPUBLISHED = re.compile(r"img_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CHECK = "coworld.image-check"
@@ -104,13 +106,12 @@ class Images:
         async with open_scratch(check):
             try:
                 job = await self._cluster.create("jobs", owner_body(check, lease=PULL_SECONDS, image=image))
-                await self._cluster.create("pods", self._body(check, image, platform, owner_reference(job)))
-                pod = await self._pulled(object_name(check))
+                body = self._body(check, image, platform, owner_reference(job))
+                pod = await pull(self._cluster, body, f"{_CHECK}={object_name(check)}", until=_is_settled)
             except ClusterRefused as error:
                 raise self._refusal(image, error.words) from error
             finally:
                 with anyio.move_on_after(_REMOVE_SECONDS, shield=True):
-                    await self._cluster.delete("pods", object_name(check), grace=0)
                     await self._cluster.delete("jobs", object_name(check))
         trouble = state.start_trouble(pod)
         if trouble is not None and trouble.code == "image_unreachable":
@@ -135,30 +136,6 @@ class Images:
         spec = pull_spec(image, policy=options.pull_policy, user=user, **options.placing(platform))
         return thing("Pod", metadata, spec=spec)
 
-    async def _pulled(self, name: str) -> Mapping[str, Any]:
-        seen: list[Mapping[str, Any]] = []
-        done = anyio.Event()
-
-        def look(pod: Mapping[str, Any]) -> None:
-            seen.append(pod)
-            if state.start_trouble(pod) or state.has_started(pod) or state.is_over(pod) or state.unschedulable(pod):
-                done.set()
-
-        def gone(pod: Mapping[str, Any]) -> None:
-            seen.append(pod)
-            done.set()
-
-        async with anyio.create_task_group() as tasks:
-
-            async def watch() -> None:
-                await follow(self._cluster, "pods", f"{_CHECK}={name}", on_object=look, on_gone=gone)
-
-            tasks.start_soon(watch)
-            with anyio.move_on_after(PULL_SECONDS):
-                await done.wait()
-            tasks.cancel_scope.cancel()
-        return seen[-1] if seen else {}
-
     def _refusal(self, image: str, words: str) -> ImageError:
         return ImageError(
             f"The cluster cannot get the image {image!r}: {words}.",
@@ -166,6 +143,59 @@ class Images:
             hint="Push it to a registry that the cluster reaches, and see that it may pull (imagePullSecrets).",
             context={"image": image},
         )
+
+
+async def pull(
+    cluster: Cluster, body: Mapping[str, Any], selector: str, *, until: Callable[[Mapping[str, Any]], bool]
+) -> Mapping[str, Any]:
+    """Have a pod pull its image, and leave nothing of it.
+
+    Args:
+        cluster: Where.
+        body: The pod, made of ``pull_spec``.
+        selector: What finds it, by label; others may be found as well.
+        until: Whether enough is seen of it.
+
+    Returns:
+        The pod as it was seen last; empty when it never was.
+
+    Raises:
+        BackendError: It could not be made, or not be removed.
+    """
+    name = str(body["metadata"]["name"])
+    last: Mapping[str, Any] = {}
+    done = anyio.Event()
+
+    def look(pod: Mapping[str, Any]) -> None:
+        nonlocal last
+        if pod["metadata"]["name"] == name:
+            last = pod
+            if until(pod):
+                done.set()
+
+    def gone(pod: Mapping[str, Any]) -> None:
+        if pod["metadata"]["name"] == name:
+            done.set()
+
+    try:
+        await cluster.create("pods", body)
+        async with nursery() as beside:
+            beside.start_soon(partial(follow, cluster, "pods", selector, on_object=look, on_gone=gone))
+            with anyio.move_on_after(PULL_SECONDS):
+                await done.wait()
+    finally:
+        with anyio.move_on_after(_REMOVE_SECONDS, shield=True):
+            await cluster.delete("pods", name, grace=0)
+    return last
+
+
+def is_pulled(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod has its image, or will never have it."""
+    return state.start_trouble(pod) is not None or state.has_started(pod) or state.is_over(pod)
+
+
+def _is_settled(pod: Mapping[str, Any]) -> bool:
+    return is_pulled(pod) or bool(state.unschedulable(pod))
 
 
 def _spellings(image: str) -> set[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import anyio.to_thread
 
 from coworld_core.errors import BackendUnavailable
 
-__all__ = ["Login", "sign_in"]
+__all__ = ["Login", "import_library", "sign_in"]
 
 _INSTALL = "Install it with: pip install 'coworld-runner[kubernetes]'"
 _IN_CLUSTER_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -26,9 +25,8 @@ class Login:
     server: str
     context: str
     namespace: str
-    configuration: Any
-    """``kubernetes_asyncio``'s own, which renews tokens."""
-    tls: ssl.SSLContext
+    client: Any
+    """``kubernetes_asyncio``'s ``ApiClient``, which renews tokens; to be closed."""
 
 
 async def sign_in(context: str | None, namespace: str | None, kubeconfig: Path | None) -> Login:
@@ -37,8 +35,9 @@ async def sign_in(context: str | None, namespace: str | None, kubeconfig: Path |
     Raises:
         BackendUnavailable: The package is not installed, or there is no kubeconfig, context or credential to use.
     """
-    await anyio.to_thread.run_sync(_import)
-    from kubernetes_asyncio.client import Configuration
+    await anyio.to_thread.run_sync(import_library)
+    import aiohttp
+    from kubernetes_asyncio.client import ApiClient, Configuration
 
     configuration: Any = Configuration()
     paths = await anyio.to_thread.run_sync(_kubeconfigs, kubeconfig)
@@ -47,24 +46,32 @@ async def sign_in(context: str | None, namespace: str | None, kubeconfig: Path |
     else:
         _load_in_cluster(configuration)
         name, own = "in-cluster", await anyio.to_thread.run_sync(_read_namespace)
+    # followed logs and watches each hold a connection, so their number must not be what is scarce
+    configuration.connection_pool_maxsize = 0
+    # clusters' own authorities are often not as strict as Python 3.13 wants them
+    configuration.disable_strict_ssl_verification = True
     try:
-        tls = await anyio.to_thread.run_sync(_tls, configuration)
+        client: Any = ApiClient(configuration)
     except (OSError, ValueError) as error:
         raise BackendUnavailable(
             f"The certificates of the kubeconfig cannot be used: {error}.",
             code="kubeconfig_invalid",
             hint="See whether kubectl can: kubectl version.",
         ) from error
-    return Login(
-        server=str(configuration.host),
-        context=name,
-        namespace=namespace or own or "default",
-        configuration=configuration,
-        tls=tls,
-    )
+    client.user_agent = "coworld"
+    # one of our own instead of the library's, which looks for passwords in ~/.netrc at each request, and sends them
+    theirs = client.rest_client.pool_manager
+    client.rest_client.pool_manager = aiohttp.ClientSession(connector=theirs.connector, read_bufsize=1 << 21)
+    theirs.detach()
+    return Login(server=str(configuration.host), context=name, namespace=namespace or own or "default", client=client)
 
 
-def _import() -> None:
+def import_library() -> None:
+    """Import what signs in, which takes a second or two.
+
+    Raises:
+        BackendUnavailable: It is not installed.
+    """
     try:
         import kubernetes_asyncio.config  # noqa: F401 # pyright: ignore[reportUnusedImport]
     except ImportError as error:
@@ -73,18 +80,6 @@ def _import() -> None:
             code="kubernetes_not_installed",
             hint=_INSTALL,
         ) from error
-
-
-def _tls(configuration: Any) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    # clusters' own authorities are often not as strict as Python 3.13 wants them
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    return context
 
 
 def _kubeconfigs(given: Path | None) -> str:

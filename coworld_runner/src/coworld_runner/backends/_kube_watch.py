@@ -11,7 +11,7 @@ import anyio
 
 from coworld_core.retrying import Backoff
 
-from ._kube_api import Chunks, Cluster, ClusterGone, ClusterRefused, Kind
+from ._kube_api import Cluster, ClusterGone, ClusterRefused, Kind
 
 __all__ = ["follow"]
 
@@ -104,7 +104,7 @@ async def _list(
     return str(listing["metadata"]["resourceVersion"])
 
 
-async def _events(chunks: Chunks) -> AsyncIterator[Mapping[str, Any]]:
+async def _events(chunks: AsyncIterator[bytes]) -> AsyncIterator[Mapping[str, Any]]:
     rest = b""
     async for data in chunks:
         *lines, rest = (rest + data).split(b"\n")

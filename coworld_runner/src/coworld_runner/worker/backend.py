@@ -24,7 +24,7 @@ from ..backends.base import BaseBackend
 from ..probes import get_status
 from .inputs import Settings
 from .pods import ATTEMPT, COMPONENT, JOB, service_body
-from .pulls import Pulls
+from .pulls import pull_images
 from .units import GameUnit, JobUnit, Place, PlayerUnit
 
 __all__ = ["JobBackend"]
@@ -238,7 +238,7 @@ class JobBackend(BaseBackend):
                         tasks.start_soon(partial(watch_units, self.cluster, selector, mine, on_error=refused))
                 if games:
                     images = [image for image in self._images if image != games[0].spec.image]
-                    tasks.start_soon(Pulls(self.cluster, self._settings, self._attempt, images).run)
+                    tasks.start_soon(pull_images, self.cluster, self._settings, self._attempt, images)
 
     # --- what was left
 

@@ -3,73 +3,39 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import anyio
 
 from coworld_core.errors import BackendError
 
-from .._concurrency import nursery
 from ..backends._kube_api import Cluster
-from ..backends._kube_state import has_started, is_over, start_trouble
-from ..backends._kube_watch import follow
+from ..backends._kube_images import is_pulled, pull
 from .inputs import Settings
 from .pods import ATTEMPT, COMPONENT, pull_pod
 
-__all__ = ["Pulls"]
+__all__ = ["pull_images"]
 
 _log = logging.getLogger("coworld.worker")
 
-_REMOVE_SECONDS = 10.0
-_CALL_PATIENCE = 10.0
 
-
-class Pulls:
-    """A pod for each image, there until the image is. Whatever goes wrong is left for the players' pods to tell.
+async def pull_images(cluster: Cluster, settings: Settings, attempt: str, images: Sequence[str]) -> None:
+    """Pull images, each by a pod that is there until it is. What goes wrong is left for the players' pods to tell.
 
     Args:
-        cluster: Where they are made.
+        cluster: Where.
         settings: The worker's settings.
         attempt: This life of the worker.
         images: What is pulled.
     """
 
-    def __init__(self, cluster: Cluster, settings: Settings, attempt: str, images: Sequence[str]) -> None:
-        self._cluster = cluster
-        bodies = [pull_pod(settings, index, attempt, image) for index, image in enumerate(images)]
-        self._bodies = {str(body["metadata"]["name"]): body for body in bodies}
-        self._selector = f"{ATTEMPT}={attempt},{COMPONENT}=image"
-        self._done = {name: anyio.Event() for name in self._bodies}
-
-    async def run(self) -> None:
-        """Pull them all, and leave nothing."""
-        async with nursery() as beside:
-            beside.start_soon(self._follow)
-            async with anyio.create_task_group() as tasks:
-                for name in self._bodies:
-                    tasks.start_soon(self._pull, name)
-
-    async def _follow(self) -> None:
-        def see(pod: Mapping[str, Any]) -> None:
-            if start_trouble(pod) or has_started(pod) or is_over(pod):
-                gone(pod)
-
-        def gone(pod: Mapping[str, Any]) -> None:
-            if (done := self._done.get(pod["metadata"]["name"])) is not None:
-                done.set()
-
-        await follow(self._cluster, "pods", self._selector, on_object=see, on_gone=gone)
-
-    async def _pull(self, name: str) -> None:
+    async def one(index: int, image: str) -> None:
+        body = pull_pod(settings, index, attempt, image)
         try:
-            await self._cluster.create("pods", self._bodies[name], patience=_CALL_PATIENCE)
-            await self._done[name].wait()
+            await pull(cluster, body, f"{ATTEMPT}={attempt},{COMPONENT}=image", until=is_pulled)
         except BackendError as error:
-            _log.info("an image is not pulled ahead: %s", error.message)
-        finally:
-            with anyio.move_on_after(_REMOVE_SECONDS, shield=True):
-                try:
-                    await self._cluster.delete("pods", name, grace=0, patience=_CALL_PATIENCE)
-                except BackendError as error:
-                    _log.warning("%s is still there, and goes with this pod: %s", name, error.message)
+            _log.info("an image is not pulled ahead, or its pod goes with this one: %s", error.message)
+
+    async with anyio.create_task_group() as tasks:
+        for index, image in enumerate(images):
+            tasks.start_soon(one, index, image)

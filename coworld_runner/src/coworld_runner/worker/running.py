@@ -21,13 +21,14 @@ from anyio.abc import TaskGroup
 from coworld_core import durations
 from coworld_core.artifacts import EpisodeLayout
 from coworld_core.episode import EpisodeRecord, read_record
-from coworld_core.errors import CoworldError, ManifestError, UsageError
+from coworld_core.errors import BackendUnavailable, CoworldError, ManifestError, UsageError
 from coworld_core.events import BaseEvent, FaultSeen, LeakFound, Notice, PhaseStarted, ProbeFinished, UnitExited
 from coworld_core.verdict import Verdict, VerdictPolicy, judge, judge_error
 
 from .._concurrency import nursery
 from ..backend import Limits
 from ..backends._kube_api import Cluster, ClusterRefused
+from ..backends._kube_login import import_library
 from ..episode import EpisodeOptions, run_episode
 from ..plan import EpisodePlan
 from .backend import JobBackend
@@ -91,6 +92,8 @@ class _Worker:
             layout = EpisodeLayout(Path(directory) / "episode")
             async with nursery() as tasks, AsyncExitStack() as stack, Transfers() as transfers:
                 tasks.start_soon(self._watch_signals, tasks)
+                # beside what is read first, which comes over a network
+                tasks.start_soon(anyio.to_thread.run_sync, _import_library)
                 verdict = await self._played(stack, layout)
                 if not verdict.counts:
                     _log.error("the episode counts for nothing: %s: %s", verdict.error_type, verdict.message)
@@ -238,6 +241,12 @@ class _Worker:
         if seconds < settings.timeout - (clock - self._begun):
             _log.info("%.0f s to play: the Job ends in %.0f s", seconds, left)
         return max(seconds, 0.1)
+
+
+def _import_library() -> None:
+    # without it the worker fails where it is needed, and says so to the platform
+    with contextlib.suppress(BackendUnavailable):
+        import_library()
 
 
 def _end(thing: Mapping[str, Any]) -> dt.datetime | None:
