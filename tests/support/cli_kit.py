@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import pkgutil
 import pty
 import re
 import select
@@ -19,6 +20,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import coworld_cli
+import coworld_client
+import coworld_core
+import coworld_runner
 
 from .launcher import Done, Launcher, heed_signals, launcher
 
@@ -74,14 +80,24 @@ def command(*args: str | Path) -> list[str]:
     return [sys.executable, "-m", "coworld_cli", *(str(arg) for arg in args)]
 
 
-_MODULES = ("coworld_client", "coworld_runner", "coworld_runner.episode")
+def _modules() -> list[str]:
+    """All that a command may import while it runs, which it then has at once; a cluster's 859 modules are too many."""
+    ours = [
+        module.name
+        for package in (coworld_core, coworld_client, coworld_runner, coworld_cli)
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        if module.name.rpartition(".")[2] != "__main__" and "kube" not in module.name
+    ]
+    return [*ours, "anyio._backends._asyncio", "h11", "httpcore2", "jinja2", "jsonschema", "referencing.jsonschema"]
+
+
 _launchers: list[Launcher] = []
 
 
 @contextmanager
 def quick_commands() -> Generator[None]:
     """Let ``coworld`` start commands at once, as long as the context is open."""
-    with launcher(sys.executable, "coworld", modules=_MODULES) as started:
+    with launcher(sys.executable, "coworld", modules=_modules()) as started:
         _launchers.append(started)
         yield
         _launchers.remove(started)
