@@ -26,7 +26,7 @@ import coworld_client
 import coworld_core
 import coworld_runner
 
-from .launcher import Done, Launcher, heed_signals, launcher
+from .launcher import Command, Done, Launcher, launcher
 
 MISFITS = Path(__file__).parent / "misfits"
 PATIENCE = 90.0
@@ -115,7 +115,7 @@ def coworld(
     return _launchers[-1].run(words, env=environment(env), cwd=cwd or Path.cwd(), stdin=stdin or "", patience=patience)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: Command) -> None:
     """End a command that a failed test has left, in good order if it will."""
     if process.poll() is None:
         process.terminate()
@@ -126,22 +126,30 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait()
 
 
+def _start(
+    args: Sequence[str | Path], env: Mapping[str, str | None] | None, cwd: Path | None, *streams: int, session: bool
+) -> Command:
+    stdin, stdout, stderr = streams
+    command = _launchers[-1].start(
+        ["coworld", *map(str, args)],
+        env=environment(env),
+        cwd=cwd or Path.cwd(),
+        streams=(stdin, stdout, stderr),
+        session=session,
+    )
+    for stream in {*streams}:
+        os.close(stream)
+    return command
+
+
 class Started:
     """A command that runs, with pipes; read as it writes."""
 
     def __init__(self, args: Sequence[str | Path], env: Mapping[str, str | None] | None, cwd: Path | None) -> None:
-        self.process = subprocess.Popen(
-            command(*args),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(env),
-            cwd=cwd,
-            preexec_fn=heed_signals,
-        )
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
-        self._streams = {self.process.stdout.fileno(): bytearray(), self.process.stderr.fileno(): bytearray()}
+        (stdout, its_stdout), (stderr, its_stderr) = os.pipe(), os.pipe()
+        stdin = os.open(os.devnull, os.O_RDONLY)
+        self.process = _start(args, env, cwd, stdin, its_stdout, its_stderr, session=False)
+        self._streams = {stdout: bytearray(), stderr: bytearray()}
         self._open = set(self._streams)
 
     def _read(self, seconds: float) -> None:
@@ -192,9 +200,8 @@ class Started:
     def close(self) -> None:
         """Leave nothing behind, whatever the test did."""
         _end(self.process)
-        for stream in (self.process.stdout, self.process.stderr):
-            if stream is not None:
-                stream.close()
+        for stream in self._streams:
+            os.close(stream)
 
 
 class Terminal:
@@ -203,10 +210,7 @@ class Terminal:
     def __init__(self, args: Sequence[str | Path], env: Mapping[str, str | None] | None, columns: int) -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-        self.process = subprocess.Popen(
-            command(*args), stdin=slave, stdout=slave, stderr=slave, env=environment(env), start_new_session=True
-        )
-        os.close(slave)
+        self.process = _start(args, env, None, slave, slave, slave, session=True)
         self._data = bytearray()
 
     @property
