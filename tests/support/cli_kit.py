@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib
 import json
 import os
 import pkgutil
@@ -16,15 +17,10 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import coworld_cli
-import coworld_client
-import coworld_core
-import coworld_runner
 
 from .launcher import Command, Done, Launcher, launcher
 
@@ -80,27 +76,44 @@ def command(*args: str | Path) -> list[str]:
     return [sys.executable, "-m", "coworld_cli", *(str(arg) for arg in args)]
 
 
-def _modules() -> list[str]:
-    """All that a command may import while it runs, which it then has at once; a cluster's 859 modules are too many."""
-    ours = [
-        module.name
-        for package in (coworld_core, coworld_client, coworld_runner, coworld_cli)
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-        if module.name.rpartition(".")[2] != "__main__" and "kube" not in module.name
-    ]
-    return [*ours, "anyio._backends._asyncio", "h11", "httpcore2", "jinja2", "jsonschema", "referencing.jsonschema"]
-
-
-_launchers: list[Launcher] = []
+_MODULES = {
+    "coworld": (
+        *("coworld_core", "coworld_client", "coworld_runner", "coworld_cli"),
+        *("anyio._backends._asyncio", "h11", "httpcore2", "jinja2", "jsonschema", "referencing.jsonschema"),
+    ),
+    "observatory": (
+        *("coworld_core", "coworld_client", "coworld_runner", "observatory"),
+        *("aiosqlite", "alembic.command", "anyio._backends._asyncio", "sqlalchemy.ext.asyncio", "uvicorn.server"),
+    ),
+}
+"""What these commands import while they run, with all that is in our packages."""
+_launchers: dict[str, Launcher] = {}
 
 
 @contextmanager
-def quick_commands() -> Generator[None]:
-    """Let ``coworld`` start commands at once, as long as the context is open."""
-    with launcher(sys.executable, "coworld", modules=_modules()) as started:
-        _launchers.append(started)
+def quick_commands(program: str = "coworld") -> Generator[None]:
+    """Let a program's commands start at once, as long as the context is open."""
+    with launcher(sys.executable, program, modules=[*_modules(_MODULES[program])]) as started:
+        _launchers[program] = started
         yield
-        _launchers.remove(started)
+        del _launchers[program]
+
+
+def _modules(names: Sequence[str]) -> Iterator[str]:
+    for name in names:
+        yield name
+        if name.startswith(("coworld_", "observatory")):
+            for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
+                # a cluster's 859 modules are too many; migrations are run, not imported
+                if not re.search("__main__|kube|migrations", module.name):
+                    yield module.name
+
+
+def stand_ins(directory: Path) -> Path:
+    """A directory for a PATH, with the programs whose commands start at once; made where it is not there yet."""
+    for program, started in _launchers.items():
+        started.stand_in(directory, program)
+    return directory
 
 
 def coworld(
@@ -112,7 +125,9 @@ def coworld(
 ) -> Done:
     """Run a command to its end, with no terminal on any stream."""
     words = ["coworld", *map(str, args)]
-    return _launchers[-1].run(words, env=environment(env), cwd=cwd or Path.cwd(), stdin=stdin or "", patience=patience)
+    return _launchers["coworld"].run(
+        words, env=environment(env), cwd=cwd or Path.cwd(), stdin=stdin or "", patience=patience
+    )
 
 
 def _end(process: Command) -> None:
@@ -130,7 +145,7 @@ def _start(
     args: Sequence[str | Path], env: Mapping[str, str | None] | None, cwd: Path | None, *streams: int, session: bool
 ) -> Command:
     stdin, stdout, stderr = streams
-    command = _launchers[-1].start(
+    command = _launchers["coworld"].start(
         ["coworld", *map(str, args)],
         env=environment(env),
         cwd=cwd or Path.cwd(),

@@ -104,6 +104,9 @@ for pid in children:
 
 _STAND_IN = """#!{python} -IS
 import json, os, signal, socket, sys
+if "PYTHONPATH" in os.environ:
+    # other modules than those that have been imported already
+    os.execv({program!r}, [{program!r}, *sys.argv[1:]])
 to = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 to.connect({address!r})
 words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]
@@ -251,12 +254,13 @@ class Launcher:
                 stream.seek(0)
             return Done(status, out.read().decode(), err.read().decode())
 
-    def stand_in(self, directory: Path, *programs: str) -> None:
-        """Write programs that are started by this launcher, for a PATH; they hand on signals, streams and status."""
-        directory.mkdir()
-        for program in programs:
-            (directory / program).write_text(_STAND_IN.format(python=self._python, address=self._address))
-            (directory / program).chmod(0o755)
+    def stand_in(self, directory: Path, program: str) -> None:
+        """Write a program for a PATH which this launcher starts; it hands on streams, signals and status."""
+        directory.mkdir(exist_ok=True)
+        itself = str(Path(self._python).with_name(program))
+        text = _STAND_IN.format(python=self._python, address=self._address, program=itself)
+        (directory / program).write_text(text)
+        (directory / program).chmod(0o755)
 
 
 def heed_signals() -> None:

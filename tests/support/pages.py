@@ -46,6 +46,7 @@ import yaml
 
 from coworld_runner.backends.base import choose_port
 
+from .cli_kit import stand_ins
 from .postgres import find_programs, running_postgres
 
 __all__ = ["PAGES", "ROOT", "blocks", "execute", "needing", "page_id", "serves_a_platform"]
@@ -63,6 +64,7 @@ FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>[\w-]*)[^\n]*\n(?P<text>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL
 )
 COMMENT = re.compile(r"<!--\s*(?P<key>[a-z]+)(?::\s*(?P<value>.*?))?\s*-->\s*$")
+PROGRAMS = Path(sys.executable).parent
 USUAL_PORT = "8787"
 COMMANDS = re.compile(r"^\s*(\$ )?(coworld|uv|pip|python3?|docker) ", re.MULTILINE)
 
@@ -96,7 +98,7 @@ def environment() -> dict[str, str]:
         # and what a page packs is packed with the tools of this environment
         offline |= {"UV_NO_BUILD_ISOLATION": "1"}
         kept = {**offline, **kept}
-    return {**kept, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}", "COLUMNS": "120"}
+    return {**kept, "COLUMNS": "120"}
 
 
 def docker_answers() -> bool:
@@ -219,6 +221,7 @@ def execute(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     skip = shutil.ignore_patterns("results", "__pycache__", ".venv", "dist", "coworld_manifest.json")
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=skip)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", os.pathsep.join(map(str, (stand_ins(tmp_path / ".bin"), PROGRAMS, os.environ["PATH"]))))
     # who signs in on a page is signed in there
     monkeypatch.setenv("SOFTMAX_CONFIG_DIR", str(tmp_path / ".credentials"))
     with ExitStack() as background:
