@@ -29,7 +29,7 @@ from ..terminal import echo
 
 if TYPE_CHECKING:
     from coworld_core.issues import Report
-    from coworld_runner.certify import Certification
+    from coworld_runner.certification import Certification
     from coworld_runner.documents import DocumentName
 
 __all__ = ["certify_here", "commands"]
@@ -314,7 +314,7 @@ async def certify_here(
     """
     from coworld_core.errors import ManifestError
     from coworld_core.ids import new_run_id
-    from coworld_runner.certify import CertifyOptions, certify, certify_refused
+    from coworld_runner.certification import CertifyOptions, certify, certify_refused
     from coworld_runner.packages import default_results_dir
     from coworld_runner.workspace import default_workspace
 
