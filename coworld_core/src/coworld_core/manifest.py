@@ -396,13 +396,10 @@ class Manifest(_Model):
 
     def _repr_html_(self) -> str:
         game = self.game
-        rows: list[TableRow] = [{"entry": "game", "image": game.runnable.image, "description": game.description}]
-        rows += [
-            {"entry": f"{entry.type} {entry.id}", "image": entry.image, "description": entry.description}
-            for entry in self.roles()
-        ]
-        rows += [
-            {"entry": f"variant {variant.id}", "image": None, "description": f"{variant.name}: {variant.description}"}
-            for variant in self.variants
+        entries: list[tuple[str, str | None, str]] = [("game", game.runnable.image, game.description)]
+        entries += [(f"{role.type} {role.id}", role.image, role.description) for role in self.roles()]
+        entries += [(f"variant {item.id}", None, f"{item.name}: {item.description}") for item in self.variants]
+        rows: list[TableRow] = [
+            {"entry": entry, "image": image, "description": description} for entry, image, description in entries
         ]
         return html_table(f"{game.name} {game.version}", rows)
