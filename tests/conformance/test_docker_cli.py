@@ -50,15 +50,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 QUICK = {
     "test_a_killed_runner_leaves_nothing_that_reap_does_not_remove",
     "test_a_start_that_fails_half_way_leaves_nothing",
-    "test_a_unit_that_answers_is_ready",
     "test_cancelling_the_body_stops_everything",
     "test_logs_are_complete_when_wait_has_returned",
     "test_secrets_are_in_the_environment_and_nowhere_else",
     "test_stop_takes_the_whole_tree",
     "test_what_it_cannot_enforce_it_refuses_before_anything_is_made",
 }
-"""The checks of what such a backend has to write itself. All of them take two minutes, with a process for each call:
-what is shown each time is that the contract can be kept from outside."""
+"""The checks of what such a backend has to write itself; that its units answer is shown by the episode below.
+
+All of them take two minutes, with a process for each call: what is shown each time is that the contract can be kept
+from outside."""
 
 
 class TestDockerCli(BackendConformance):
