@@ -31,7 +31,7 @@ from coworld_core.errors import (
     WorkspaceError,
 )
 from coworld_core.issues import Issue, Report
-from coworld_runner.certify import CertifyOptions
+from coworld_runner.certification import CertifyOptions
 from coworld_runner.options import EpisodeOptions
 
 COMMANDS = [

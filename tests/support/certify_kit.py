@@ -27,7 +27,7 @@ from websockets.http11 import Request, Response
 from coworld_core.events import BaseEvent
 from coworld_core.loading import load_manifest
 from coworld_core.results import MAX_RESULTS_BYTES
-from coworld_runner.certify import Certification, CertifyOptions, SourceOptions, certify
+from coworld_runner.certification import Certification, CertifyOptions, SourceOptions, certify
 from coworld_runner.episode import EpisodeOptions
 from coworld_runner.packages import Package
 from coworld_runner.replay import ReplayOptions

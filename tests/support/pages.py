@@ -4,7 +4,7 @@ A page runs in a directory of its own that holds a copy of ``examples``. Its blo
 
 ========================  ============================================================================
 ```` ```console ````      each line in bash; stops at the first that fails
-```` ```python ````       in one interpreter state a page, like a notebook
+```` ```python ````       in one interpreter state a page, like a notebook, where ``await`` stands at the top level, too
 ```` ```json ````, yaml   parsed
 anything else, or none    shown only, so it must not be a command
 ========================  ============================================================================
@@ -26,6 +26,9 @@ page's own, so that pages run side by side.
 
 from __future__ import annotations
 
+import ast
+import asyncio
+import inspect
 import json
 import os
 import re
@@ -260,8 +263,10 @@ def run_page(page: Path, tmp_path: Path, background: ExitStack) -> None:
         elif block.language == "console":
             run_console(block, where, tmp_path, exported)
         elif block.language == "python":
-            code = compile("\n" * block.line + block.text, str(page), "exec")
-            exec(code, names)
+            code = compile("\n" * block.line + block.text, str(page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            waits = eval(code, names)
+            if inspect.iscoroutine(waits):
+                asyncio.run(waits)
         elif block.language == "json":
             json.loads(block.text)
         elif block.language in ("yaml", "yml"):

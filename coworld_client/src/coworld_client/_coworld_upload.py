@@ -18,8 +18,8 @@ from coworld_core.versions import next_version
 
 from ._edits import apply_images, image_values, merge_patch, replace_images
 from ._image_upload import MAKE_SECONDS, OnImage, UploadedImage, uploaded_id
+from ._replies import read
 from .errors import ApiError, ApiShapeError
-from .resources._base import read
 
 if TYPE_CHECKING:
     from .client import CoworldClient

@@ -13,8 +13,8 @@ from coworld_core.api import Image, ImageUpload, is_image_id
 from coworld_core.images import ImageRef
 
 from ._auth import mint_key
+from ._replies import read
 from .errors import ApiShapeError
-from .resources._base import read
 
 if TYPE_CHECKING:
     from ._transport import Connection

@@ -12,8 +12,8 @@ from coworld_core.errors import CoworldError, UsageError
 
 from ._auth import mint_key
 from ._image_upload import MAKE_SECONDS, OnImage, uploaded_id
+from ._replies import read
 from .errors import ApiError
-from .resources._base import read
 
 if TYPE_CHECKING:
     from ._transport import Connection

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -11,13 +12,16 @@ import anyio
 
 from coworld_core.errors import CoworldError, EnvironmentFault, ImageError, ManifestError
 from coworld_core.events import Notice, RunFinished, RunStarted, StepFinished, StepStarted
+from coworld_core.ids import new_run_id
 from coworld_core.outcome import EpisodeStatus
 
 from .._runs import OpenRun, open_run
+from .._stage import find_package, open_stage
 from ..backend import Backend
 from ..errors import leaves, unwrapped
 from ..events import EventBus, Listener
-from ..packages import Package
+from ..packages import Package, default_results_dir
+from ..workspace import default_workspace
 from .answers import StepAnswer, failed, skipped
 from .ledger import StepLedger, Subject
 from .page import render_page
@@ -30,12 +34,15 @@ __all__ = ["PAGE_NAME", "CertifyOptions", "certify", "certify_refused"]
 PAGE_NAME = "certification.html"
 """The page's file in the workspace."""
 
+_BELOW = "certification"
+"""Where certifications go among a package's results."""
+
 
 async def certify(
-    package: Package,
+    what: Package | str | os.PathLike[str],
     *,
-    backend: Backend,
-    workspace: Path,
+    backend: Backend | str = "auto",
+    workspace: str | os.PathLike[str] | None = None,
     options: CertifyOptions | None = None,
     overwrite: bool = False,
     listeners: tuple[Listener, ...] = (),
@@ -49,9 +56,11 @@ async def certify(
     step they miss. ``certification.json`` and ``certification.html`` are written on every path, interruption included.
 
     Args:
-        package: The Coworld.
-        backend: An entered backend.
-        workspace: The directory for the evidence; it must be new or empty.
+        what: The Coworld: a package, or whatever ``resolve_package`` finds one by. A manifest with errors fails the
+            first step, and nothing is run.
+        backend: An entered backend, or the name of one that is opened for this.
+        workspace: The directory for the evidence; it must be new or empty. None: a fresh one below
+            ``results/certification`` beside the manifest, where ``latest`` points at it.
         options: How to certify.
         overwrite: Whether a workspace of an earlier run may be emptied first.
         listeners: Readers of the certification's events (steps, images, the replay's unit).
@@ -63,28 +72,54 @@ async def certify(
         The record. What is wrong with the Coworld is in its steps.
 
     Raises:
+        UsageError: There is no such package or backend.
         WorkspaceError: The workspace is not fresh or not writable; nothing was started.
         EnvironmentFault: The machine or the engine failed; the record says how far it got.
     """
-    game = package.manifest.game
-    subject = Subject(
-        manifest=package.source,
-        manifest_sha256=package.sha256,
-        coworld=game.name,
-        version=game.version,
-        players=tuple(entry.player_id for entry in package.manifest.certification.players),
-        backend=backend,
-    )
-    with open_run(workspace, run_id=run_id, listeners=listeners, overwrite=overwrite, latest=latest) as run:
-        candidate = Candidate(
-            package=package,
-            backend=backend,
-            options=options or CertifyOptions(),
-            layout=run.layout,
-            publish=run.bus.publish,
-            episode_listeners=episode_listeners,
+    try:
+        package = await find_package(what)
+    except ManifestError as error:
+        run_id = run_id or new_run_id()
+        fresh = default_workspace(default_results_dir(error.report.source) / _BELOW, run_id)
+        return await certify_refused(
+            error,
+            workspace=Path(workspace) if workspace is not None else fresh,
+            backend=backend if isinstance(backend, Backend) else None,
+            overwrite=overwrite,
+            listeners=listeners,
+            latest=latest or workspace is None,
+            run_id=run_id,
         )
-        return await _go_through(run, subject, partial(carry_out, candidate))
+    async with open_stage(
+        package,
+        source=package.source,
+        backend=backend,
+        workspace=workspace,
+        latest=latest,
+        run_id=run_id,
+        below=_BELOW,
+    ) as stage:
+        game = package.manifest.game
+        subject = Subject(
+            manifest=package.source,
+            manifest_sha256=package.sha256,
+            coworld=game.name,
+            version=game.version,
+            players=tuple(entry.player_id for entry in package.manifest.certification.players),
+            backend=stage.backend,
+        )
+        with open_run(
+            stage.workspace, run_id=stage.run_id, listeners=listeners, overwrite=overwrite, latest=stage.latest
+        ) as run:
+            candidate = Candidate(
+                package=package,
+                backend=stage.backend,
+                options=options or CertifyOptions(),
+                layout=run.layout,
+                publish=run.bus.publish,
+                episode_listeners=episode_listeners,
+            )
+            return await _go_through(run, subject, partial(carry_out, candidate))
 
 
 async def certify_refused(

@@ -44,7 +44,7 @@ def _template() -> Template:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("coworld_runner.certify"),
+        loader=PackageLoader("coworld_runner.certification"),
         autoescape=True,
         finalize=_visible,
         undefined=StrictUndefined,
