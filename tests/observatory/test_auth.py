@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from support.observatory import Inside, inside
 
 from observatory import auth
+from observatory.api.identity import disable_user, new_token
 from observatory.columns import now
-from observatory.identity import disable_user, new_token
 from observatory.models import Token, User
 
 

@@ -5,45 +5,20 @@ from __future__ import annotations
 from typing import Annotated
 
 import sqlalchemy as sa
-from pydantic import AfterValidator, Field, StringConstraints
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 from coworld_core.errors import CoworldError
 
-from .auth import PLAYER_SESSION, Authenticator, MintedToken, take_code
-from .columns import JsonObject, now
-from .errors import conflict, not_found
-from .models import Player, Token, User
-from .routing import Body, Call, Router, Text
+from ..auth import PLAYER_SESSION, Authenticator, MintedToken, take_code
+from ..columns import JsonObject, now
+from ..errors import conflict, not_found
+from ..models import Player, Token, User
+from .calls import ApiRouter, Call, InPerson, Json, gate, refusals
 
 __all__ = ["add_user", "disable_user", "list_users", "new_token", "player_json", "router"]
 
-router = Router("Identity")
-
-
-def _printable(name: str) -> str:
-    if not name.isprintable():
-        raise ValueError("has characters that cannot be printed")
-    return name
-
-
-PlayerName = Annotated[
-    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64), AfterValidator(_printable)
-]
-"""As it stands in tables and logs: nothing in it breaks a line or moves a cursor."""
-
-
-class NewPlayer(Body):
-    """A player to create."""
-
-    name: PlayerName = Field(description="Its name, unique among one's own: 1 to 64 printable characters.")
-
-
-class Code(Body):
-    """A sign-in code."""
-
-    code: Text = Field(description="As the browser got it.")
+router = ApiRouter(tags=["Identity"])
 
 
 class AccountError(CoworldError):
@@ -53,45 +28,49 @@ class AccountError(CoworldError):
     default_code = "account"
 
 
-@router.get("/whoami", access="anyone", tolerant=True, answer=api.Whoami)
-async def whoami(call: Call) -> JsonObject:
+@router.get("/whoami", response_model=api.Whoami)
+async def whoami(call: Annotated[Call, gate("anyone", tolerant=True)]) -> Json:
     """Who the token speaks for; without a good one, nobody."""
     caller = call.caller
     user, player = caller.user, caller.player
     if user is None:
-        return {
-            "user_email": "",
-            "name": None,
-            "is_softmax_team_member": False,
-            "is_softmax_admin": False,
-            "subject_type": "anonymous",
-            "subject_id": None,
-            "owner_user_id": None,
-            "scopes": [],
+        return Json(
+            {
+                "user_email": "",
+                "name": None,
+                "is_softmax_team_member": False,
+                "is_softmax_admin": False,
+                "subject_type": "anonymous",
+                "subject_id": None,
+                "owner_user_id": None,
+                "scopes": [],
+            }
+        )
+    return Json(
+        {
+            "user_email": user.email or user.name,
+            "name": player.name if player else user.name,
+            "is_softmax_team_member": caller.is_team,
+            "is_softmax_admin": caller.is_team,
+            "subject_type": caller.kind,
+            "subject_id": caller.subject_id,
+            "owner_user_id": user.id,
+            "scopes": ["player"] if player else ["user", "players", *(["team"] if caller.is_team else [])],
         }
-    return {
-        "user_email": user.email or user.name,
-        "name": player.name if player else user.name,
-        "is_softmax_team_member": caller.is_team,
-        "is_softmax_admin": caller.is_team,
-        "subject_type": caller.kind,
-        "subject_id": caller.subject_id,
-        "owner_user_id": user.id,
-        "scopes": ["player"] if player else ["user", "players", *(["team"] if caller.is_team else [])],
-    }
+    )
 
 
-@router.get("/players", access="user", answer=list[api.OwnedPlayer])
-async def list_players(call: Call) -> list[JsonObject]:
+@router.get("/players", response_model=list[api.OwnedPlayer])
+async def list_players(call: InPerson) -> Json:
     """One's own players, oldest first."""
     rows = await call.db.scalars(
         sa.select(Player).where(Player.user_id == call.caller.user_id).order_by(Player.created_at, Player.id)
     )
-    return [player_json(row) for row in rows]
+    return Json([player_json(row) for row in rows])
 
 
-@router.post("/players", access="user", answer=api.OwnedPlayer, refusals=(409,))
-async def create_player(call: Call, body: NewPlayer) -> JsonObject:
+@router.post("/players", response_model=api.OwnedPlayer, responses=refusals(409))
+async def create_player(call: InPerson, body: api.PlayerBody) -> Json:
     """Create a player; the first is one's default."""
     user = call.caller.require()
     mine = (await call.db.scalars(sa.select(Player.name).where(Player.user_id == user.id))).all()
@@ -100,11 +79,11 @@ async def create_player(call: Call, body: NewPlayer) -> JsonObject:
     player = Player(user_id=user.id, name=body.name, is_default=not mine)
     call.db.add(player)
     await call.db.flush()
-    return player_json(player)
+    return Json(player_json(player))
 
 
-@router.post("/players/{player_id}/login", access="user", answer=api.PlayerLogin, secret=True)
-async def player_login(call: Call, player_id: str) -> JsonObject:
+@router.post("/players/{player_id}/login", response_model=api.PlayerLogin)
+async def player_login(call: Annotated[Call, gate("user", secret=True)], player_id: str) -> Json:
     """A session as one of one's own players, good for 24 hours."""
     user = call.caller.require()
     player = await call.db.get(Player, player_id)
@@ -113,15 +92,17 @@ async def player_login(call: Call, player_id: str) -> JsonObject:
     minted = await call.services.tokens.mint(
         call.db, "player", user.id, player_id=player.id, lifetime=PLAYER_SESSION, label=player.name
     )
-    return {"player_id": player.id, "token": minted.text, "expires_at": minted.expires_at}
+    return Json({"player_id": player.id, "token": minted.text, "expires_at": minted.expires_at})
 
 
-@router.post("/credentials/auth-codes/exchange", access="anyone", tolerant=True, secret=True, refusals=(400, 410))
-async def exchange_code(call: Call, body: Code) -> JsonObject:
+@router.post("/credentials/auth-codes/exchange", responses=refusals(400, 410))
+async def exchange_code(
+    call: Annotated[Call, gate("anyone", tolerant=True, secret=True)], body: api.SignInCodeBody
+) -> Json:
     """A token for a sign-in code, which is used up."""
     user_id = await take_code(call.db, body.code)
     minted = await call.services.tokens.mint(call.db, "user", user_id, label="sign-in")
-    return {"token": minted.text}
+    return Json({"token": minted.text})
 
 
 def player_json(player: Player) -> JsonObject:
