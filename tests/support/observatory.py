@@ -17,8 +17,8 @@ import anyio
 import httpx2
 from anyio.abc import Process
 
-from observatory.api.identity import add_user
 from observatory.app import create_app, open_services
+from observatory.identity.accounts import add_user
 from observatory.services import Services
 from observatory.settings import Settings
 

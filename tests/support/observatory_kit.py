@@ -18,8 +18,8 @@ import httpx2
 import sqlalchemy as sa
 
 from observatory import serving
-from observatory.api.identity import add_user
 from observatory.columns import new_id
+from observatory.identity.accounts import add_user
 from observatory.models import (
     Coworld,
     CoworldName,

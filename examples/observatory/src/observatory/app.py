@@ -53,11 +53,11 @@ PARTS = (
     "api.annotations",
     "api.feed",
     "api.replays",
+    "web.games",
     "api.hosted",
     "api.not_offered",
     "registry",
-    "hosted_proxy",
-    "signin",
+    "web.cli_sign_in",
     "housekeeping",
     "web",
 )

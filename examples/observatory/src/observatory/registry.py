@@ -20,9 +20,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from .auth import Caller
 from .blobs import DigestMismatch, Upload, is_digest
 from .columns import now
+from .identity.auth import Caller
 from .models import Image, RegistryBlob, RegistryManifest, RegistryTag, Token
 from .registry_login import is_worker
 from .services import Services

@@ -28,14 +28,14 @@ from fastapi import APIRouter, Request, Response, Security
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import BaseModel, ConfigDict
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.requests import HTTPConnection
 from starlette.routing import Match
 
-from ..auth import ANONYMOUS, Caller
 from ..errors import Refusal, conflict, forbidden, unauthenticated
+from ..identity.auth import ANONYMOUS, Caller
 from ..models import Idempotent
 from ..services import Services
 
@@ -51,7 +51,6 @@ __all__ = [
     "Known",
     "QueryModel",
     "Team",
-    "Text",
     "binary",
     "gate",
     "read_body",
@@ -63,9 +62,6 @@ PREFIX = "/observatory"
 
 Access = Literal["anyone", "known", "user", "team"]
 """``anyone``; ``known``: a user or a player; ``user``: a user in person; ``team``: a member of the team."""
-
-Text = Annotated[str, StringConstraints(max_length=200)]
-"""A line of text in a query."""
 
 MAX_BODY = 8 * 1024 * 1024
 """Largest JSON body read, in bytes."""

@@ -19,13 +19,13 @@ from coworld_core.images import ImageRef
 from coworld_core.loading import dump_manifest, load_manifest, manifest_sha256
 from coworld_core.manifest import ROLE_SECTIONS, Manifest
 
-from ..auth import Caller
 from ..columns import JsonObject
 from ..errors import Refusal, conflict, forbidden, invalid, not_found
+from ..identity.auth import Caller
 from ..models import Coworld, CoworldName, Game, Image
 from ..naming import name_key
 from ..smoke import check_state, order_check
-from .calls import Anyone, ApiRouter, Call, Json, Known, Text, refusals
+from .calls import Anyone, ApiRouter, Call, Json, Known, refusals
 from .images import find_image, image_at, public_uri
 from .leagues import slug
 from .pages import Envelope, PageQuery, paginate
@@ -39,7 +39,7 @@ class CoworldQuery(PageQuery):
     """Which Coworlds."""
 
     limit: int = Field(default=200, ge=1, le=1000, description="Most rows of the page.")
-    name: Text | None = Field(default=None, description="Only the versions of a name.")
+    name: api.Text | None = Field(default=None, description="Only the versions of a name.")
     canonical: bool = Field(default=False, description="Only the versions that bare names mean.")
 
 

@@ -10,9 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
-from ..auth import Caller
 from ..columns import JsonObject, now
 from ..errors import Refusal, forbidden, not_found
+from ..identity.auth import Caller
 from ..models import Coworld, CoworldName, CoworldSecret
 from ..naming import name_key
 from .calls import ApiRouter, Call, Json, Known, gate, read_body, refusals

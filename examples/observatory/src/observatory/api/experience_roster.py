@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coworld_core.api import EpisodeBody, ExperienceTarget, PolicyRef, RosterEntry
 from coworld_core.errors import UsageError
 
-from ..auth import Caller
 from ..errors import Refusal, not_found
+from ..identity.auth import Caller
 from ..models import Coworld, Division, EpisodeScore, Game, League, Membership, Player, Policy, PolicyVersion
 from ..scheduling import Candidate, Wish
 

@@ -20,11 +20,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
-from ..auth import Caller
 from ..columns import JsonObject, now
 from ..episodes_access import view_of, visible
 from ..errors import Refusal
 from ..feed_bell import last_revision
+from ..identity.auth import Caller
 from ..models import EpisodeRequest, ExperienceRequest
 from ..services import Services
 from .calls import Anyone, ApiRouter, Json, QueryModel, refusals

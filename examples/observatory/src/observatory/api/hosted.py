@@ -9,7 +9,6 @@ from typing import Annotated
 from coworld_core import api
 
 from ..errors import not_found
-from ..hosted_proxy import open_proxy
 from ..hosted_sessions import Session, open_sessions, seat_json, sessions_of, wait_ready
 from ..services import Services
 from .calls import ApiRouter, Call, Json, gate, refusals
@@ -22,8 +21,8 @@ router = ApiRouter(tags=["Play"])
 
 @asynccontextmanager
 async def lifespan(services: Services) -> AsyncGenerator[None]:
-    """The games that run for people, and the way to them."""
-    async with open_proxy(services), open_sessions(services):
+    """The games that run for people."""
+    async with open_sessions(services):
         yield
 
 

@@ -15,11 +15,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
-from ..auth import Caller
 from ..columns import JsonObject
 from ..errors import Refusal, not_found
+from ..identity.auth import Caller
 from ..models import Image, RegistryTag, User
-from .calls import ApiRouter, Call, Json, Known, Text, gate, refusals
+from .calls import ApiRouter, Call, Json, Known, gate, refusals
 from .pages import PageQuery, paginate
 
 __all__ = ["find_image", "image_at", "image_json", "public_uri", "router"]
@@ -34,7 +34,7 @@ class ImageQuery(PageQuery):
     """Which images."""
 
     limit: int = Field(default=200, ge=1, le=1000, description="Most rows of the page.")
-    name: Text | None = Field(default=None, description="Only those of a name.")
+    name: api.Text | None = Field(default=None, description="Only those of a name.")
 
 
 @router.get("/v2/container_images", response_model=list[api.Image])

@@ -14,9 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coworld_core import api
 from coworld_core.errors import CoworldError
 
-from ..auth import Caller
 from ..columns import JsonObject
 from ..errors import conflict, invalid, not_found
+from ..identity.auth import Caller
 from ..models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership
 from ..naming import name_key
 from .calls import Anyone, ApiRouter, Json, QueryModel, Team, refusals

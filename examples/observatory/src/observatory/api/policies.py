@@ -15,7 +15,7 @@ from coworld_core.environment import is_reserved_env
 from ..columns import JsonObject
 from ..errors import conflict, forbidden, invalid, not_found
 from ..models import Image, Policy, PolicySecretEnv, PolicyVersion
-from .calls import ApiRouter, Call, Json, Known, Text, gate, refusals
+from .calls import ApiRouter, Call, Json, Known, gate, refusals
 from .images import find_image
 from .pages import Envelope, PageQuery, paginate
 
@@ -29,7 +29,7 @@ class VersionQuery(PageQuery):
 
     limit: int = Field(default=100, ge=1, le=1000, description="Most rows of the page.")
     mine: bool = Field(default=False, description="Only one's own; the team may ask for all.")
-    name_exact: Text | None = Field(default=None, description="Only those of a policy's name.")
+    name_exact: api.Text | None = Field(default=None, description="Only those of a policy's name.")
     version: int | None = Field(default=None, ge=1, le=10**9, description="Only that version.")
 
 

@@ -11,9 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
-from ..auth import Caller
 from ..columns import JsonObject
 from ..errors import not_found
+from ..identity.auth import Caller
 from ..models import Division, League, Round, RoundResult
 from .calls import Anyone, ApiRouter, Json
 from .leagues import visible_leagues

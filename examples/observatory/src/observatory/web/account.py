@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from ..api.calls import read_body
-from ..auth import ANONYMOUS, SESSION_COOKIE
 from ..columns import now
 from ..errors import Refusal
+from ..identity.auth import ANONYMOUS, SESSION_COOKIE
 from ..models import Token
 from ..services import Services
 from .visit import is_same_origin, open_visit, page, trouble

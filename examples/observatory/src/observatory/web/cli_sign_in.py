@@ -9,10 +9,10 @@ from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from .api.calls import read_body
-from .auth import new_code
-from .errors import Refusal
-from .services import Services
+from ..api.calls import read_body
+from ..errors import Refusal
+from ..identity.auth import new_code
+from ..services import Services
 
 __all__ = ["router"]
 

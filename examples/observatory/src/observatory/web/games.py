@@ -18,17 +18,17 @@ from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.requests import HTTPConnection
 
-from .api.calls import read_body
-from .hosted_sessions import is_live_key
-from .models import EpisodeRequest
+from ..api.calls import read_body
+from ..hosted_sessions import is_live_key
+from ..models import EpisodeRequest
 
 if TYPE_CHECKING:
     import httpx2
     from websockets.asyncio.client import ClientConnection
 
-    from .services import Services
+    from ..services import Services
 
-__all__ = ["open_proxy", "router"]
+__all__ = ["lifespan", "router"]
 
 _ASK = ("accept", "accept-encoding", "accept-language", "content-type", "if-none-match", "range", "user-agent")
 _ANSWER = ("accept-ranges", "content-encoding", "content-range", "content-type", "etag", "last-modified")
@@ -58,7 +58,7 @@ class _Target:
 
 
 @asynccontextmanager
-async def open_proxy(services: Services) -> AsyncGenerator[None]:
+async def lifespan(services: Services) -> AsyncGenerator[None]:
     """The connections to games, while the server runs."""
     import httpx2
 
