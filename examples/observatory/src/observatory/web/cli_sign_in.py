@@ -6,16 +6,15 @@ import html
 from typing import cast
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
-from starlette.routing import BaseRoute, Route
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
 
-from .auth import new_code
-from .errors import Refusal
-from .routing import read_body
-from .services import Services
+from ..api.calls import read_body
+from ..errors import Refusal
+from ..identity.auth import new_code
+from ..services import Services
 
-__all__ = ["routes"]
+__all__ = ["router"]
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -91,7 +90,6 @@ def _with_code(callback: str, code: str) -> str:
     return urlunsplit((url.scheme, url.netloc, url.path, query, ""))
 
 
-routes: list[BaseRoute] = [
-    Route("/cli-auth", _page, methods=["GET"]),
-    Route("/cli-auth", _sign_in, methods=["POST"]),
-]
+router = APIRouter(include_in_schema=False)
+router.add_api_route("/cli-auth", _page, methods=["GET", "HEAD"])
+router.add_api_route("/cli-auth", _sign_in, methods=["POST"])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import sqlalchemy as sa
-from pydantic import Field, model_validator
+from fastapi import Query
+from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import joinedload
 
@@ -15,83 +16,24 @@ from coworld_core import api
 from coworld_core.errors import CoworldError, ManifestError, UsageError
 from coworld_core.loading import load_manifest
 
-from .columns import JsonObject, new_id, now
-from .database import next_revision
-from .episodes_access import view_of
-from .errors import Refusal, conflict, not_found
+from ..columns import JsonObject, new_id, now
+from ..database import next_revision
+from ..episodes_access import view_of
+from ..errors import Refusal, conflict, not_found
+from ..models import Coworld, EpisodeRequest, ExperienceRequest, Participant, User
+from ..scheduling import Candidate, draw_seats, episode_configs, plan_config
+from ..worker_queue import settle_request
+from .calls import ApiRouter, Call, Json, Known, refusals
 from .experience_roster import Arena, find_arena, read_roster
-from .models import Coworld, EpisodeRequest, ExperienceRequest, Participant, User
 from .pages import Envelope, PageQuery, paginate
-from .routing import Body, Call, LongText, Router, Text
-from .scheduling import Candidate, draw_seats, episode_configs, plan_config
-from .worker_queue import settle_request
 
 __all__ = ["router"]
 
-router = Router("Experience requests")
-
-MAX_EPISODES = 100
-"""Episodes of one request."""
-MAX_ROSTER = 256
-"""Seats of one episode."""
+router = ApiRouter(tags=["Experience requests"])
 
 
-class Target(Body):
-    """The league or division whose Coworld is played and whose champions are meant."""
-
-    league_id: Text | None = None
-    division_id: Text | None = None
-    coworld_id: Text | None = None
-    variant_id: Text | None = None
-    league_name: Text | None = None
-    division_name: Text | None = None
-
-
-class RosterPlayer(Body):
-    """Who takes a seat: exactly one of the three."""
-
-    policy_ref: Text | None = Field(default=None, description="`name`, `name:v3`, or a policy version's UUID.")
-    top_n: int | None = Field(default=None, ge=1, le=1000, description="One of that many best champions.")
-    random: bool | None = Field(default=None, description="Any member of the target.")
-
-    @model_validator(mode="after")
-    def _one(self) -> RosterPlayer:
-        if (self.policy_ref is not None) + (self.top_n is not None) + bool(self.random) != 1:
-            raise ValueError("give exactly one of policy_ref, top_n and random")
-        return self
-
-
-class RosterEntry(Body):
-    """A seat."""
-
-    player: RosterPlayer
-    slot: int | None = Field(default=None, ge=-1, lt=MAX_ROSTER, description="Which one; absent or -1: turn by turn.")
-
-
-class EpisodeBody(Body):
-    """Ask for an episode."""
-
-    coworld_id: Text | None = Field(default=None, description="What to play; or give a target.")
-    variant_id: Text | None = None
-    target: Target | None = None
-    roster: list[RosterEntry] = Field(min_length=1, max_length=MAX_ROSTER, description="One entry a seat.")
-    execution_backend: Text | None = Field(default=None, description="Kept, and of no effect here.")
-    game_config_overrides: dict[str, Any] | None = Field(default=None, description="Replaces keys of the config.")
-    notes: LongText | None = None
-
-    @model_validator(mode="after")
-    def _direct_or_target(self) -> EpisodeBody:
-        if (self.coworld_id is None) == (self.target is None):
-            raise ValueError("give either coworld_id or target")
-        return self
-
-
-class ExperienceBody(EpisodeBody):
-    """Ask for episodes."""
-
-    num_episodes: int = Field(default=1, ge=1, le=MAX_EPISODES)
-    title: Text | None = None
-    description: LongText | None = None
+_NOT_HERE = {"episode_player_llm_spend_limit_usd", "game_config_overlay_secret", "state"}
+"""What other platforms can do: better refused than left undone."""
 
 
 class ExperienceQuery(PageQuery):
@@ -100,9 +42,16 @@ class ExperienceQuery(PageQuery):
     mine: bool = Field(default=False, description="Only the caller's own; the team may ask for all.")
 
 
-@router.post("/v2/experience-requests", answer=api.ExperienceDetail, refusals=(400, 404))
-async def create_request(call: Call, body: ExperienceBody) -> JsonObject:
+@router.post("/v2/experience-requests", response_model=api.ExperienceDetail, responses=refusals(400, 404))
+async def create_request(call: Known, body: api.ExperienceBody) -> Json:
     """Ask for up to 100 episodes."""
+    for name in _NOT_HERE & body.model_fields_set:
+        issue: dict[str, object] = {
+            "type": "extra_forbidden",
+            "loc": ["body", name],
+            "msg": "This platform has nothing of the kind.",
+        }
+        raise Refusal(422, [issue], code="validation_error")
     arena, drawn, configs = await _prepare(call, body, body.num_episodes)
     user = call.caller.require()
     row = ExperienceRequest(
@@ -123,20 +72,20 @@ async def create_request(call: Call, body: ExperienceBody) -> JsonObject:
     await _add_episodes(call, arena, drawn, configs, source="experience", request_id=row.id)
     row.revision = await next_revision(call.db)
     await call.db.flush()
-    return await _detail(call, row, arena.coworld, user)
+    return Json(await _detail(call, row, arena.coworld, user))
 
 
-@router.post("/v2/episode-requests", answer=api.EpisodeRequest, refusals=(400, 404))
-async def create_episode(call: Call, body: EpisodeBody) -> JsonObject:
+@router.post("/v2/episode-requests", response_model=api.EpisodeRequest, responses=refusals(400, 404))
+async def create_episode(call: Known, body: api.EpisodeBody) -> Json:
     """Ask for one episode."""
     arena, drawn, configs = await _prepare(call, body, 1)
     (episode_id,) = await _add_episodes(call, arena, drawn, configs, source="request")
     row = await call.db.get_one(EpisodeRequest, episode_id, populate_existing=True)
-    return view_of(call.services).full(row)
+    return Json(view_of(call.services).full(row))
 
 
-@router.get("/v2/experience-requests", answer=Envelope[api.ExperienceRequest])
-async def list_requests(call: Call, query: ExperienceQuery) -> JsonObject:
+@router.get("/v2/experience-requests", response_model=Envelope[api.ExperienceRequest])
+async def list_requests(call: Known, query: Annotated[ExperienceQuery, Query()]) -> Json:
     """One's own requests, newest first."""
     statement = sa.select(ExperienceRequest).options(
         joinedload(ExperienceRequest.coworld), joinedload(ExperienceRequest.user)
@@ -145,35 +94,35 @@ async def list_requests(call: Call, query: ExperienceQuery) -> JsonObject:
         statement = statement.where(_mine(call))
     page = await paginate(call.db, statement, query, moment=ExperienceRequest.created_at, key=ExperienceRequest.id)
     counts = await _counts(call.db, [row.id for row in page.rows])
-    return page.envelope(lambda row: _row(row, row.coworld, row.user, counts.get(row.id, {})))
+    return Json(page.envelope(lambda row: _row(row, row.coworld, row.user, counts.get(row.id, {}))))
 
 
-@router.get("/v2/experience-requests/{xreq}", answer=api.ExperienceDetail)
-async def get_request(call: Call, xreq: str) -> JsonObject:
+@router.get("/v2/experience-requests/{xreq}", response_model=api.ExperienceDetail)
+async def get_request(call: Known, xreq: str) -> Json:
     """A request with its episodes."""
     row = await _find(call, xreq)
-    return await _detail(call, row, row.coworld, row.user)
+    return Json(await _detail(call, row, row.coworld, row.user))
 
 
-@router.get("/v2/experience-requests/{xreq}/episodes", answer=list[api.EpisodeRequest])
-async def list_episodes(call: Call, xreq: str) -> list[JsonObject]:
+@router.get("/v2/experience-requests/{xreq}/episodes", response_model=list[api.EpisodeRequest])
+async def list_episodes(call: Known, xreq: str) -> Json:
     """All episodes of a request, in their order."""
     row = await _find(call, xreq)
     view = view_of(call.services)
-    return [view.full(episode) for episode in await _episodes(call.db, row.id)]
+    return Json([view.full(episode) for episode in await _episodes(call.db, row.id)])
 
 
-@router.get("/v2/experience-requests/{xreq}/episode-requests", answer=Envelope[api.EpisodeRequest])
-async def page_episodes(call: Call, xreq: str, query: PageQuery) -> JsonObject:
+@router.get("/v2/experience-requests/{xreq}/episode-requests", response_model=Envelope[api.EpisodeRequest])
+async def page_episodes(call: Known, xreq: str, query: Annotated[PageQuery, Query()]) -> Json:
     """Episodes of a request, page by page."""
     row = await _find(call, xreq)
     statement = sa.select(EpisodeRequest).where(EpisodeRequest.experience_request_id == row.id)
     page = await paginate(call.db, statement, query, moment=EpisodeRequest.created_at, key=EpisodeRequest.id)
-    return page.envelope(view_of(call.services).row)
+    return Json(page.envelope(view_of(call.services).row))
 
 
-@router.post("/v2/experience-requests/{xreq}/cancel", answer=api.ExperienceDetail, refusals=(404, 409))
-async def cancel_request(call: Call, xreq: str) -> JsonObject:
+@router.post("/v2/experience-requests/{xreq}/cancel", response_model=api.ExperienceDetail, responses=refusals(404, 409))
+async def cancel_request(call: Known, xreq: str) -> Json:
     """Begin no more of a request's episodes; those that run are finished. Once more does no harm."""
     found = await _find(call, xreq)
     coworld, user = found.coworld, found.user
@@ -194,14 +143,14 @@ async def cancel_request(call: Call, xreq: str) -> JsonObject:
         await call.db.flush()
         await settle_request(call.db, xreq)
         await call.db.flush()
-    return await _detail(call, row, coworld, user)
+    return Json(await _detail(call, row, coworld, user))
 
 
 # --- parts
 
 
 async def _prepare(
-    call: Call, body: EpisodeBody, count: int
+    call: Call, body: api.EpisodeBody, count: int
 ) -> tuple[Arena, list[tuple[Candidate, ...]], list[dict[str, Any]]]:
     """Who plays, and with which configs."""
     arena = await find_arena(call.db, call.caller, body)

@@ -7,23 +7,24 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Literal
 
 import sqlalchemy as sa
+from fastapi import Query
 from pydantic import Field
 
 from coworld_core import api
 
-from .columns import JsonObject, now
-from .episodes_access import find_episode, own_slots, view_of, visible
-from .errors import Refusal, not_found
-from .models import Coworld, EpisodeRequest, Game, Participant
+from ..columns import JsonObject, now
+from ..episodes_access import find_episode, own_slots, view_of, visible
+from ..errors import Refusal, not_found
+from ..models import Coworld, EpisodeRequest, Game, Participant
+from ..services import Services
+from ..worker_runtime import open_runtime
+from .calls import Anyone, ApiRouter, Call, Json, Known, Team, refusals
 from .pages import Envelope, Page, PageQuery, paginate
 from .rounds import find_round
-from .routing import Call, Router
-from .services import Services
-from .worker_runtime import open_runtime
 
 __all__ = ["lifespan", "router", "split_ids"]
 
-router = Router("Episodes")
+router = ApiRouter(tags=["Episodes"])
 
 MAX_IDS = 50
 """Ids that may be followed at once."""
@@ -63,8 +64,8 @@ class SourceQuery(PageQuery):
 Id = Annotated[str, Field(max_length=64)]
 
 
-@router.get("/v2/episode-requests", access="anyone", answer=Envelope[api.EpisodeRequest] | api.ProgressPage)
-async def list_episodes(call: Call, query: EpisodeQuery) -> JsonObject:
+@router.get("/v2/episode-requests", response_model=Envelope[api.EpisodeRequest] | api.ProgressPage)
+async def list_episodes(call: Anyone, query: Annotated[EpisodeQuery, Query()]) -> Json:
     """Episodes one may see, newest first; with `ids` those of some requests in short."""
     statement = _seen(call)
     for column, value in (
@@ -91,86 +92,90 @@ async def list_episodes(call: Call, query: EpisodeQuery) -> JsonObject:
         column = EpisodeRequest.id if kind == "ereq" else EpisodeRequest.experience_request_id
         page = await _page(call, statement.where(column.in_(ids)), query)
         known = set(await call.db.scalars(_seen(call).where(column.in_(ids)).with_only_columns(column)))
-        return {
-            "entries": [view.progress(row, results=query.view == "results") for row in page.rows],
-            "unavailable_ids": [item for item in ids if item not in known],
-            "next_cursor": page.next_cursor,
-            "observed_at": now(),
-        }
-    return (await _page(call, statement, query)).envelope(view.full)
+        return Json(
+            {
+                "entries": [view.progress(row, results=query.view == "results") for row in page.rows],
+                "unavailable_ids": [item for item in ids if item not in known],
+                "next_cursor": page.next_cursor,
+                "observed_at": now(),
+            }
+        )
+    return Json((await _page(call, statement, query)).envelope(view.full))
 
 
-@router.get("/v2/episode-requests/{ereq}", access="anyone", answer=api.EpisodeRequest)
-async def get_episode(call: Call, ereq: str) -> JsonObject:
+@router.get("/v2/episode-requests/{ereq}", response_model=api.EpisodeRequest)
+async def get_episode(call: Anyone, ereq: str) -> Json:
     """An episode."""
     row = await find_episode(call.db, call.services, call.caller, ereq)
-    return view_of(call.services).full(row)
+    return Json(view_of(call.services).full(row))
 
 
-@router.get("/v2/episode-requests/{ereq}/episode-stats", access="anyone", answer=api.EpisodeStats, refusals=(409,))
-async def get_stats(call: Call, ereq: str) -> JsonObject:
+@router.get("/v2/episode-requests/{ereq}/episode-stats", response_model=api.EpisodeStats, responses=refusals(409))
+async def get_stats(call: Anyone, ereq: str) -> Json:
     """What its results say in numbers."""
-    return stats_of(await find_episode(call.db, call.services, call.caller, ereq))
+    return Json(stats_of(await find_episode(call.db, call.services, call.caller, ereq)))
 
 
-@router.get("/v2/episode-requests/{ereq}/policy-artifacts", answer=list[api.PlayerEvidence])
-async def list_evidence(call: Call, ereq: str) -> list[JsonObject]:
+@router.get("/v2/episode-requests/{ereq}/policy-artifacts", response_model=list[api.PlayerEvidence])
+async def list_evidence(call: Known, ereq: str) -> Json:
     """What one's own players have left behind, by slot."""
     row = await find_episode(call.db, call.services, call.caller, ereq)
     slots = own_slots(call.caller, row)
     kept = {(item.kind, item.position) for item in row.artifacts}
-    return [
-        {
-            "position": seat.position,
-            "policy_version_id": seat.policy_version_id,
-            "policy_name": seat.policy_name,
-            "has_log": ("player_logs", seat.position) in kept,
-            "has_artifact": ("player_artifact", seat.position) in kept,
-        }
-        for seat in row.participants
-        if seat.policy_version_id is not None and (slots is None or seat.position in slots)
-    ]
+    return Json(
+        [
+            {
+                "position": seat.position,
+                "policy_version_id": seat.policy_version_id,
+                "policy_name": seat.policy_name,
+                "has_log": ("player_logs", seat.position) in kept,
+                "has_artifact": ("player_artifact", seat.position) in kept,
+            }
+            for seat in row.participants
+            if seat.policy_version_id is not None and (slots is None or seat.position in slots)
+        ]
+    )
 
 
-@router.get("/v2/rounds/{round_id}/episode-requests", access="anyone", answer=Envelope[api.EpisodeRequest])
-async def list_of_round(call: Call, round_id: str, query: PageQuery) -> JsonObject:
+@router.get("/v2/rounds/{round_id}/episode-requests", response_model=Envelope[api.EpisodeRequest])
+async def list_of_round(call: Anyone, round_id: str, query: Annotated[PageQuery, Query()]) -> Json:
     """Episodes of a round."""
     await find_round(call.db, call.caller, round_id)
-    return await _rows(call, _seen(call).where(EpisodeRequest.round_id == round_id), query)
+    return Json(await _rows(call, _seen(call).where(EpisodeRequest.round_id == round_id), query))
 
 
-@router.get("/v2/policy-versions/{version_id}/episode-requests", access="anyone", answer=Envelope[api.EpisodeRequest])
-async def list_of_policy_version(call: Call, version_id: str, query: PageQuery) -> JsonObject:
+@router.get("/v2/policy-versions/{version_id}/episode-requests", response_model=Envelope[api.EpisodeRequest])
+async def list_of_policy_version(call: Anyone, version_id: str, query: Annotated[PageQuery, Query()]) -> Json:
     """Episodes a policy version takes part in."""
     seats = _seats(Participant.policy_version_id == version_id)
-    return await _rows(call, _seen(call).where(seats), query)
+    return Json(await _rows(call, _seen(call).where(seats), query))
 
 
-@router.get("/v2/coworlds/{coworld_id}/episode-requests", access="anyone", answer=Envelope[api.EpisodeRequest])
-async def list_of_coworld(call: Call, coworld_id: str, query: SourceQuery) -> JsonObject:
+@router.get("/v2/coworlds/{coworld_id}/episode-requests", response_model=Envelope[api.EpisodeRequest])
+async def list_of_coworld(call: Anyone, coworld_id: str, query: Annotated[SourceQuery, Query()]) -> Json:
     """Episodes of a Coworld's version."""
     if await call.db.get(Coworld, coworld_id) is None:
         raise not_found("Coworld", coworld_id)
     statement = _seen(call).where(EpisodeRequest.coworld_id == coworld_id)
     if query.source is not None:
         statement = statement.where(EpisodeRequest.source == query.source)
-    return await _rows(call, statement, query)
+    return Json(await _rows(call, statement, query))
 
 
-@router.get("/v2/games/{game_id}/episodes", access="anyone", answer=Envelope[api.EpisodeRequest])
-async def list_of_game(call: Call, game_id: str, query: PageQuery) -> JsonObject:
+@router.get("/v2/games/{game_id}/episodes", response_model=Envelope[api.EpisodeRequest])
+async def list_of_game(call: Anyone, game_id: str, query: Annotated[PageQuery, Query()]) -> Json:
     """Episodes of a game, whatever its version."""
     game = await call.db.get(Game, game_id)
     if game is None:
         raise not_found("game", game_id)
     versions = sa.select(Coworld.id).where(Coworld.name_key == game.name_key)
-    return await _rows(call, _seen(call).where(EpisodeRequest.coworld_id.in_(versions)), query)
+    return Json(await _rows(call, _seen(call).where(EpisodeRequest.coworld_id.in_(versions)), query))
 
 
-@router.get("/jobs/{job}/episode-stats", access="team", answer=api.EpisodeStats, refusals=(409,))
-async def get_job_stats(call: Call, job: str) -> JsonObject:
+@router.get("/jobs/{job}/episode-stats", response_model=api.EpisodeStats, responses=refusals(409))
+async def get_job_stats(call: Team, job: str) -> Json:
     """The same, for the team, by job."""
-    return stats_of(await find_job(call, job))
+    return Json(stats_of(await find_job(call, job)))
 
 
 async def find_job(call: Call, job: str) -> EpisodeRequest:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import sqlalchemy as sa
+from fastapi import Query
 from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
-from .columns import JsonObject
+from ..columns import JsonObject
+from ..models import Division, EpisodeScore, Player, Round, RoundResult, User
+from .calls import Anyone, ApiRouter, Json, QueryModel
 from .leagues import find_division
-from .models import Division, EpisodeScore, Player, Round, RoundResult, User
-from .routing import Call, Query, Router
 
 __all__ = ["Standing", "router", "standings"]
 
-router = Router("Standings")
+router = ApiRouter(tags=["Standings"])
 
 
-class RecentQuery(Query):
+class RecentQuery(QueryModel):
     """How much of the past to give along."""
 
     include_recent_rounds: int = Field(default=0, ge=0, le=50, description="How many of the latest rounds.")
@@ -84,63 +86,67 @@ async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
     return found
 
 
-@router.get("/v2/divisions/{division_id}/leaderboard", access="anyone", answer=list[api.LeaderboardEntry] | None)
-async def leaderboard(call: Call, division_id: str, query: RecentQuery) -> list[JsonObject] | None:
+@router.get("/v2/divisions/{division_id}/leaderboard", response_model=list[api.LeaderboardEntry] | None)
+async def leaderboard(call: Anyone, division_id: str, query: Annotated[RecentQuery, Query()]) -> Json:
     """A division's leaderboard, the best first; null while nobody has played."""
     division = await find_division(call.db, call.caller, division_id)
     lines = await standings(call.db, division.id)
     if not lines:
-        return None
+        return Json(None)
     recent = await _recent_rounds(call.db, division, query.include_recent_rounds)
-    return [
-        {
-            "rank": line.rank,
-            "player_id": line.subject_id,
-            "player_name": line.name,
-            "score": line.score,
-            "rounds_played": line.episodes,
-            "recent_rounds": _rounds_of(recent, line.subject_id),
-        }
-        for line in lines
-    ]
+    return Json(
+        [
+            {
+                "rank": line.rank,
+                "player_id": line.subject_id,
+                "player_name": line.name,
+                "score": line.score,
+                "rounds_played": line.episodes,
+                "recent_rounds": _rounds_of(recent, line.subject_id),
+            }
+            for line in lines
+        ]
+    )
 
 
-@router.get("/v2/divisions/{division_id}/leaderboards", access="anyone", answer=api.Leaderboard | None)
-async def leaderboards(call: Call, division_id: str) -> JsonObject | None:
+@router.get("/v2/divisions/{division_id}/leaderboards", response_model=api.Leaderboard | None)
+async def leaderboards(call: Anyone, division_id: str) -> Json:
     """A division's leaderboard as a table with described columns; null while nobody has played."""
     division = await find_division(call.db, call.caller, division_id)
     lines = await standings(call.db, division.id)
     if not lines:
-        return None
+        return Json(None)
     recent = await _recent_rounds(call.db, division, 5)
-    return {
-        "default_view_key": "score",
-        "axes": [],
-        "views": [
-            {
-                "key": "score",
-                "title": division.name,
-                "description": "The mean score of all finished episodes of its rounds.",
-                "axis_values": {},
-                "columns": [
-                    {"key": "rank", "label": "Rank", "value_type": "integer", "sort": "asc"},
-                    {"key": "score", "label": "Score", "value_type": "number", "sort": "desc"},
-                    {"key": "episodes", "label": "Episodes", "value_type": "integer", "sort": "desc"},
-                ],
-                "rows": [
-                    {
-                        "subject_type": line.subject_type,
-                        "subject_id": line.subject_id,
-                        "subject_name": line.name,
-                        "values": {"rank": line.rank, "score": line.score, "episodes": line.episodes},
-                        "policy_version_ids": line.policy_version_ids,
-                        "recent_rounds": _rounds_of(recent, line.subject_id),
-                    }
-                    for line in lines
-                ],
-            }
-        ],
-    }
+    return Json(
+        {
+            "default_view_key": "score",
+            "axes": [],
+            "views": [
+                {
+                    "key": "score",
+                    "title": division.name,
+                    "description": "The mean score of all finished episodes of its rounds.",
+                    "axis_values": {},
+                    "columns": [
+                        {"key": "rank", "label": "Rank", "value_type": "integer", "sort": "asc"},
+                        {"key": "score", "label": "Score", "value_type": "number", "sort": "desc"},
+                        {"key": "episodes", "label": "Episodes", "value_type": "integer", "sort": "desc"},
+                    ],
+                    "rows": [
+                        {
+                            "subject_type": line.subject_type,
+                            "subject_id": line.subject_id,
+                            "subject_name": line.name,
+                            "values": {"rank": line.rank, "score": line.score, "episodes": line.episodes},
+                            "policy_version_ids": line.policy_version_ids,
+                            "recent_rounds": _rounds_of(recent, line.subject_id),
+                        }
+                        for line in lines
+                    ],
+                }
+            ],
+        }
+    )
 
 
 _Recent = Sequence[tuple[Round, Sequence[RoundResult]]]

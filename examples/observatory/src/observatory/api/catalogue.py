@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Annotated, cast
 
 import anyio.to_thread
 import sqlalchemy as sa
+from fastapi import Query
 from packaging.version import Version
 from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -18,90 +19,65 @@ from coworld_core.images import ImageRef
 from coworld_core.loading import dump_manifest, load_manifest, manifest_sha256
 from coworld_core.manifest import ROLE_SECTIONS, Manifest
 
-from .auth import Caller
-from .columns import JsonObject
-from .errors import Refusal, conflict, forbidden, invalid, not_found
+from ..columns import JsonObject
+from ..errors import Refusal, conflict, forbidden, invalid, not_found
+from ..identity.auth import Caller
+from ..models import Coworld, CoworldName, Game, Image
+from ..naming import name_key
+from ..smoke import check_state, order_check
+from .calls import Anyone, ApiRouter, Call, Json, Known, refusals
 from .images import find_image, image_at, public_uri
 from .leagues import slug
-from .models import Coworld, CoworldName, Game, Image
-from .naming import name_key
 from .pages import Envelope, PageQuery, paginate
-from .routing import Answer, Body, Call, Router, Text
-from .smoke import check_state, order_check
 
 __all__ = ["add_coworld", "coworld_json", "find_coworld", "router"]
 
-router = Router("Coworlds")
+router = ApiRouter(tags=["Coworlds"])
 
 
 class CoworldQuery(PageQuery):
     """Which Coworlds."""
 
     limit: int = Field(default=200, ge=1, le=1000, description="Most rows of the page.")
-    name: Text | None = Field(default=None, description="Only the versions of a name.")
+    name: api.Text | None = Field(default=None, description="Only the versions of a name.")
     canonical: bool = Field(default=False, description="Only the versions that bare names mean.")
 
 
-class NewCoworld(Body):
-    """A Coworld to upload; its images were uploaded before."""
-
-    manifest: dict[str, Any] = Field(description="The manifest, images as `img_` ids or pinned by digest.")
-    visibility: Literal["public", "private"] = Field(default="public", description="Who may see it.")
-    certification: dict[str, Any] | None = Field(
-        default=None, description="What the uploader says about its certification; kept, and shown."
-    )
-
-
-class NewCommissioner(Body):
-    """A version of a Coworld with another commissioner."""
-
-    coworld_name: Text = Field(min_length=1, description="Which Coworld.")
-    container_image_id: Text = Field(description="The commissioner's new image.")
-    runnable_id: Text | None = Field(default=None, description="Which commissioner, when there are several.")
-    version: Text | None = Field(default=None, description="The new version; by default the next.")
-
-
-class NewVisibility(Body):
-    """Who may see a Coworld from now on."""
-
-    visibility: Literal["public", "private"] = Field(description="public or private.")
-
-
-@router.get("/v2/coworlds", access="anyone", answer=list[api.Coworld])
-async def list_coworlds(call: Call, query: CoworldQuery) -> Answer:
+@router.get("/v2/coworlds", response_model=list[api.Coworld])
+async def list_coworlds(call: Anyone, query: Annotated[CoworldQuery, Query()]) -> Json:
     """All Coworlds with their manifests, newest first."""
     page = await paginate(call.db, _chosen(call, query), query, moment=Coworld.created_at, key=Coworld.id)
     images = await _images_of(call.db, page.rows)
     return page.bare(lambda row: coworld_json(row, images, call))
 
 
-@router.get("/v2/coworlds/summaries", access="anyone", answer=Envelope[api.CoworldSummary])
-async def list_summaries(call: Call, query: CoworldQuery) -> JsonObject:
+@router.get("/v2/coworlds/summaries", response_model=Envelope[api.CoworldSummary])
+async def list_summaries(call: Anyone, query: Annotated[CoworldQuery, Query()]) -> Json:
     """All Coworlds in short, newest first."""
     page = await paginate(call.db, _chosen(call, query), query, moment=Coworld.created_at, key=Coworld.id)
-    return page.envelope(_summary_json)
+    return Json(page.envelope(_summary_json))
 
 
-@router.get("/v2/coworlds/{coworld_id}", access="anyone", answer=api.Coworld)
-async def get_coworld(call: Call, coworld_id: str) -> JsonObject:
+@router.get("/v2/coworlds/{coworld_id}", response_model=api.Coworld)
+async def get_coworld(call: Anyone, coworld_id: str) -> Json:
     """One Coworld; its images are given as anybody can pull them."""
     coworld = await find_coworld(call.db, call.caller, coworld_id)
-    return coworld_json(coworld, await _images_of(call.db, [coworld]), call)
+    return Json(coworld_json(coworld, await _images_of(call.db, [coworld]), call))
 
 
-@router.post("/v2/coworlds/upload", answer=api.Coworld, refusals=(409,))
-async def upload_coworld(call: Call, body: NewCoworld) -> JsonObject:
+@router.post("/v2/coworlds/upload", response_model=api.Coworld, responses=refusals(409))
+async def upload_coworld(call: Known, body: api.CoworldUploadBody) -> Json:
     """Add a version of a Coworld; the very same one again is said to be there already."""
     manifest = await _checked(body.manifest)
     manifest = await _by_ids(call.db, call.services.settings.registry, manifest)
     coworld = await add_coworld(
-        call.db, call.caller, manifest, visibility=body.visibility, certification=body.certification
+        call.db, call.caller, manifest, visibility=body.visibility or "public", certification=body.certification
     )
-    return coworld_json(coworld, await _images_of(call.db, [coworld]), call)
+    return Json(coworld_json(coworld, await _images_of(call.db, [coworld]), call))
 
 
-@router.post("/v2/coworlds/patch-commissioner", answer=api.Coworld, refusals=(409,))
-async def patch_commissioner(call: Call, body: NewCommissioner) -> JsonObject:
+@router.post("/v2/coworlds/patch-commissioner", response_model=api.Coworld, responses=refusals(409))
+async def patch_commissioner(call: Known, body: api.PatchCommissionerBody) -> Json:
     """Add a version of a Coworld that differs from the present one in its commissioner's image."""
     present = await call.db.scalar(
         sa.select(Coworld).where(Coworld.name_key == name_key(body.coworld_name), Coworld.canonical)
@@ -117,11 +93,11 @@ async def patch_commissioner(call: Call, body: NewCommissioner) -> JsonObject:
     chosen[0]["image"] = body.container_image_id
     manifest["game"]["version"] = body.version or next_version(present.version)
     coworld = await add_coworld(call.db, call.caller, await _checked(manifest), visibility=present.visibility)
-    return coworld_json(coworld, await _images_of(call.db, [coworld]), call)
+    return Json(coworld_json(coworld, await _images_of(call.db, [coworld]), call))
 
 
 @router.post("/v2/coworlds/{name}/visibility")
-async def set_visibility(call: Call, name: str, body: NewVisibility) -> JsonObject:
+async def set_visibility(call: Known, name: str, body: api.VisibilityBody) -> Json:
     """Show all versions of a Coworld to everybody, or to its owner alone."""
     owner = await call.db.get(CoworldName, name_key(name))
     if owner is None:
@@ -133,18 +109,22 @@ async def set_visibility(call: Call, name: str, body: NewVisibility) -> JsonObje
         row.visibility = body.visibility
     await call.db.flush()
     await _publish_images(call.db, rows)
-    return {"coworld_name": owner.name, "visibility": body.visibility, "versions": sorted(row.version for row in rows)}
+    return Json(
+        {"coworld_name": owner.name, "visibility": body.visibility, "versions": sorted(row.version for row in rows)}
+    )
 
 
-@router.get("/v2/coworlds/{coworld_id}/certification", access="anyone", answer=api.CertificationState)
-async def get_certification(call: Call, coworld_id: str) -> JsonObject:
+@router.get("/v2/coworlds/{coworld_id}/certification", response_model=api.CertificationState)
+async def get_certification(call: Anyone, coworld_id: str) -> Json:
     """How the hosted check of a Coworld stands: an episode of its own players, played after the upload."""
     coworld = await find_coworld(call.db, call.caller, coworld_id)
-    return await check_state(call.db, coworld)
+    return Json(await check_state(call.db, coworld))
 
 
-@router.post("/v2/coworlds/{coworld_id}/certification/retry", answer=api.CertificationState, refusals=(409,))
-async def retry_certification(call: Call, coworld_id: str) -> JsonObject:
+@router.post(
+    "/v2/coworlds/{coworld_id}/certification/retry", response_model=api.CertificationState, responses=refusals(409)
+)
+async def retry_certification(call: Known, coworld_id: str) -> Json:
     """Order the hosted check again."""
     coworld = await find_coworld(call.db, call.caller, coworld_id)
     if not call.caller.owns(coworld.user_id):
@@ -153,7 +133,7 @@ async def retry_certification(call: Call, coworld_id: str) -> JsonObject:
     if state["state"] in ("queued", "certifying"):
         raise conflict("The check is on its way already.", code="check_on_its_way")
     await order_check(call.db, coworld, call.caller.require().id)
-    return await check_state(call.db, coworld)
+    return Json(await check_state(call.db, coworld))
 
 
 async def find_coworld(session: AsyncSession, caller: Caller, coworld_id: str) -> Coworld:

@@ -10,28 +10,29 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import anyio
 import sqlalchemy as sa
+from fastapi import Query
 from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
-from .auth import Caller
-from .columns import JsonObject, now
+from ..columns import JsonObject, now
+from ..episodes_access import view_of, visible
+from ..errors import Refusal
+from ..feed_bell import last_revision
+from ..identity.auth import Caller
+from ..models import EpisodeRequest, ExperienceRequest
+from ..services import Services
+from .calls import Anyone, ApiRouter, Json, QueryModel, refusals
 from .episodes import split_ids
-from .episodes_access import view_of, visible
-from .errors import Refusal
-from .feed_bell import last_revision
-from .models import EpisodeRequest, ExperienceRequest
-from .routing import Call, Query, Router
-from .services import Services
 
 __all__ = ["lifespan", "router", "wait_for_changes"]
 
-router = Router("Episodes")
+router = ApiRouter(tags=["Episodes"])
 
 LONGEST_WAIT = 25
 """Seconds a call may wait for something to happen."""
@@ -51,7 +52,7 @@ async def lifespan(services: Services) -> AsyncGenerator[None]:
             group.cancel_scope.cancel()
 
 
-class ChangesQuery(Query):
+class ChangesQuery(QueryModel):
     """What is followed, and from where."""
 
     ids: list[str] = Field(description="1 to 50 ids, all of episode requests or all of experience requests.")
@@ -79,8 +80,8 @@ class _Cursor:
         return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
-@router.get("/v2/episode-requests/changes", access="anyone", answer=api.ChangePage, refusals=(404, 409, 410))
-async def get_changes(call: Call, query: ChangesQuery) -> JsonObject:
+@router.get("/v2/episode-requests/changes", response_model=api.ChangePage, responses=refusals(404, 409, 410))
+async def get_changes(call: Anyone, query: Annotated[ChangesQuery, Query()]) -> Json:
     """What has become of some episodes since a cursor; without one, how they are. May wait until something happens."""
     ids, kind = split_ids(query.ids)
     what = hashlib.sha256("\n".join((query.view, *sorted(ids))).encode()).hexdigest()[:16]
@@ -92,24 +93,26 @@ async def get_changes(call: Call, query: ChangesQuery) -> JsonObject:
         raise Refusal(404, "There are no such requests.", code="not_found")
     view = view_of(call.services)
     following = _Cursor(page.seen, cursor.snapshot, cursor.what, cursor.begun)
-    return {
-        "batches": page.batches,
-        "phase": "snapshot" if cursor.seen < cursor.snapshot else "changes",
-        "entries": [
-            {
-                "id": row.id,
-                "experience_request_id": row.experience_request_id,
-                "revision": row.revision,
-                "removed": False,
-                "episode": view.progress(row, results=query.view == "results"),
-            }
-            for row in page.rows
-        ],
-        "next_cursor": following.text(),
-        "has_more": page.more,
-        "poll_after_seconds": 0 if page.more or page.rows else 1,
-        "expires_at": dt.datetime.fromtimestamp(cursor.begun, dt.UTC) + _GOOD_FOR,
-    }
+    return Json(
+        {
+            "batches": page.batches,
+            "phase": "snapshot" if cursor.seen < cursor.snapshot else "changes",
+            "entries": [
+                {
+                    "id": row.id,
+                    "experience_request_id": row.experience_request_id,
+                    "revision": row.revision,
+                    "removed": False,
+                    "episode": view.progress(row, results=query.view == "results"),
+                }
+                for row in page.rows
+            ],
+            "next_cursor": following.text(),
+            "has_more": page.more,
+            "poll_after_seconds": 0 if page.more or page.rows else 1,
+            "expires_at": dt.datetime.fromtimestamp(cursor.begun, dt.UTC) + _GOOD_FOR,
+        }
+    )
 
 
 @dataclass(frozen=True)

@@ -14,22 +14,21 @@ from urllib.parse import quote, urlsplit
 
 import anyio
 import sqlalchemy as sa
-from starlette.requests import HTTPConnection, Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
+from fastapi.responses import PlainTextResponse, StreamingResponse
+from starlette.requests import HTTPConnection
 
-from .hosted_sessions import is_live_key
-from .models import EpisodeRequest
-from .routing import read_body
+from ..api.calls import read_body
+from ..hosted_sessions import is_live_key
+from ..models import EpisodeRequest
 
 if TYPE_CHECKING:
     import httpx2
     from websockets.asyncio.client import ClientConnection
 
-    from .services import Services
+    from ..services import Services
 
-__all__ = ["open_proxy", "proxy_routes"]
+__all__ = ["lifespan", "router"]
 
 _ASK = ("accept", "accept-encoding", "accept-language", "content-type", "if-none-match", "range", "user-agent")
 _ANSWER = ("accept-ranges", "content-encoding", "content-range", "content-type", "etag", "last-modified")
@@ -59,7 +58,7 @@ class _Target:
 
 
 @asynccontextmanager
-async def open_proxy(services: Services) -> AsyncGenerator[None]:
+async def lifespan(services: Services) -> AsyncGenerator[None]:
     """The connections to games, while the server runs."""
     import httpx2
 
@@ -232,11 +231,7 @@ def _asked(request: HTTPConnection, path: str) -> str:
     return f"{path}?{request.url.query}" if request.url.query else path
 
 
-proxy_routes: list[BaseRoute] = [
-    route
-    for place in ("/sessions/{session}", "/live/{session}")
-    for route in (
-        Route(f"{place}/{{path:path}}", _forward, methods=["GET", "POST"]),
-        WebSocketRoute(f"{place}/{{path:path}}", _tunnel),
-    )
-]
+router = APIRouter(include_in_schema=False)
+for _place in ("/sessions/{session}/{path:path}", "/live/{session}/{path:path}"):
+    router.add_api_route(_place, _forward, methods=["GET", "HEAD", "POST"])
+    router.add_api_websocket_route(_place, _tunnel)

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated
 
 import sqlalchemy as sa
+from fastapi import Query
 from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
-from .columns import JsonObject, now
-from .errors import conflict, forbidden, not_found
+from ..columns import JsonObject, now
+from ..errors import conflict, forbidden, not_found
+from ..models import Coworld, Division, Game, League, Membership, Player, PolicyVersion, Submission
+from .calls import Anyone, ApiRouter, Call, Json, Known, refusals
 from .happenings import record
 from .leagues import find_league, visible_leagues
-from .models import Coworld, Division, Game, League, Membership, Player, PolicyVersion, Submission
 from .pages import PageQuery, paginate
-from .routing import Answer, Body, Call, LongText, Router, Text
 from .views import division_json, league_json, player_ref, policy_version_json
 
 __all__ = ["membership_json", "router", "submission_json"]
 
-router = Router("Memberships")
+router = ApiRouter(tags=["Memberships"])
+
+
+_NO_REASON = api.RetireBody()
 
 
 class MembershipQuery(PageQuery):
@@ -47,26 +51,8 @@ class SubmissionQuery(PageQuery):
     player_id: str | None = Field(default=None, max_length=64)
 
 
-class Retirement(Body):
-    """Why a membership ends."""
-
-    reason: LongText | None = Field(default=None, description="In one's own words.")
-
-
-class NewSubmission(Body):
-    """A wish to take part in a league."""
-
-    league_id: Text = Field(description="Where.")
-    policy_version_id: Text = Field(description="With what.")
-    auto_champion: Literal["always", "never", "lineage"] = Field(
-        default="always", description="Whether it becomes one's champion: lineage, if the champion is the same policy."
-    )
-    preferences: dict[str, Any] | None = Field(default=None, description="Wishes for a commissioner.")
-    player_id: Text | None = Field(default=None, description="The player to submit as.")
-
-
-@router.get("/v2/league-policy-memberships", access="anyone", answer=list[api.Membership])
-async def list_memberships(call: Call, query: MembershipQuery) -> Answer:
+@router.get("/v2/league-policy-memberships", response_model=list[api.Membership])
+async def list_memberships(call: Anyone, query: Annotated[MembershipQuery, Query()]) -> Json:
     """Memberships of the leagues one may see, newest first."""
     statement = sa.select(Membership).where(Membership.league_id.in_(_visible(call)))
     if query.active_only:
@@ -82,16 +68,18 @@ async def list_memberships(call: Call, query: MembershipQuery) -> Answer:
     return page.bare(lambda row: membership_json(row, call.base_url))
 
 
-@router.get("/v2/league-policy-memberships/portfolio", answer=list[api.Membership])
-async def portfolio(call: Call, query: PageQuery) -> Answer:
+@router.get("/v2/league-policy-memberships/portfolio", response_model=list[api.Membership])
+async def portfolio(call: Known, query: Annotated[PageQuery, Query()]) -> Json:
     """One's own memberships that have not ended, newest first."""
     statement = sa.select(Membership).where(_mine(call, Membership), Membership.end_time.is_(None))
     page = await paginate(call.db, statement, query, moment=Membership.created_at, key=Membership.id)
     return page.bare(lambda row: membership_json(row, call.base_url))
 
 
-@router.post("/v2/league-policy-memberships/{membership_id}/retire", answer=api.Membership, refusals=(409,))
-async def retire(call: Call, membership_id: str, body: Retirement | None = None) -> JsonObject:
+@router.post(
+    "/v2/league-policy-memberships/{membership_id}/retire", response_model=api.Membership, responses=refusals(409)
+)
+async def retire(call: Known, membership_id: str, body: api.RetireBody = _NO_REASON) -> Json:
     """End one of one's own memberships."""
     membership = await _own_membership(call, membership_id)
     if membership.end_time is not None:
@@ -99,24 +87,26 @@ async def retire(call: Call, membership_id: str, body: Retirement | None = None)
     membership.status, membership.substatus = "retired", "retired"
     membership.is_champion = False
     membership.end_time = now()
-    membership.reason = body.reason if body else None
+    membership.reason = body.reason
     await record(call.db, "membership_retired", f"{_label(membership.policy_version)} retired", membership=membership)
     await call.db.flush()
-    return membership_json(membership, call.base_url)
+    return Json(membership_json(membership, call.base_url))
 
 
-@router.post("/v2/league-policy-memberships/{membership_id}/champion", answer=api.Membership, refusals=(409,))
-async def nominate(call: Call, membership_id: str) -> JsonObject:
+@router.post(
+    "/v2/league-policy-memberships/{membership_id}/champion", response_model=api.Membership, responses=refusals(409)
+)
+async def nominate(call: Known, membership_id: str) -> Json:
     """Make one of one's own memberships one's champion in its league."""
     membership = await _own_membership(call, membership_id)
     if membership.end_time is not None:
         raise conflict(f"{_label(membership.policy_version)} is retired.", code="already_retired")
     await _crown(call.db, membership)
-    return membership_json(membership, call.base_url)
+    return Json(membership_json(membership, call.base_url))
 
 
-@router.get("/v2/league-submissions", answer=list[api.Submission])
-async def list_submissions(call: Call, query: SubmissionQuery) -> Answer:
+@router.get("/v2/league-submissions", response_model=list[api.Submission])
+async def list_submissions(call: Known, query: Annotated[SubmissionQuery, Query()]) -> Json:
     """Submissions to the leagues one may see, newest first."""
     statement = sa.select(Submission).where(Submission.league_id.in_(_visible(call)))
     if query.mine:
@@ -128,8 +118,8 @@ async def list_submissions(call: Call, query: SubmissionQuery) -> Answer:
     return page.bare(lambda row: submission_json(row, call.base_url))
 
 
-@router.post("/v2/league-submissions", answer=api.Submission, refusals=(409,))
-async def submit(call: Call, body: NewSubmission) -> JsonObject:
+@router.post("/v2/league-submissions", response_model=api.Submission, responses=refusals(409))
+async def submit(call: Known, body: api.SubmissionBody) -> Json:
     """Submit one of one's own policy versions to a league; it is placed at once, or told why not."""
     user = call.caller.require()
     league = await find_league(call.db, call.caller, body.league_id)
@@ -155,7 +145,7 @@ async def submit(call: Call, body: NewSubmission) -> JsonObject:
     await _place(call.db, submission, version)
     await call.db.flush()
     await call.db.refresh(submission)
-    return submission_json(submission, call.base_url)
+    return Json(submission_json(submission, call.base_url))
 
 
 async def _place(session: AsyncSession, submission: Submission, version: PolicyVersion) -> None:

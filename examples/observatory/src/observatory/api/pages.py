@@ -15,9 +15,9 @@ from pydantic import BaseModel, Field
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
-from .columns import JsonObject
-from .errors import Refusal
-from .routing import Answer, Query
+from ..columns import JsonObject
+from ..errors import Refusal
+from .calls import Json, QueryModel
 
 __all__ = ["Envelope", "Page", "PageQuery", "paginate"]
 
@@ -28,7 +28,7 @@ MAX_LIMIT = 1000
 """Most rows of one page."""
 
 
-class PageQuery(Query):
+class PageQuery(QueryModel):
     """Which page of a list."""
 
     limit: int = Field(default=50, ge=1, le=MAX_LIMIT, description="Most rows of the page.")
@@ -68,12 +68,12 @@ class Page(Generic[_Row]):
             "next_cursor": self.next_cursor,
         }
 
-    def bare(self, render: Callable[[_Row], Any]) -> Answer:
+    def bare(self, render: Callable[[_Row], Any]) -> Json:
         """The page as a bare list, the cursor in a header."""
         headers = {"X-Total-Count": str(self.total)}
         if self.next_cursor is not None:
             headers["X-Next-Cursor"] = self.next_cursor
-        return Answer([render(row) for row in self.rows], headers=headers)
+        return Json([render(row) for row in self.rows], headers=headers)
 
 
 async def paginate(

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import sqlalchemy as sa
+from fastapi import Query
 from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
-from .auth import Caller
-from .columns import JsonObject
-from .errors import not_found
+from ..columns import JsonObject
+from ..errors import not_found
+from ..identity.auth import Caller
+from ..models import Division, League, Round, RoundResult
+from .calls import Anyone, ApiRouter, Json
 from .leagues import visible_leagues
-from .models import Division, League, Round, RoundResult
 from .pages import Envelope, PageQuery, paginate
-from .routing import Call, Router
 from .views import division_json, player_ref, policy_version_json
 
 __all__ = ["find_round", "router"]
 
-router = Router("Rounds")
+router = ApiRouter(tags=["Rounds"])
 
 
 class RoundQuery(PageQuery):
@@ -31,8 +34,8 @@ class RoundQuery(PageQuery):
     status: str | None = Field(default=None, max_length=32)
 
 
-@router.get("/v2/rounds", access="anyone", answer=Envelope[api.Round])
-async def list_rounds(call: Call, query: RoundQuery) -> JsonObject:
+@router.get("/v2/rounds", response_model=Envelope[api.Round])
+async def list_rounds(call: Anyone, query: Annotated[RoundQuery, Query()]) -> Json:
     """Rounds of the leagues one may see, newest first."""
     statement = _visible(call.caller)
     if query.league_id is not None:
@@ -42,31 +45,33 @@ async def list_rounds(call: Call, query: RoundQuery) -> JsonObject:
     if query.status is not None:
         statement = statement.where(Round.status == query.status)
     page = await paginate(call.db, statement, query, moment=Round.created_at, key=Round.id)
-    return page.envelope(lambda row: _round_json(row, call.base_url))
+    return Json(page.envelope(lambda row: _round_json(row, call.base_url)))
 
 
-@router.get("/v2/rounds/{round_id}", access="anyone", answer=api.RoundDetail)
-async def get_round(call: Call, round_id: str) -> JsonObject:
+@router.get("/v2/rounds/{round_id}", response_model=api.RoundDetail)
+async def get_round(call: Anyone, round_id: str) -> Json:
     """One round with its results, the best first."""
     found = await find_round(call.db, call.caller, round_id)
     results = await call.db.scalars(
         sa.select(RoundResult).where(RoundResult.round_id == found.id).order_by(RoundResult.rank, RoundResult.id)
     )
-    return {
-        **_round_json(found, call.base_url),
-        "results": [
-            {
-                "id": row.id,
-                "rank": row.rank,
-                "score": row.score,
-                "result_metadata": row.result_metadata,
-                "policy_version": policy_version_json(row.policy_version),
-                "player": player_ref(row.player),
-                "created_at": row.created_at,
-            }
-            for row in results
-        ],
-    }
+    return Json(
+        {
+            **_round_json(found, call.base_url),
+            "results": [
+                {
+                    "id": row.id,
+                    "rank": row.rank,
+                    "score": row.score,
+                    "result_metadata": row.result_metadata,
+                    "policy_version": policy_version_json(row.policy_version),
+                    "player": player_ref(row.player),
+                    "created_at": row.created_at,
+                }
+                for row in results
+            ],
+        }
+    )
 
 
 async def find_round(session: AsyncSession, caller: Caller, round_id: str) -> Round:

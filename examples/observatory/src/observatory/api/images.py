@@ -5,51 +5,40 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import re
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import sqlalchemy as sa
+from fastapi import Query
 from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
-from .auth import Caller
-from .columns import JsonObject
-from .errors import Refusal, not_found
-from .models import Image, RegistryTag, User
+from ..columns import JsonObject
+from ..errors import Refusal, not_found
+from ..identity.auth import Caller
+from ..models import Image, RegistryTag, User
+from .calls import ApiRouter, Call, Json, Known, gate, refusals
 from .pages import PageQuery, paginate
-from .routing import Answer, Body, Call, Router, Text
 
 __all__ = ["find_image", "image_at", "image_json", "public_uri", "router"]
 
-router = Router("Images")
+router = ApiRouter(tags=["Images"])
 
 PUSH_LIFETIME = dt.timedelta(hours=12)
 """How long one may take to push an image."""
-
-
-class NewImage(Body):
-    """An image to upload."""
-
-    name: Text = Field(min_length=1, description="Last part of its reference, without tag and digest.")
-    client_hash: Text = Field(min_length=1, description="What its uploader knows its content by.")
-
-
-class PushedImage(Body):
-    """An image that has been pushed."""
-
-    id: Text = Field(description="`img_<uuid>`.")
 
 
 class ImageQuery(PageQuery):
     """Which images."""
 
     limit: int = Field(default=200, ge=1, le=1000, description="Most rows of the page.")
-    name: Text | None = Field(default=None, description="Only those of a name.")
+    name: api.Text | None = Field(default=None, description="Only those of a name.")
 
 
-@router.get("/v2/container_images", answer=list[api.Image])
-async def list_images(call: Call, query: ImageQuery) -> Answer:
+@router.get("/v2/container_images", response_model=list[api.Image])
+async def list_images(call: Known, query: Annotated[ImageQuery, Query()]) -> Json:
     """One's own images, newest first."""
     statement = sa.select(Image)
     if not call.caller.elevated:
@@ -60,14 +49,14 @@ async def list_images(call: Call, query: ImageQuery) -> Answer:
     return page.bare(lambda image: image_json(image, call.services.settings.registry))
 
 
-@router.get("/v2/container_images/{image_id}", answer=api.Image)
-async def get_image(call: Call, image_id: str) -> JsonObject:
+@router.get("/v2/container_images/{image_id}", response_model=api.Image)
+async def get_image(call: Known, image_id: str) -> Json:
     """One image."""
-    return image_json(await find_image(call.db, call.caller, image_id), call.services.settings.registry)
+    return Json(image_json(await find_image(call.db, call.caller, image_id), call.services.settings.registry))
 
 
-@router.post("/v2/container_images/upload", answer=api.ImageUpload, secret=True)
-async def begin_upload(call: Call, body: NewImage) -> JsonObject:
+@router.post("/v2/container_images/upload", response_model=api.ImageUpload)
+async def begin_upload(call: Annotated[Call, gate("known", secret=True)], body: api.ImageUploadBody) -> Json:
     """Leave to push an image; null instead when the same one is there already."""
     user = call.caller.require()
     registry = call.services.settings.registry
@@ -75,7 +64,7 @@ async def begin_upload(call: Call, body: NewImage) -> JsonObject:
         sa.select(Image).where(Image.user_id == user.id, Image.client_hash == body.client_hash)
     )
     if image is not None and image.status == "ready":
-        return {"image": image_json(image, registry), "pre_signed_info": None}
+        return Json({"image": image_json(image, registry), "pre_signed_info": None})
     if image is None:
         image = await _new_image(call.db, user, body)
     token = await call.services.tokens.mint(
@@ -99,11 +88,11 @@ async def begin_upload(call: Call, body: NewImage) -> JsonObject:
         "authorization_token": base64.b64encode(f"upload:{token.text}".encode()).decode(),
         "expires_at": token.expires_at,
     }
-    return {"image": image_json(image, registry), "pre_signed_info": grant}
+    return Json({"image": image_json(image, registry), "pre_signed_info": grant})
 
 
-@router.post("/v2/container_images/upload/complete", answer=api.Image, refusals=(409,))
-async def complete_upload(call: Call, body: PushedImage) -> JsonObject:
+@router.post("/v2/container_images/upload/complete", response_model=api.Image, responses=refusals(409))
+async def complete_upload(call: Known, body: api.ImageCompleteBody) -> Json:
     """Say that an image has been pushed; from now on it is what it is."""
     image = await call.db.get(Image, body.id)
     if image is None or not call.caller.owns(image.user_id):
@@ -118,7 +107,7 @@ async def complete_upload(call: Call, body: PushedImage) -> JsonObject:
             )
         image.status, image.digest = "ready", tag.digest
         await call.db.flush()
-    return image_json(image, call.services.settings.registry)
+    return Json(image_json(image, call.services.settings.registry))
 
 
 async def find_image(session: AsyncSession, caller: Caller, image_id: str) -> Image:
@@ -150,7 +139,7 @@ async def image_at(session: AsyncSession, registry: str, reference: str) -> Imag
     )
 
 
-async def _new_image(session: AsyncSession, user: User, body: NewImage) -> Image:
+async def _new_image(session: AsyncSession, user: User, body: api.ImageUploadBody) -> Image:
     repository = f"{_part(user.name)}-{user.id[-6:]}/{_part(body.name)}"
     last = await session.scalar(sa.select(sa.func.max(Image.version)).where(Image.repository == repository))
     version = (last or 0) + 1

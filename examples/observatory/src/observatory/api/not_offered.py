@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from .columns import JsonObject
-from .errors import Refusal
-from .routing import Call, Router
+from typing import Annotated
+
+from ..errors import Refusal
+from .calls import ApiRouter, Call, Json, Known, gate, refusals
 
 __all__ = ["router"]
 
-router = Router("Not offered")
+router = ApiRouter(tags=["Not offered"])
 
 
-@router.get("/usage/me/credits", refusals=(501,))
-async def get_credits(call: Call) -> JsonObject:
+@router.get("/usage/me/credits", responses=refusals(501))
+async def get_credits(call: Known) -> Json:
     """One's credits: this platform counts none."""
     raise _not_offered("This platform keeps no credits: episodes cost nothing here, and nobody's are counted.")
 
 
-@router.post("/v2/divisions/{division_id}/power-analysis", transaction=False, refusals=(501,))
-async def analyse_power(call: Call, division_id: str) -> JsonObject:
+@router.post("/v2/divisions/{division_id}/power-analysis", responses=refusals(501))
+async def analyse_power(call: Annotated[Call, gate("known", held=False)], division_id: str) -> Json:
     """How many episodes a difference in strength takes to show: not computed here."""
     raise _not_offered(
         "This platform computes no power analysis: its leaderboards are mean scores, without a model of strength. "
@@ -26,14 +27,14 @@ async def analyse_power(call: Call, division_id: str) -> JsonObject:
     )
 
 
-@router.post("/v2/counterfactual-evals", transaction=False, refusals=(501,))
-async def create_counterfactual(call: Call) -> JsonObject:
+@router.post("/v2/counterfactual-evals", responses=refusals(501))
+async def create_counterfactual(call: Annotated[Call, gate("known", held=False)]) -> Json:
     """Replay a league with another policy: not done here."""
     raise _no_counterfactuals()
 
 
-@router.get("/v2/counterfactual-evals/{evaluation_id}", refusals=(501,))
-async def get_counterfactual(call: Call, evaluation_id: str) -> JsonObject:
+@router.get("/v2/counterfactual-evals/{evaluation_id}", responses=refusals(501))
+async def get_counterfactual(call: Known, evaluation_id: str) -> Json:
     """Such an evaluation: there are none here."""
     raise _no_counterfactuals()
 

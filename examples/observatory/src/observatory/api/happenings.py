@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import sqlalchemy as sa
+from fastapi import Query
 from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
-from .columns import JsonObject
+from ..columns import JsonObject
+from ..models import Event, League, Membership, PolicyVersion
+from .calls import Anyone, ApiRouter, Call, Json
 from .leagues import visible_leagues
-from .models import Event, League, Membership, PolicyVersion
 from .pages import PageQuery, paginate
-from .routing import Answer, Call, Router
 from .views import division_json, league_json, player_ref, policy_version_json
 
 __all__ = ["record", "router"]
 
-router = Router("Events")
+router = ApiRouter(tags=["Events"])
 
 
 class EventQuery(PageQuery):
@@ -32,8 +35,8 @@ class EventQuery(PageQuery):
     policy_version_id: str | None = Field(default=None, max_length=64)
 
 
-@router.get("/v2/competition-events", access="anyone", answer=list[api.CompetitionEvent])
-async def list_events(call: Call, query: EventQuery) -> Answer:
+@router.get("/v2/competition-events", response_model=list[api.CompetitionEvent])
+async def list_events(call: Anyone, query: Annotated[EventQuery, Query()]) -> Json:
     """Events of the leagues one may see, newest first; those for one's own eyes among them."""
     statement = sa.select(Event).where(
         sa.or_(Event.league_id.is_(None), Event.league_id.in_(_visible(call))),

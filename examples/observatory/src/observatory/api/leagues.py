@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Any
+from typing import Annotated
 
 import sqlalchemy as sa
+from fastapi import Query
 from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 from coworld_core.errors import CoworldError
 
-from .auth import Caller
-from .columns import JsonObject
-from .errors import conflict, invalid, not_found
-from .models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership
-from .naming import name_key
-from .routing import Body, Call, LongText, Query, Router, Text
+from ..columns import JsonObject
+from ..errors import conflict, invalid, not_found
+from ..identity.auth import Caller
+from ..models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership
+from ..naming import name_key
+from .calls import Anyone, ApiRouter, Json, QueryModel, Team, refusals
 from .views import division_json, game_json, league_json
 
 __all__ = [
@@ -33,7 +34,7 @@ __all__ = [
     "visible_leagues",
 ]
 
-router = Router("Leagues")
+router = ApiRouter(tags=["Leagues"])
 
 TEMPLATES = ("commissioner_driven", "default", "social_deduction", "cogs_vs_clips", "four_score")
 """Kinds of league a seed may name. Here each of them gives a league that stands still."""
@@ -46,39 +47,20 @@ class LeagueError(CoworldError):
     default_code = "league"
 
 
-class ByGame(Query):
+class ByGame(QueryModel):
     """Which leagues."""
 
     game_id: str | None = Field(default=None, pattern="^game_", description="Only those of a game.")
 
 
-class ByLeague(Query):
+class ByLeague(QueryModel):
     """Which divisions."""
 
     league_id: str | None = Field(default=None, pattern="^league_", description="Only those of a league.")
 
 
-class NewSeed(Body):
-    """A standing order for a league."""
-
-    coworld_name: Text = Field(min_length=1, description="Which Coworld.")
-    template: Text = Field(default="commissioner_driven", description="Kind of league.")
-    overrides: dict[str, Any] | None = Field(default=None, description="What differs from the template.")
-    enabled: bool = Field(default=True, description="Whether it counts from now on.")
-    league_key: Text | None = Field(default=None, description="What tells several leagues of one Coworld apart.")
-    league_name: Text | None = Field(default=None, min_length=1, description="Name the league shows.")
-    default_variant_id: Text | None = Field(default=None, description="Variant that is played.")
-
-
-class SeedChange(Body):
-    """What to change of a standing order."""
-
-    enabled: bool | None = Field(default=None, description="Whether it counts.")
-    league_name: LongText | None = Field(default=None, min_length=1, max_length=200, description="Name of the league.")
-
-
-@router.get("/v2/games", access="anyone", answer=list[api.Game])
-async def list_games(call: Call) -> list[JsonObject]:
+@router.get("/v2/games", response_model=list[api.Game])
+async def list_games(call: Anyone) -> Json:
     """The games one may see, by name: of Coworlds that are public or one's own, and of the leagues one sees."""
     statement = sa.select(Game).order_by(Game.name)
     if not call.caller.elevated:
@@ -87,32 +69,32 @@ async def list_games(call: Call) -> list[JsonObject]:
         )
         played = visible_leagues(call.caller).with_only_columns(League.game_id)
         statement = statement.where(sa.or_(Game.name_key.in_(shown), Game.id.in_(played)))
-    return [game_json(game) for game in await call.db.scalars(statement)]
+    return Json([game_json(game) for game in await call.db.scalars(statement)])
 
 
-@router.get("/v2/leagues", access="anyone", answer=list[api.League])
-async def list_leagues(call: Call, query: ByGame) -> list[JsonObject]:
+@router.get("/v2/leagues", response_model=list[api.League])
+async def list_leagues(call: Anyone, query: Annotated[ByGame, Query()]) -> Json:
     """The leagues one may see, oldest first."""
     leagues = await league_rows(call.db, call.caller, game_id=query.game_id)
-    return [league_json(league, call.base_url) for league in leagues]
+    return Json([league_json(league, call.base_url) for league in leagues])
 
 
-@router.get("/v2/leagues/game-of-week", access="anyone", answer=api.League | None)
-async def game_of_week(call: Call) -> JsonObject | None:
+@router.get("/v2/leagues/game-of-week", response_model=api.League | None)
+async def game_of_week(call: Anyone) -> Json:
     """The league of the week's game, or null."""
     chosen = visible_leagues(call.caller).where(League.is_game_of_week).order_by(League.created_at.desc())
     league = await call.db.scalar(chosen.limit(1))
-    return None if league is None else league_json(league, call.base_url)
+    return Json(None if league is None else league_json(league, call.base_url))
 
 
-@router.get("/v2/leagues/{league_id}", access="anyone", answer=api.League)
-async def get_league(call: Call, league_id: str) -> JsonObject:
+@router.get("/v2/leagues/{league_id}", response_model=api.League)
+async def get_league(call: Anyone, league_id: str) -> Json:
     """One league."""
-    return league_json(await find_league(call.db, call.caller, league_id), call.base_url)
+    return Json(league_json(await find_league(call.db, call.caller, league_id), call.base_url))
 
 
-@router.get("/v2/leagues/{league_id}/division-ladder", access="anyone", answer=list[api.LadderEntry])
-async def division_ladder(call: Call, league_id: str) -> list[JsonObject]:
+@router.get("/v2/leagues/{league_id}/division-ladder", response_model=list[api.LadderEntry])
+async def division_ladder(call: Anyone, league_id: str) -> Json:
     """A league's divisions from the highest level down, with how many compete in each."""
     league = await find_league(call.db, call.caller, league_id)
     living = sa.and_(Membership.division_id == Division.id, Membership.end_time.is_(None))
@@ -123,11 +105,13 @@ async def division_ladder(call: Call, league_id: str) -> list[JsonObject]:
         .group_by(Division.id, Division.name, Division.level)
         .order_by(Division.level.desc())
     )
-    return [{"id": found, "name": name, "level": level, "member_count": count} for found, name, level, count in rows]
+    return Json(
+        [{"id": found, "name": name, "level": level, "member_count": count} for found, name, level, count in rows]
+    )
 
 
-@router.get("/v2/divisions", access="anyone", answer=list[api.Division])
-async def list_divisions(call: Call, query: ByLeague) -> list[JsonObject]:
+@router.get("/v2/divisions", response_model=list[api.Division])
+async def list_divisions(call: Anyone, query: Annotated[ByLeague, Query()]) -> Json:
     """The divisions of the leagues one may see, by league and level."""
     statement = (
         sa.select(Division)
@@ -138,24 +122,24 @@ async def list_divisions(call: Call, query: ByLeague) -> list[JsonObject]:
         statement = statement.where(Division.league_id == query.league_id)
     if not call.caller.elevated:
         statement = statement.where(Division.hidden.is_(False))
-    return [division_json(division, call.base_url) for division in await call.db.scalars(statement)]
+    return Json([division_json(division, call.base_url) for division in await call.db.scalars(statement)])
 
 
-@router.get("/v2/divisions/{division_id}", access="anyone", answer=api.Division)
-async def get_division(call: Call, division_id: str) -> JsonObject:
+@router.get("/v2/divisions/{division_id}", response_model=api.Division)
+async def get_division(call: Anyone, division_id: str) -> Json:
     """One division."""
-    return division_json(await find_division(call.db, call.caller, division_id), call.base_url)
+    return Json(division_json(await find_division(call.db, call.caller, division_id), call.base_url))
 
 
-@router.get("/v2/coworld-league-seeds", access="team", answer=list[api.LeagueSeed])
-async def list_seeds(call: Call) -> list[JsonObject]:
+@router.get("/v2/coworld-league-seeds", response_model=list[api.LeagueSeed])
+async def list_seeds(call: Team) -> Json:
     """The standing orders, newest first."""
     seeds = await call.db.scalars(sa.select(LeagueSeed).order_by(LeagueSeed.created_at.desc(), LeagueSeed.id))
-    return [_seed_json(seed) for seed in seeds]
+    return Json([_seed_json(seed) for seed in seeds])
 
 
-@router.post("/v2/coworld-league-seeds", access="team", answer=api.LeagueSeed, refusals=(409,))
-async def create_seed(call: Call, body: NewSeed) -> JsonObject:
+@router.post("/v2/coworld-league-seeds", response_model=api.LeagueSeed, responses=refusals(409))
+async def create_seed(call: Team, body: api.LeagueSeedBody) -> Json:
     """Give a standing order; when the Coworld is there, its league is made at once."""
     if body.template not in TEMPLATES:
         raise invalid(f"{body.template!r} is no template; there are {', '.join(TEMPLATES)}.", at=("body", "template"))
@@ -177,11 +161,11 @@ async def create_seed(call: Call, body: NewSeed) -> JsonObject:
                 raise invalid(error.message, at=("body",)) from error
     call.db.add(seed)
     await call.db.flush()
-    return _seed_json(seed)
+    return Json(_seed_json(seed))
 
 
-@router.route("PATCH", "/v2/coworld-league-seeds/{seed_id}", access="team", answer=api.LeagueSeed, refusals=(409,))
-async def change_seed(call: Call, seed_id: str, body: SeedChange) -> JsonObject:
+@router.patch("/v2/coworld-league-seeds/{seed_id}", response_model=api.LeagueSeed, responses=refusals(409))
+async def change_seed(call: Team, seed_id: str, body: api.LeagueSeedChangeBody) -> Json:
     """Change a standing order: switch it on or off, or rename its league."""
     seed = await call.db.get(LeagueSeed, seed_id)
     if seed is None:
@@ -199,11 +183,11 @@ async def change_seed(call: Call, seed_id: str, body: SeedChange) -> JsonObject:
                 raise conflict(f"There is a league {body.league_name!r} already.", code="name_taken")
             league.name, league.slug = body.league_name, slug(body.league_name)
     await call.db.flush()
-    return _seed_json(seed)
+    return Json(_seed_json(seed))
 
 
-@router.put("/v2/coworld-league-seeds/{seed_id}/game-of-week", access="team", answer=api.LeagueSeed, refusals=(409,))
-async def set_game_of_week(call: Call, seed_id: str) -> JsonObject:
+@router.put("/v2/coworld-league-seeds/{seed_id}/game-of-week", response_model=api.LeagueSeed, responses=refusals(409))
+async def set_game_of_week(call: Team, seed_id: str) -> Json:
     """Make a standing order's league the league of the week's game, in the place of any other."""
     seed = await call.db.get(LeagueSeed, seed_id)
     if seed is None:
@@ -211,7 +195,7 @@ async def set_game_of_week(call: Call, seed_id: str) -> JsonObject:
     if seed.league_id is None:
         raise conflict("This standing order has no league yet.", code="no_league")
     await call.db.execute(sa.update(League).values(is_game_of_week=League.id == seed.league_id))
-    return _seed_json(seed)
+    return Json(_seed_json(seed))
 
 
 def visible_leagues(caller: Caller) -> sa.Select[League]:

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import sqlalchemy as sa
-from pydantic import Field
 
 from coworld_core import api
 
-from .columns import JsonObject
-from .episodes_access import visible
-from .errors import Refusal
-from .hosted_sessions import viewer_of
-from .models import Artifact, EpisodeRequest
-from .routing import Body, Call, LongText, Router, Text
+from ..episodes_access import visible
+from ..errors import Refusal
+from ..hosted_sessions import viewer_of
+from ..models import Artifact, EpisodeRequest
+from .calls import ApiRouter, Call, Json, gate, refusals
 
 __all__ = ["router"]
 
-router = Router("Replays")
-
-
-class ReplaySession(Body):
-    """Which replay is to be shown."""
-
-    coworld_id: Text = Field(description="The Coworld that played it.")
-    episode_id: Text | None = Field(default=None, description="The episode, or the episode request.")
-    replay_uri: LongText | None = Field(default=None, description="Its replay, as the episode request names it.")
+router = ApiRouter(tags=["Replays"])
 
 
 @router.post(
-    "/v2/coworlds/replays/session",
-    access="anyone",
-    answer=api.HostedReplaySession,
-    transaction=False,
-    refusals=(404, 422, 502, 503),
+    "/v2/coworlds/replays/session", response_model=api.HostedReplaySession, responses=refusals(404, 422, 502, 503)
 )
-async def start_session(call: Call, body: ReplaySession) -> JsonObject:
+async def start_session(call: Annotated[Call, gate("anyone", held=False)], body: api.ReplaySessionBody) -> Json:
     """Have the game show the replay of an episode one may see; nothing from elsewhere is fetched."""
     seen = sa.select(EpisodeRequest).where(visible(call.caller, public=call.services.settings.public))
     if body.episode_id is not None:
@@ -54,4 +42,4 @@ async def start_session(call: Call, body: ReplaySession) -> JsonObject:
     row = await call.db.scalar(seen)
     if row is None or row.coworld_id != body.coworld_id:
         raise Refusal(404, "There is no such episode of this Coworld.", code="not_found")
-    return {"viewer_url": await viewer_of(call.services, call.caller, row), "ready": True}
+    return Json({"viewer_url": await viewer_of(call.services, call.caller, row), "ready": True})

@@ -3,42 +3,53 @@
 from __future__ import annotations
 
 import re
+from typing import Annotated
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
-from .auth import Caller
-from .columns import JsonObject, now
-from .errors import Refusal, forbidden, not_found
-from .models import Coworld, CoworldName, CoworldSecret
-from .naming import name_key
-from .routing import Call, Router, read_body
+from ..columns import JsonObject, now
+from ..errors import Refusal, forbidden, not_found
+from ..identity.auth import Caller
+from ..models import Coworld, CoworldName, CoworldSecret
+from ..naming import name_key
+from .calls import ApiRouter, Call, Json, Known, gate, read_body, refusals
 
 __all__ = ["router"]
 
-router = Router("Secrets")
+router = ApiRouter(tags=["Secrets"])
 
 MAX_SECRET = 1024 * 1024
 """Longest secret, in bytes."""
 
+_RAW = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+"""The handler reads the body itself, so the document has to be told."""
+
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 
 
-@router.get("/v2/coworlds/secrets/{coworld}", answer=list[api.Secret])
-async def list_secrets(call: Call, coworld: str) -> list[JsonObject]:
+@router.get("/v2/coworlds/secrets/{coworld}", response_model=list[api.Secret])
+async def list_secrets(call: Known, coworld: str) -> Json:
     """The names of the secrets of a Coworld of one's own."""
     owner = await _own_name(call.db, call.caller, coworld)
     rows = await call.db.scalars(
         sa.select(CoworldSecret).where(CoworldSecret.name_key == owner.key).order_by(CoworldSecret.name)
     )
     canonical = await _canonical_id(call.db, owner)
-    return [_secret_json(row, owner, canonical) for row in rows]
+    return Json([_secret_json(row, owner, canonical) for row in rows])
 
 
-@router.put("/v2/coworlds/secrets/{coworld}/{name}", answer=api.Secret, transaction=False, refusals=(400, 413))
-async def put_secret(call: Call, coworld: str, name: str) -> JsonObject:
+@router.put(
+    "/v2/coworlds/secrets/{coworld}/{name}", response_model=api.Secret, responses=refusals(400, 413), openapi_extra=_RAW
+)
+async def put_secret(call: Annotated[Call, gate("known", held=False)], coworld: str, name: str) -> Json:
     """Keep a secret of a Coworld of one's own, given as raw bytes, in the place of one of that name."""
     if not _NAME.fullmatch(name):
         raise Refusal(400, "A secret's name has up to 128 letters, digits, `_`, `.` and `-`.", code="bad_name")
@@ -55,11 +66,11 @@ async def put_secret(call: Call, coworld: str, name: str) -> JsonObject:
         row.size_bytes, row.updated_at = len(content), now()
         await session.flush()
         await call.services.vault.put("coworld", row.id, content)
-        return _secret_json(row, owner, await _canonical_id(session, owner))
+        return Json(_secret_json(row, owner, await _canonical_id(session, owner)))
 
 
-@router.delete("/v2/coworlds/secrets/{coworld}/{name}", answer=api.Secret)
-async def delete_secret(call: Call, coworld: str, name: str) -> JsonObject:
+@router.delete("/v2/coworlds/secrets/{coworld}/{name}", response_model=api.Secret)
+async def delete_secret(call: Known, coworld: str, name: str) -> Json:
     """Forget a secret of a Coworld of one's own."""
     owner = await _own_name(call.db, call.caller, coworld)
     row = await call.db.scalar(
@@ -71,7 +82,7 @@ async def delete_secret(call: Call, coworld: str, name: str) -> JsonObject:
     await call.db.delete(row)
     await call.db.flush()
     await call.services.vault.delete("coworld", row.id)
-    return answer
+    return Json(answer)
 
 
 async def _own_name(session: AsyncSession, caller: Caller, coworld: str) -> CoworldName:

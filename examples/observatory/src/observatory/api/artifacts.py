@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import json
-from typing import Literal
+from typing import Annotated
 
 import sqlalchemy as sa
+from fastapi import Query
 from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
 from coworld_core import api
 
-from .artifacts_serving import filename_of, plain_chunks, send, send_plain
-from .bundles import BundlePlan, Kept, ZipEntry, plan_bundle, stream_zip, unknown_tokens
-from .columns import JsonObject
+from ..artifacts_serving import filename_of, plain_chunks, send, send_plain
+from ..bundles import BundlePlan, Kept, ZipEntry, plan_bundle, stream_zip, unknown_tokens
+from ..columns import JsonObject
+from ..episodes_access import find_episode, own_slots, visible
+from ..errors import Refusal, forbidden, invalid, not_found
+from ..models import Artifact, Coworld, EpisodeRequest
+from ..services import Services
+from ..worker_queue import OVER
+from .calls import Anyone, ApiRouter, Call, Json, Known, QueryModel, Team, binary, gate, refusals
 from .episodes import find_job, refuse_unfinished, split_ids
-from .episodes_access import find_episode, own_slots, visible
-from .errors import Refusal, forbidden, invalid, not_found
-from .models import Artifact, Coworld, EpisodeRequest
 from .pages import PageQuery, paginate
-from .routing import Call, Query, Router
-from .services import Services
-from .worker_queue import OVER
 
 __all__ = ["router"]
 
-router = Router("Artifacts")
+router = ApiRouter(tags=["Artifacts"])
 
 INLINE_LIMIT = 64 * 1024
 """Bytes of JSON that a download manifest carries itself."""
@@ -34,7 +35,7 @@ _KINDS = {"results": "results", "replay": "replay", "logs": "game_logs", "error-
 CATEGORIES = ("results", "replay", "events", "error_info", "game_logs", "player_logs", "player_artifact")
 
 
-class BundleQuery(Query):
+class BundleQuery(QueryModel):
     """What a bundle is to include."""
 
     include: str | None = Field(
@@ -44,7 +45,7 @@ class BundleQuery(Query):
     )
 
 
-class LinkQuery(Query):
+class LinkQuery(QueryModel):
     """What makes a link good."""
 
     expires: str = Field(default="", max_length=20)
@@ -64,11 +65,10 @@ class DownloadQuery(PageQuery):
 
 @router.get(
     "/v2/episode-requests/{ereq}/artifacts/{kind}",
-    access="anyone",
-    media_type="application/octet-stream",
-    refusals=(409, 412, 416),
+    response_class=binary("application/octet-stream"),
+    responses=refusals(409, 412, 416),
 )
-async def get_artifact(call: Call, ereq: str, kind: str) -> Response:
+async def get_artifact(call: Anyone, ereq: str, kind: str) -> Response:
     """One artifact: `spec`, `game-config`, `logs`, `error-info`, `results` or `replay` (unpacked)."""
     row = await find_episode(call.db, call.services, call.caller, ereq)
     if kind == "game-config":
@@ -81,24 +81,28 @@ async def get_artifact(call: Call, ereq: str, kind: str) -> Response:
     return send_plain(call.services.artifacts, call.request, _kept(row, _KINDS[kind]))
 
 
-@router.get("/v2/episode-requests/{ereq}/{version_id}/policy-logs/{agent}", media_type="text/plain", refusals=(409,))
-async def get_policy_log(call: Call, ereq: str, version_id: str, agent: str) -> Response:
+@router.get(
+    "/v2/episode-requests/{ereq}/{version_id}/policy-logs/{agent}",
+    response_class=binary("text/plain"),
+    responses=refusals(409),
+)
+async def get_policy_log(call: Known, ereq: str, version_id: str, agent: str) -> Response:
     """What one's own player wrote: its last 10,000 lines."""
     return await _of_player(call, ereq, version_id, agent, "player_logs")
 
 
 @router.get(
     "/v2/episode-requests/{ereq}/{version_id}/policy-artifact/{agent}",
-    media_type="application/zip",
-    refusals=(409, 412, 416),
+    response_class=binary("application/zip"),
+    responses=refusals(409, 412, 416),
 )
-async def get_policy_artifact(call: Call, ereq: str, version_id: str, agent: str) -> Response:
+async def get_policy_artifact(call: Known, ereq: str, version_id: str, agent: str) -> Response:
     """What one's own player has kept."""
     return await _of_player(call, ereq, version_id, agent, "player_artifact")
 
 
-@router.get("/v2/episode-requests/{ereq}/bundle", access="anyone", media_type="application/zip", refusals=(409,))
-async def get_bundle(call: Call, ereq: str, query: BundleQuery) -> Response:
+@router.get("/v2/episode-requests/{ereq}/bundle", response_class=binary("application/zip"), responses=refusals(409))
+async def get_bundle(call: Anyone, ereq: str, query: Annotated[BundleQuery, Query()]) -> Response:
     """Everything one may have of an episode, as one zip; what one may not have is left out."""
     include = None
     if query.include is not None:
@@ -133,8 +137,13 @@ def _entry(services: Services, name: str, artifact: Artifact) -> ZipEntry:
 # --- by link
 
 
-@router.get("/files/{artifact_id}/{filename}", access="anyone", tolerant=True, media_type="application/octet-stream")
-async def get_file(call: Call, artifact_id: str, filename: str, query: LinkQuery) -> Response:
+@router.get("/files/{artifact_id}/{filename}", response_class=binary("application/octet-stream"))
+async def get_file(
+    call: Annotated[Call, gate("anyone", tolerant=True)],
+    artifact_id: str,
+    filename: str,
+    query: Annotated[LinkQuery, Query()],
+) -> Response:
     """An artifact as it is stored, for whoever has the link."""
     links = call.services.runtime.links
     if not links.is_good(artifact_id, query.expires, query.signature):
@@ -147,8 +156,8 @@ async def get_file(call: Call, artifact_id: str, filename: str, query: LinkQuery
     return send(call.services.artifacts, call.request, artifact)
 
 
-@router.get("/v2/episode-requests/download-manifest", access="anyone", answer=api.DownloadPage)
-async def get_download_manifest(call: Call, query: DownloadQuery) -> JsonObject:
+@router.get("/v2/episode-requests/download-manifest", response_model=api.DownloadPage)
+async def get_download_manifest(call: Anyone, query: Annotated[DownloadQuery, Query()]) -> Json:
     """What there is to download of some episodes, with links that need no token."""
     ids, kind = split_ids(query.ids)
     wanted = [part.strip() for text in query.include or CATEGORIES for part in text.split(",") if part.strip()]
@@ -165,11 +174,13 @@ async def get_download_manifest(call: Call, query: DownloadQuery) -> JsonObject:
                 entries += [
                     await _download(call, row, category, position) for position in _places(call, row, category, query)
                 ]
-    return {
-        "entries": entries,
-        "unavailable_ids": [item for item in ids if item not in known],
-        "next_cursor": page.next_cursor,
-    }
+    return Json(
+        {
+            "entries": entries,
+            "unavailable_ids": [item for item in ids if item not in known],
+            "next_cursor": page.next_cursor,
+        }
+    )
 
 
 def _places(call: Call, row: EpisodeRequest, category: str, query: DownloadQuery) -> list[int]:
@@ -219,8 +230,8 @@ async def _download(call: Call, row: EpisodeRequest, category: str, position: in
 # --- for the team, by job
 
 
-@router.get("/jobs/{job}/artifacts/{kind}", access="team", media_type="application/octet-stream", refusals=(409,))
-async def get_job_artifact(call: Call, job: str, kind: Literal["results", "replay", "logs"]) -> Response:
+@router.get("/jobs/{job}/artifacts/{kind}", response_class=binary("application/octet-stream"), responses=refusals(409))
+async def get_job_artifact(call: Team, job: str, kind: str) -> Response:
     """One artifact, by job: `results`, `replay` or `logs`."""
     row = await find_job(call, job)
     if kind not in ("results", "replay", "logs"):
@@ -228,27 +239,27 @@ async def get_job_artifact(call: Call, job: str, kind: Literal["results", "repla
     return send_plain(call.services.artifacts, call.request, _kept(row, _KINDS[kind]))
 
 
-@router.get("/jobs/{job}/policy-logs", access="team", answer=list[str])
-async def list_job_logs(call: Call, job: str) -> list[str]:
+@router.get("/jobs/{job}/policy-logs", response_model=list[str])
+async def list_job_logs(call: Team, job: str) -> Json:
     """Names of the players' logs."""
-    return _names(await find_job(call, job), "player_logs")
+    return Json(_names(await find_job(call, job), "player_logs"))
 
 
-@router.get("/jobs/{job}/policy-logs/{agent}", access="team", media_type="text/plain", refusals=(409,))
-async def get_job_log(call: Call, job: str, agent: str) -> Response:
+@router.get("/jobs/{job}/policy-logs/{agent}", response_class=binary("text/plain"), responses=refusals(409))
+async def get_job_log(call: Team, job: str, agent: str) -> Response:
     """A player's log."""
     row = await find_job(call, job)
     return send(call.services.artifacts, call.request, _kept(row, "player_logs", _slot(agent)))
 
 
-@router.get("/jobs/{job}/policy-artifact", access="team", answer=list[str])
-async def list_job_policy_artifacts(call: Call, job: str) -> list[str]:
+@router.get("/jobs/{job}/policy-artifact", response_model=list[str])
+async def list_job_policy_artifacts(call: Team, job: str) -> Json:
     """Names of what the players have kept."""
-    return _names(await find_job(call, job), "player_artifact")
+    return Json(_names(await find_job(call, job), "player_artifact"))
 
 
-@router.get("/jobs/{job}/policy-artifact/{agent}", access="team", media_type="application/zip", refusals=(409,))
-async def get_job_policy_artifact(call: Call, job: str, agent: str) -> Response:
+@router.get("/jobs/{job}/policy-artifact/{agent}", response_class=binary("application/zip"), responses=refusals(409))
+async def get_job_policy_artifact(call: Team, job: str, agent: str) -> Response:
     """What a player has kept."""
     row = await find_job(call, job)
     return send(call.services.artifacts, call.request, _kept(row, "player_artifact", _slot(agent)))

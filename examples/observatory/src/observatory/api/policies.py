@@ -3,47 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Literal
+from typing import Annotated
 
 import sqlalchemy as sa
-from pydantic import Field, StringConstraints
+from fastapi import Query
+from pydantic import Field
 
 from coworld_core import api
 from coworld_core.environment import is_reserved_env
 
-from .columns import JsonObject
-from .errors import conflict, forbidden, invalid, not_found
+from ..columns import JsonObject
+from ..errors import conflict, forbidden, invalid, not_found
+from ..models import Image, Policy, PolicySecretEnv, PolicyVersion
+from .calls import ApiRouter, Call, Json, Known, gate, refusals
 from .images import find_image
-from .models import Image, Policy, PolicySecretEnv, PolicyVersion
 from .pages import Envelope, PageQuery, paginate
-from .routing import Body, Call, Router, Text
 
 __all__ = ["router"]
 
-router = Router("Policies")
-
-EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
-EnvValue = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$", max_length=32_768)]
-PolicyName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f:/\\]+$", min_length=1, max_length=100)]
-"""No colon: it stands before the version; no slash: it becomes part of names and paths."""
-
-
-class NewSecretEnv(Body):
-    """Secret environment variables of a policy version to come."""
-
-    policy_secret_env: dict[EnvName, EnvValue] = Field(
-        min_length=1, max_length=100, description="Value by name.", repr=False
-    )
-
-
-class NewPolicyVersion(Body):
-    """A version of a policy."""
-
-    name: PolicyName = Field(description="Name of the policy; a name that is there gets its next version.")
-    container_image_id: Text = Field(description="The image it runs from.")
-    run: list[EnvValue] | None = Field(default=None, max_length=100, description="Command instead of the image's own.")
-    policy_secret_env_id: Text | None = Field(default=None, description="Its secret environment variables.")
-    tags: dict[Text, Text] | None = Field(default=None, max_length=100, description="Free labels.")
+router = ApiRouter(tags=["Policies"])
 
 
 class VersionQuery(PageQuery):
@@ -51,18 +29,12 @@ class VersionQuery(PageQuery):
 
     limit: int = Field(default=100, ge=1, le=1000, description="Most rows of the page.")
     mine: bool = Field(default=False, description="Only one's own; the team may ask for all.")
-    name_exact: Text | None = Field(default=None, description="Only those of a policy's name.")
+    name_exact: api.Text | None = Field(default=None, description="Only those of a policy's name.")
     version: int | None = Field(default=None, ge=1, le=10**9, description="Only that version.")
 
 
-class NewAccess(Body):
-    """Who may draw a policy into episodes of their own."""
-
-    selection_scope: Literal["any_request", "owner_visible"] = Field(description="Anybody, or its owner alone.")
-
-
-@router.post("/stats/policy-secret-envs", answer=api.PolicySecretEnvCreated)
-async def create_secret_env(call: Call, body: NewSecretEnv) -> JsonObject:
+@router.post("/stats/policy-secret-envs", response_model=api.PolicySecretEnvCreated)
+async def create_secret_env(call: Known, body: api.PolicySecretEnvBody) -> Json:
     """Keep secret environment variables for a policy version that is uploaded next."""
     for name in body.policy_secret_env:
         if is_reserved_env(name):
@@ -71,16 +43,13 @@ async def create_secret_env(call: Call, body: NewSecretEnv) -> JsonObject:
     call.db.add(row)
     await call.db.flush()
     await call.services.vault.put("policy-env", row.id, json.dumps(body.policy_secret_env).encode())
-    return {"id": row.id}
+    return Json({"id": row.id})
 
 
 @router.delete(
-    "/stats/policy-secret-envs/{secret_env_id}",
-    answer=api.PolicySecretEnvCreated,
-    transaction=False,
-    refusals=(409,),
+    "/stats/policy-secret-envs/{secret_env_id}", response_model=api.PolicySecretEnvCreated, responses=refusals(409)
 )
-async def delete_secret_env(call: Call, secret_env_id: str) -> JsonObject:
+async def delete_secret_env(call: Annotated[Call, gate("known", held=False)], secret_env_id: str) -> Json:
     """Forget secret environment variables that no policy version has got."""
     async with call.services.database.writing() as session:
         row = await session.get(PolicySecretEnv, secret_env_id, with_for_update=True)
@@ -94,11 +63,11 @@ async def delete_secret_env(call: Call, secret_env_id: str) -> JsonObject:
         await session.delete(row)
     # only now: a version that was quicker would have been left without
     await call.services.vault.delete("policy-env", secret_env_id)
-    return {"id": secret_env_id}
+    return Json({"id": secret_env_id})
 
 
-@router.post("/stats/policies/docker-img/complete", answer=api.PolicyVersionCreated)
-async def create_policy_version(call: Call, body: NewPolicyVersion) -> JsonObject:
+@router.post("/stats/policies/docker-img/complete", response_model=api.PolicyVersionCreated)
+async def create_policy_version(call: Known, body: api.PolicyVersionBody) -> Json:
     """Make the next version of a policy out of an uploaded image."""
     user = call.caller.require()
     image = await _own_image(call, body.container_image_id)
@@ -119,17 +88,19 @@ async def create_policy_version(call: Call, body: NewPolicyVersion) -> JsonObjec
         user_id=user.id,
         player_id=call.caller.player_id,
         image_id=image.id,
-        run=body.run,
+        run=list(body.run) if body.run is not None else None,
         secret_env_id=body.policy_secret_env_id,
         tags=body.tags,
     )
     call.db.add(version)
     await call.db.flush()
-    return {"id": version.id, "name": policy.name, "version": version.version, "pools": None, "submit_error": None}
+    return Json(
+        {"id": version.id, "name": policy.name, "version": version.version, "pools": None, "submit_error": None}
+    )
 
 
-@router.get("/stats/policy-versions", answer=Envelope[api.PolicyVersionRow])
-async def list_policy_versions(call: Call, query: VersionQuery) -> JsonObject:
+@router.get("/stats/policy-versions", response_model=Envelope[api.PolicyVersionRow])
+async def list_policy_versions(call: Known, query: Annotated[VersionQuery, Query()]) -> Json:
     """One's own policy versions, newest first: the highest version of a name is the first."""
     statement = sa.select(PolicyVersion).join(Policy, Policy.id == PolicyVersion.policy_id)
     if query.mine or not call.caller.elevated:
@@ -143,21 +114,21 @@ async def list_policy_versions(call: Call, query: VersionQuery) -> JsonObject:
     if query.version is not None:
         statement = statement.where(PolicyVersion.version == query.version)
     page = await paginate(call.db, statement, query, moment=PolicyVersion.created_at, key=PolicyVersion.id)
-    return page.envelope(_row_json)
+    return Json(page.envelope(_row_json))
 
 
-@router.get("/v2/policies/{policy_id}/selection-access", answer=api.SelectionAccess)
-async def get_access(call: Call, policy_id: str) -> JsonObject:
+@router.get("/v2/policies/{policy_id}/selection-access", response_model=api.SelectionAccess)
+async def get_access(call: Known, policy_id: str) -> Json:
     """Who may draw a policy of one's own into episodes."""
-    return {"selection_scope": (await _own_policy(call, policy_id)).selection_scope}
+    return Json({"selection_scope": (await _own_policy(call, policy_id)).selection_scope})
 
 
-@router.put("/v2/policies/{policy_id}/selection-access", answer=api.SelectionAccess)
-async def set_access(call: Call, policy_id: str, body: NewAccess) -> JsonObject:
+@router.put("/v2/policies/{policy_id}/selection-access", response_model=api.SelectionAccess)
+async def set_access(call: Known, policy_id: str, body: api.SelectionAccessBody) -> Json:
     """Say who may draw a policy of one's own into episodes."""
     policy = await _own_policy(call, policy_id)
     policy.selection_scope = body.selection_scope
-    return {"selection_scope": policy.selection_scope}
+    return Json({"selection_scope": policy.selection_scope})
 
 
 async def _own_image(call: Call, image_id: str) -> Image:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from fastapi import Query
 from pydantic import Field
 from starlette.responses import Response
 
@@ -12,31 +13,31 @@ from coworld_core.errors import ManifestError
 from coworld_core.gameconfig import game_config_for, slot_count
 from coworld_core.loading import load_manifest
 
-from .errors import conflict, not_found
+from ..errors import conflict, not_found
+from ..models import Coworld
+from .calls import Anyone, ApiRouter, QueryModel, binary, refusals
 from .leagues import find_league, league_divisions
-from .models import Coworld
-from .routing import Call, Query, Router
 
 if TYPE_CHECKING:
     from coworld_core.manifest import Doc
 
-    from .models import League
+    from ..models import League
 
 __all__ = ["router"]
 
-router = Router("Leagues")
+router = ApiRouter(tags=["Leagues"])
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|])")
 
 
-class ToTakePart(Query):
+class ToTakePart(QueryModel):
     """In which league."""
 
     league_id: str = Field(pattern="^league_", description="Which league.")
 
 
-@router.get("/v2/participate", access="anyone", media_type="text/markdown", refusals=(404, 409))
-async def participate(call: Call, query: ToTakePart) -> Response:
+@router.get("/v2/participate", response_class=binary("text/markdown"), responses=refusals(404, 409))
+async def participate(call: Anyone, query: Annotated[ToTakePart, Query()]) -> Response:
     """How to take part in a league, as Markdown."""
     league = await find_league(call.db, call.caller, query.league_id)
     coworld = await call.db.get(Coworld, league.game.coworld_id)

@@ -10,24 +10,28 @@ import json
 
 from starlette.responses import Response
 
+from ..episodes_access import find_episode, own_slots
+from ..errors import Refusal, conflict, forbidden
+from ..models import Artifact
+from ..storage import MemberTooLarge, NoMember
+from .calls import ApiRouter, Call, Known, binary, refusals
 from .episodes import refuse_unfinished
-from .episodes_access import find_episode, own_slots
-from .errors import Refusal, conflict, forbidden
-from .models import Artifact
-from .routing import Call, Router
-from .storage import MemberTooLarge, NoMember
 
 __all__ = ["router"]
 
-router = Router("Artifacts")
+router = ApiRouter(tags=["Artifacts"])
 
 FILE = "annotations.jsonl"
 LIMIT = 8 * 1024 * 1024
 """Largest file that is handed out, in bytes, unpacked."""
 
 
-@router.get("/v2/episode-requests/{ereq}/{version_id}/annotations", media_type="application/x-ndjson", refusals=(409,))
-async def get_annotations(call: Call, ereq: str, version_id: str) -> Response:
+@router.get(
+    "/v2/episode-requests/{ereq}/{version_id}/annotations",
+    response_class=binary("application/x-ndjson"),
+    responses=refusals(409),
+)
+async def get_annotations(call: Known, ereq: str, version_id: str) -> Response:
     """What one's own policy noted: `annotations.jsonl` of its players' artifacts, seat after seat."""
     row = await find_episode(call.db, call.services, call.caller, ereq)
     seats = [seat.position for seat in row.participants if seat.policy_version_id == version_id]

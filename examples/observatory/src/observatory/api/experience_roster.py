@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.api import PolicyRef
+from coworld_core.api import EpisodeBody, ExperienceTarget, PolicyRef, RosterEntry
 from coworld_core.errors import UsageError
 
-from .auth import Caller
-from .errors import Refusal, not_found
-from .models import Coworld, Division, EpisodeScore, Game, League, Membership, Player, Policy, PolicyVersion
-from .scheduling import Candidate, Wish
-
-if TYPE_CHECKING:
-    from .experience import EpisodeBody, RosterEntry, Target
+from ..errors import Refusal, not_found
+from ..identity.auth import Caller
+from ..models import Coworld, Division, EpisodeScore, Game, League, Membership, Player, Policy, PolicyVersion
+from ..scheduling import Candidate, Wish
 
 __all__ = ["Arena", "find_arena", "read_roster"]
 
@@ -88,7 +84,7 @@ async def read_roster(session: AsyncSession, caller: Caller, arena: Arena, roste
     return wishes
 
 
-def _names_league(target: Target) -> bool:
+def _names_league(target: ExperienceTarget) -> bool:
     return any((target.league_id, target.division_id, target.league_name, target.division_name))
 
 
@@ -99,7 +95,7 @@ async def _coworld(session: AsyncSession, caller: Caller, coworld_id: str) -> Co
     return row
 
 
-async def _division(session: AsyncSession, caller: Caller, target: Target) -> Division:
+async def _division(session: AsyncSession, caller: Caller, target: ExperienceTarget) -> Division:
     """The division a target names; of a league alone, the highest in which is competed."""
     statement = (
         sa.select(Division)
