@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import time
@@ -331,6 +332,20 @@ def test_the_audit_names_what_breaks_it(rules: type[Rules], code: str) -> None:
     assert {issue.code for issue in report.issues} == {code}, str(report)
     if code.startswith(("rules_read", "rules_use")):
         assert all(f"{__file__}:{issue.line} calls " in issue.message for issue in report.issues)
+
+
+def test_what_a_collection_of_garbage_calls_is_not_the_rules_doing() -> None:
+    def look(*_: object) -> None:
+        time.time()
+
+    before = gc.get_threshold()
+    gc.callbacks.append(look)
+    gc.set_threshold(1)
+    try:
+        assert audit_rules(Guess).issues == ()
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(look)
 
 
 def test_the_audit_names_the_line() -> None:

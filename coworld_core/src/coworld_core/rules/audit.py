@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import io
 import json
 import os
@@ -174,12 +175,16 @@ def _watched(found: list[Issue]) -> Generator[None]:
         elif event == "call" and (code := _of_function(frame)):
             note(code, frame.f_code.co_qualname, frame.f_back)
 
-    before = sys.getprofile()
+    before, collecting = sys.getprofile(), gc.isenabled()
+    # A collection may come anywhere, and calls what others have asked it to call.
+    gc.disable()
     sys.setprofile(watch)
     try:
         yield
     finally:
         sys.setprofile(before)
+        if collecting:
+            gc.enable()
 
 
 _CLOCKS: Final = frozenset(
