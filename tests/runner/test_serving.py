@@ -9,11 +9,12 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from pydantic import BaseModel, field_validator
 from support.served import TOKENS, Sticks, Table, hear, serving, sit, tell
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus
 
-from coworld_core.rules import Ticks, Turns, read_replay
+from coworld_core.rules import RulesError, Ticks, Turns, read_replay
 from coworld_runner.serving.outbox import MAX_NOTICES, Outbox
 
 
@@ -376,3 +377,35 @@ async def test_rules_that_fail_while_a_newcomer_is_greeted_fail_the_game() -> No
         async with connect(table.url(0), proxy=None):
             await table.over.wait()
         assert "observe, tick 0, seat 0: RuntimeError: seen too often" in str(table.failure)
+
+
+class Picky(Sticks):
+    class Action(BaseModel):
+        take: int
+
+        @field_validator("take")
+        @classmethod
+        def check(cls, take: int) -> int:
+            return 1 // (take - 9) or take
+
+    def legal(self, seat: int) -> None:
+        return None
+
+
+async def test_a_type_of_actions_that_fails_fails_the_game() -> None:
+    async with serving(Picky) as table, sit(table, 0) as first, sit(table, 1):
+        await turn(first)
+        await tell(first, 0, {"take": 9})
+        assert (await until_over(first))["reason"] == "failed"
+        await table.over.wait()
+        assert str(table.failure).startswith("Action, tick 0, seat 0: ZeroDivisionError")
+
+
+class Unreadable(Sticks):
+    Action = iter
+
+
+async def test_a_type_of_actions_that_is_none_is_told_before_anybody_comes() -> None:
+    with pytest.raises(RulesError, match="Action, tick 0: Pydantic"):
+        async with serving(Unreadable):
+            pass

@@ -115,6 +115,7 @@ class Play:
 
         Raises:
             ActionRefused: The seat is not to act, it is no action, or it is not legal now.
+            RulesError: The type of actions fails.
         """
         if seat not in self.to_act:
             raise ActionRefused("it is not your turn", code="not_your_turn")
@@ -133,6 +134,9 @@ class Play:
             raise ActionRefused(
                 f"no action: {place + ': ' if place else ''}{first['msg']}", code="action_malformed"
             ) from None
+        except Exception as error:
+            # A validator of the author's own; what it may raise for a wrong value is ValueError.
+            raise RulesError.raised(error, where="Action", tick=self.tick, seat=seat) from error
         if known is None:
             return action
         # The same action may be written in several ways, with defaults or without.

@@ -63,6 +63,10 @@ class Match:
         self._rules = rules
         self._config = config
         self._log = log
+        try:
+            self._schema = action_schema(rules)
+        except Exception as error:
+            raise RulesError.raised(error, where="Action", tick=0) from error
         self._play = Play(rules, config=config.rules, seats=config.seats, seed=seed)
         pace = config.pace
         self._clock = None if isinstance(pace, Ticks) else pace
@@ -154,6 +158,13 @@ class Match:
 
     def hear(self, slot: int, message: str | bytes) -> str | None:
         """Take a message of the player in a seat; return what it is told of it where it is refused."""
+        try:
+            return self._hear(slot, message)
+        except RulesError as error:
+            self.fail(error)
+            return None
+
+    def _hear(self, slot: int, message: str | bytes) -> str | None:
         try:
             value: Any = json.loads(message)
         # Deep nesting exhausts the stack of the parser; numbers of many digits are refused by Python.
@@ -327,7 +338,7 @@ class Match:
             "seat": slot,
             "seats": self._config.seats,
             "pace": self._config.pace.describe(),
-            "action_schema": action_schema(self._rules),
+            "action_schema": self._schema,
         }
         return _json({"type": "hello", **self._about(), **more})
 
