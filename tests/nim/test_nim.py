@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli_kit import coworld
 
@@ -42,6 +42,7 @@ ACTIONS = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(sticks=st.integers(1, 40), actions=st.lists(ACTIONS, max_size=80))
 def test_any_actions_lead_to_an_end_that_plays_again(sticks: int, actions: list[Any]) -> None:
     config = Nim.Config(sticks=sticks)
