@@ -134,6 +134,7 @@ SLOW = (
     "tests/runner/test_certify_backends.py",
     "tests/runner/test_certify_steps.py",
     "tests/runner/test_process_death.py",
+    "tests/runner/test_serving_program.py",
     "tests/security/test_local_processes.py",
     "tests/security/test_standings.py",
     "tests/security/",

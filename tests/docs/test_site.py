@@ -12,6 +12,7 @@ from support.pages import PAGES, ROOT, blocks, page_id
 def test_the_site_has_its_pages() -> None:
     wanted = {
         "start-here.md",
+        "tutorial.md",
         "write-a-player.md",
         "write-a-game.md",
         "manifest.md",

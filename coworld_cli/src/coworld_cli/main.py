@@ -20,6 +20,7 @@ _COMMANDS: CommandTable = {
         "replay": ("replays", "Show a replay in the browser, until Ctrl-C."),
     },
     "Make": {
+        "init": ("starting", "Begin a game, or a player of one."),
         "build": ("packages", "Build a Coworld's images and write its manifest."),
         "validate": ("packages", "Check a manifest and list everything that is wrong with it."),
         "certify": ("packages", "Check in ten steps that a Coworld keeps the runtime contract."),
