@@ -315,7 +315,7 @@ def test_remarks() -> None:
     assert codes(decided([0.0] * 4)) == ["constant_scores"]
     assert codes(decided([1.0, 1.0, 1.0])) == ["same_blocks"]
     assert codes(decided([1.0, 2.0, 1.5], seeded=False)) == ["no_seed"]
-    assert codes(decided([1.0, -2.0, 1.5], same_player=True)) == ["same_player"]
+    assert codes(decided([1.0, -2.0, 1.5], same_command=True)) == ["same_player"]
     # rarely won, but by far
     assert codes(decided([90.0, *[-1.0, -1.1] * 9])) == ["means_disagree"]
 

@@ -23,8 +23,8 @@ DIFFERENCES: dict[str, Callable[[random.Random], float]] = {
 
 
 def comparison_plan(**values: Any) -> ComparisonPlan:
-    return ComparisonPlan(
-        **{
+    return ComparisonPlan.model_validate(
+        {
             "coworld": "game",
             "version": "1",
             "variant": "default",
@@ -41,8 +41,8 @@ def comparison_plan(**values: Any) -> ComparisonPlan:
 
 def episode_row(key: str, *scores: float, **values: Any) -> EpisodeRow:
     status = "completed" if scores else "failed"
-    return EpisodeRow(
-        **{
+    return EpisodeRow.model_validate(
+        {
             "index": 1,
             "key": key,
             "run_id": "r",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .judging import BlockLedger as BlockLedger
     from .judging import JudgedBlock as JudgedBlock
     from .markdown import comparison_markdown as comparison_markdown
+    from .metrics import known_metrics as known_metrics
     from .ratings import Rating as Rating
     from .ratings import rate as rate
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from ..episode import EpisodeRow, SeatRow
+from ..errors import UsageError
+from ..events import EvaluationProgressed
 from ..records import Grows, Record, SchemaVersion
-from .designs import Lineup, comparison_lineups
+from .designs import Lineup, comparison_lineups, parse_key
 from .estimates import Interval, mean_interval, running_interval, sign_evidence
 from .judging import BlockLedger, JudgedBlock
 
@@ -69,7 +71,7 @@ class ComparisonPlan(EvaluationPlan):
 
     new: SeatRow = Field(description="The player that is to be better.")
     old: SeatRow = Field(description="The player that it is compared with.")
-    same_player: bool = Field(default=False, description="Whether both are the same program.")
+    same_command: bool = Field(default=False, description="Whether both are the same command, with the same settings.")
     margin: float | None = Field(default=None, ge=0, description="Differences up to this are not worth having.")
 
 
@@ -89,6 +91,7 @@ class MeasuredEntrant(Record):
     label: str = Field(description="What it is called in the plan.")
     mean: float | None = Field(description="Mean over blocks of its mean score in each; null without blocks.")
     interval: IntervalRecord | None = Field(default=None, description="Of that mean; null for fewer than two blocks.")
+    digest: str = Field(default="", description="Content id of what ran; empty for local processes.")
     forfeits: int = Field(default=0, ge=0, description="Episodes that it forfeited: it failed and left no results.")
 
 
@@ -149,6 +152,7 @@ class Comparison:
     Attributes:
         stopped: Why it is over; empty while it is not.
         verdict: What it is by now.
+        digests: Content ids of what ran, by label, where they are known.
     """
 
     def __init__(self, plan: ComparisonPlan) -> None:
@@ -156,6 +160,7 @@ class Comparison:
         self.ledger = BlockLedger(self.lineups, starved=plan.starved, forfeit=plan.forfeit)
         self.stopped: str = ""
         self.verdict: str = "undecided"
+        self.digests: dict[str, str] = {}
         self._seen: list[JudgedBlock] = []
         self._differences: list[float] = []
         self._won = self._lost = 0
@@ -164,8 +169,31 @@ class Comparison:
         """The lineups of a block."""
         return comparison_lineups(NEW, OLD, self.plan.seats, block)
 
+    @property
+    def counted(self) -> int:
+        """Blocks that count so far."""
+        return len(self._differences)
+
+    def progress(self) -> EvaluationProgressed:
+        """How far it is."""
+        return EvaluationProgressed(
+            blocks=len(self._seen),
+            max_blocks=self.plan.max_blocks,
+            counted=self.counted,
+            won=self._won,
+            lost=self._lost,
+            evidence=rounded(sign_evidence(self._won, self._lost)),
+            decides=1 / self.plan.alpha,
+            stopped=self.stopped,
+        )
+
     def add(self, row: EpisodeRow) -> None:
-        """Take in a row. Blocks after the one that decides change nothing any more."""
+        """Take in a row. Blocks after the one that decides change nothing any more.
+
+        Raises:
+            UsageError: Code ``image_changed``: what ran is not what ran before.
+        """
+        note_digests(self.digests, self.lineups, row)
         for block in self.ledger.add(row):
             if not self.stopped:
                 self._look(block)
@@ -177,7 +205,6 @@ class Comparison:
             self._differences.append(difference)
             self._won += difference > 0
             self._lost += difference < 0
-        counted = len(self._differences)
         margin = self.plan.margin
         if len(self._seen) >= _PATIENCE and (hopeless := hopeless_start(self._seen[:_PATIENCE])):
             self.stopped = hopeless
@@ -186,7 +213,7 @@ class Comparison:
         elif margin is not None and self._within(margin):
             self.stopped, self.verdict = "margin", "equal"
         if not self.stopped and len(self._seen) >= self.plan.max_blocks:
-            self.stopped = "max_blocks" if counted else "spoiled"
+            self.stopped = "max_blocks" if self.counted else "spoiled"
 
     def _within(self, margin: float) -> bool:
         interval = running_interval(self._differences, alpha=self.plan.alpha)
@@ -200,11 +227,11 @@ class Comparison:
         won, lost = (0, 0) if unplayable else (self._won, self._lost)
         middle = rounded(math.fsum(differences) / len(differences)) if differences else None
         interval = running_interval(differences, alpha=self.plan.alpha)
-        entrants = measured_entrants((NEW, OLD), counted, self._seen)
+        entrants = measured_entrants((NEW, OLD), counted, self._seen, self.digests)
         effects = measured_seats(counted)
         names = {NEW: self.plan.new.name, OLD: self.plan.old.name}
         remarks = [
-            *_about_pair(self.plan),
+            *self._about_pair(),
             *common_remarks(self.plan, self._seen, counted, effects, names),
             *_about_difference(self.verdict, won, lost, middle, interval),
         ]
@@ -226,6 +253,14 @@ class Comparison:
                 "remarks": tuple(remarks),
             }
         )
+
+    def _about_pair(self) -> list[Remark]:
+        same_image = self.plan.new.image == self.plan.old.image
+        if NEW in self.digests and OLD in self.digests:
+            same_image = self.digests[NEW] == self.digests[OLD]
+        if not (self.plan.same_command and same_image):
+            return []
+        return [Remark(code="same_player", message="Both are the same program: you compare a player with itself.")]
 
 
 def compare_rows(plan: ComparisonPlan, rows: Iterable[EpisodeRow]) -> ComparisonReport:
@@ -273,8 +308,29 @@ def spoilt_counts(seen: Sequence[JudgedBlock]) -> dict[str, int]:
     }
 
 
+def note_digests(digests: dict[str, str], lineups: Callable[[int], Sequence[Lineup]], row: EpisodeRow) -> None:
+    """Note what ran as whom.
+
+    Raises:
+        UsageError: Code ``image_changed``: it is not what ran before.
+    """
+    place = parse_key(row.key)
+    if place is None:
+        return
+    for label, seat in zip(lineups(place[0])[place[2] - 1], row.seats, strict=False):
+        if label is None or not seat.digest:
+            continue
+        if digests.setdefault(label, seat.digest) != seat.digest:
+            raise UsageError(
+                f"The image {seat.image} has changed since the evaluation began: it was {digests[label]} and is "
+                f"{seat.digest} now.",
+                code="image_changed",
+                hint="Begin anew in another directory, or name the image by its digest.",
+            )
+
+
 def measured_entrants(
-    labels: Sequence[str], counted: Sequence[JudgedBlock], seen: Sequence[JudgedBlock]
+    labels: Sequence[str], counted: Sequence[JudgedBlock], seen: Sequence[JudgedBlock], digests: Mapping[str, str]
 ) -> tuple[MeasuredEntrant, ...]:
     """How each entrant did."""
     measured: list[MeasuredEntrant] = []
@@ -285,6 +341,7 @@ def measured_entrants(
                 label=label,
                 mean=rounded(math.fsum(scores) / len(scores)) if scores else None,
                 interval=interval_record(mean_interval(scores)),
+                digest=digests.get(label, ""),
                 forfeits=sum(block.forfeits.get(label, 0) for block in seen),
             )
         )
@@ -366,12 +423,6 @@ def common_remarks(
     for label, count in sorted(sum((Counter(block.forfeits) for block in seen), Counter[str]()).items()):
         say("forfeits", f"{names[label]} forfeited {count} {'episode' if count == 1 else 'episodes'}.")
     return remarks
-
-
-def _about_pair(plan: ComparisonPlan) -> list[Remark]:
-    if not plan.same_player:
-        return []
-    return [Remark(code="same_player", message="Both are the same program: you compare a player with itself.")]
 
 
 def _about_difference(
