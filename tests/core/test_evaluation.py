@@ -302,6 +302,21 @@ def test_one_that_never_starts_is_not_judged_by_what_the_game_makes_of_it() -> N
     assert report.remarks[0].message.startswith("Old failed")
 
 
+@pytest.mark.parametrize("starts", [True, False])
+def test_a_machine_that_spoils_everything_ends_it(starts: bool) -> None:
+    comparison = Comparison(comparison_plan())
+    for block in (1, 2, 3):
+        for attempt in (1, 2, 3):
+            assert comparison.stopped == ""
+            for lineup, row in enumerate(pair_rows(block, 1.0, attempt=attempt)):
+                absent = spoilt(row.key, "player", "player_never_started", slot=lineup)
+                comparison.add((row if starts else absent).model_copy(update={"starved": True}))
+    report = comparison.report()
+    assert (report.stopped, report.blocks) == ("spoiled" if starts else "never_started", 0)
+    assert (report.spoiled, report.replayed) == (3, 6)
+    assert codes(report)[-1] == "spoiled_blocks"
+
+
 def test_a_game_that_fails_is_told() -> None:
     comparison = Comparison(comparison_plan())
     for block in (1, 2, 3):

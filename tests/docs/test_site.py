@@ -11,6 +11,7 @@ def test_the_site_has_its_pages() -> None:
     wanted = {
         "start-here.md",
         "write-a-player.md",
+        "evaluation.md",
         "write-a-game.md",
         "manifest.md",
         "runtime-contract.md",

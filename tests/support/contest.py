@@ -40,6 +40,7 @@ def contest(
 async def compared(small: World, workspace: Path, **more: Any) -> ComparisonReport:
     """``first`` compared with ``second``; how busy this machine is does not matter."""
     keys = {name: more.pop(name) for name in tuple(more) if name in EvaluationRun.__dataclass_fields__}
-    run = EvaluationRun(**{"backend": small.backend, "workspace": workspace, "parallel": 4, **keys})
-    who = {"new": "first", "old": "second", "variant": "default", "starved": True, **more}
+    how: dict[str, Any] = {"backend": small.backend, "workspace": workspace, "parallel": 4, **keys}
+    run = EvaluationRun(**how)
+    who: dict[str, Any] = {"new": "first", "old": "second", "variant": "default", "starved": True, **more}
     return await compare(small.package, run=run, **who)

@@ -19,6 +19,9 @@ _COMMANDS: CommandTable = {
         "play": ("episodes", "Play in the browser: with people, bots or both."),
         "replay": ("replays", "Show a replay in the browser, until Ctrl-C."),
     },
+    "Measure players": {
+        "compare": ("evaluations", "Find out whether one player is better than another."),
+    },
     "Make": {
         "build": ("packages", "Build a Coworld's images and write its manifest."),
         "validate": ("packages", "Check a manifest and list everything that is wrong with it."),

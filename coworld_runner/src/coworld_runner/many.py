@@ -216,11 +216,7 @@ class Many:
 
         async def one(index: int, key: str, plan: EpisodePlan) -> None:
             nonlocal complete
-            try:
-                row = await self._played(index, key, plan, backend, options, episode_listeners, fatal)
-            finally:
-                room.give_back(_files(plan))
-                gate.release()
+            row = await self._played(index, key, plan, backend, options, episode_listeners, fatal)
             if on_row is not None:
                 on_row(row)
             self._rows.append(row)
@@ -239,6 +235,9 @@ class Many:
                     scores=row.scores,
                 )
             )
+            # not where it raised: then nothing more is to begin
+            room.give_back(_files(plan))
+            gate.release()
 
         try:
             with unwrapped():

@@ -221,7 +221,7 @@ class Comparison:
 
     def report(self) -> ComparisonReport:
         """What it came to; the same for the same rows, however they are ordered and whatever came after the verdict."""
-        unplayable = self.stopped in ("never_started", "game_faults")
+        unplayable = self.stopped in ("never_started", "game_faults", "spoiled")
         counted = [] if unplayable else [block for block in self._seen if block.fate == "counted"]
         differences = [] if unplayable else self._differences
         won, lost = (0, 0) if unplayable else (self._won, self._lost)
@@ -291,11 +291,13 @@ def interval_record(interval: Interval | None) -> IntervalRecord | None:
     return IntervalRecord(low=rounded(interval.low), high=rounded(interval.high), method=interval.method)
 
 
-def hopeless_start(blocks: Sequence[JudgedBlock]) -> Literal["", "never_started", "game_faults"]:
+def hopeless_start(blocks: Sequence[JudgedBlock]) -> Literal["", "never_started", "game_faults", "spoiled"]:
     """Whether the first blocks show that more of them are of no use, and why."""
     if frozenset[str].intersection(*(block.absent for block in blocks)):
         return "never_started"
-    return "game_faults" if all(block.fate == "void" for block in blocks) else ""
+    if all(block.fate == "void" for block in blocks):
+        return "game_faults"
+    return "spoiled" if all(block.fate == "spoiled" for block in blocks) else ""
 
 
 def spoilt_counts(seen: Sequence[JudgedBlock]) -> dict[str, int]:
@@ -411,11 +413,15 @@ def common_remarks(
     elif len(counted) >= _PATIENCE and len(set(scores)) == 1 and plan.max_blocks > 1:
         say(
             "same_blocks",
-            "Every block came out exactly alike: it is the same game again and again, and more blocks are no more "
-            "evidence about other games.",
+            "Every block came out exactly alike: more blocks of the same game are no more evidence about other games.",
         )
     for seat in effects:
-        if seat.interval is not None and not seat.interval.low <= 0 <= seat.interval.high and seat.effect > 0:
+        if (
+            len(set(scores)) > 1
+            and seat.interval is not None
+            and not seat.interval.low <= 0 <= seat.interval.high
+            and seat.effect > 0
+        ):
             say(
                 "seat_effect",
                 f"The game favours seat {seat.slot}, by {seat.effect:g} on average. Everybody sat there equally often.",

@@ -122,6 +122,7 @@ class BlockLedger:
         if known is None:
             return None
         lineups, reason = self._lineups(block), ""
+        episodes: list[tuple[Lineup, EpisodeRow]] = []
         for attempt in range(1, _ATTEMPTS + 1):
             rows = [known.get((attempt, number)) for number in range(1, len(lineups) + 1)]
             played = [row for row in rows if row is not None]
@@ -130,17 +131,17 @@ class BlockLedger:
             reason = self._spoilt(played)
             if not reason:
                 return self._counted(block, attempt, list(zip(lineups, played, strict=True)))
-        return JudgedBlock(block=block, fate="spoiled", attempts=_ATTEMPTS, reason=reason)
+            episodes += zip(lineups, played, strict=True)
+        return JudgedBlock(block=block, fate="spoiled", attempts=_ATTEMPTS, absent=_absent(episodes), reason=reason)
 
     def _counted(self, block: int, attempts: int, episodes: Sequence[tuple[Lineup, EpisodeRow]]) -> JudgedBlock:
         seated = {label for lineup, _ in episodes for label in lineup if label is not None}
-        came: set[str] = set()
         forfeits: Counter[str] = Counter()
         void = ""
         shown: list[tuple[str | None, float]] = []
         for lineup, row in episodes:
             verdict = judge_row(row)
-            guilty = lineup[row.slot] if row.fault == "player" and row.slot is not None else None
+            guilty = _guilty(lineup, row)
             if not verdict.counts and verdict.party == "game":
                 void = void or verdict.message
             elif not verdict.counts and guilty is not None:
@@ -149,9 +150,7 @@ class BlockLedger:
                 void = void or f"Another player failed: {verdict.message}"
             else:
                 shown += zip(lineup, row.scores, strict=True)
-            stayed_away = guilty is not None and (not verdict.counts or row.error_type == "player_never_started")
-            came |= {label for label in lineup if label is not None and not (stayed_away and label == guilty)}
-        common = {"block": block, "attempts": attempts, "forfeits": dict(forfeits), "absent": frozenset(seated - came)}
+        common = {"block": block, "attempts": attempts, "forfeits": dict(forfeits), "absent": _absent(episodes)}
         if void:
             return JudgedBlock(fate="void", reason=void, **common)  # pyright: ignore[reportArgumentType]
         for _, score in shown:
@@ -180,6 +179,21 @@ class BlockLedger:
         if guilty:
             return self._worst if self._forfeit is None else self._forfeit
         return self._total / self._shown
+
+
+def _guilty(lineup: Lineup, row: EpisodeRow) -> str | None:
+    return lineup[row.slot] if row.fault == "player" and row.slot is not None else None
+
+
+def _absent(episodes: Sequence[tuple[Lineup, EpisodeRow]]) -> frozenset[str]:
+    """Who came to play in none of these episodes."""
+    seated: set[str | None] = set()
+    came: set[str | None] = set()
+    for lineup, row in episodes:
+        stayed_away = not judge_row(row).counts or row.error_type == "player_never_started"
+        seated.update(lineup)
+        came.update(label for label in lineup if not (stayed_away and label == _guilty(lineup, row)))
+    return frozenset(label for label in seated - came if label is not None)
 
 
 def _by_seat(episodes: Sequence[tuple[Lineup, EpisodeRow]]) -> tuple[float, ...]:
