@@ -1,18 +1,20 @@
-"""``compare`` for real: verdicts, exit statuses, going on, and what is refused."""
+"""``compare`` for real, and what rankings look like: verdicts, exit statuses, going on, and what is refused."""
 
 from __future__ import annotations
 
 import signal
 from pathlib import Path
 
+import click
 import pytest
 from support.cli_kit import Started, coworld
 from support.launcher import Done
-from support.simulated import comparison_plan
+from support.simulated import comparison_plan, pair_rows, ranking_plan
 
 from coworld_cli.commands.evaluations import passes
-from coworld_core.episode import read_rows
-from coworld_core.evaluation import compare_rows
+from coworld_cli.render.evaluations import ranking_result
+from coworld_core.episode import SeatRow, read_rows
+from coworld_core.evaluation import compare_rows, rank_rows
 
 PAINT = Path(__file__).parents[2] / "examples" / "paintarena"
 PAIR = ("compare", "frontier-painter", "sweep-painter", "-m", PAINT, "--variant", "quick", "--backend", "process")
@@ -101,3 +103,14 @@ def test_what_ci_makes_of_it(verdict: str, stopped: str, passes_anyway: bool, is
     report = compare_rows(comparison_plan(), []).model_copy(update={"verdict": verdict, "stopped": stopped})
     assert passes(report, must_win=False) is passes_anyway
     assert passes(report, must_win=True) is is_better
+
+
+def test_how_a_ranking_is_shown(tmp_path: Path) -> None:
+    plan = ranking_plan(entrants=(SeatRow(name="Ada"), SeatRow(name="Bob \x1b[1m")), max_blocks=2)
+    rows = [row for block in (1, 2) for row in pair_rows(block, 1.0)]
+    said = click.unstyle(ranking_result(rank_rows(plan, rows), tmp_path))
+    assert said.splitlines()[:3] == ["game 1 default · base seed 0", "0 of 1 pairs are told apart, after 2 blocks.", ""]
+    table = [line.split() for line in said.splitlines()[3:6]]
+    assert table[0] == ["player", "rating", "95", "%", "interval", "mean"]
+    assert [line[:2] for line in table[1:]] == [["1", "Ada"], ["2", "Bob"]]
+    assert "  Not told apart:  Ada from Bob\n" in said

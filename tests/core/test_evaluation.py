@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.simulated import DIFFERENCES, comparison_plan, episode_row, pair_rows, strength_blocks
+from support.simulated import DIFFERENCES, comparison_plan, episode_row, pair_rows, ranking_plan, strength_blocks
 
 from coworld_core.episode import EpisodeRow, SeatRow
 from coworld_core.evaluation.comparison import Comparison, ComparisonReport, compare_rows
@@ -27,8 +27,10 @@ from coworld_core.evaluation.designs import (
 )
 from coworld_core.evaluation.estimates import mean_interval, running_interval, sign_evidence, student_quantile
 from coworld_core.evaluation.judging import BlockLedger
-from coworld_core.evaluation.markdown import comparison_markdown
+from coworld_core.evaluation.markdown import comparison_markdown, ranking_markdown
+from coworld_core.evaluation.ranking import Ranking, RankingReport
 from coworld_core.evaluation.ratings import pairings, rate
+from coworld_core.evaluation.words import not_apart, ranking_headline
 
 # --- designs ------------------------------------------------------------------------------------------------------
 
@@ -330,7 +332,7 @@ def test_remarks() -> None:
     assert codes(decided([0.0] * 4)) == ["constant_scores"]
     assert codes(decided([1.0, 1.0, 1.0])) == ["same_blocks"]
     assert codes(decided([1.0, 2.0, 1.5], seeded=False)) == ["no_seed"]
-    assert codes(decided([1.0, -2.0, 1.5], same_command=True)) == ["same_player"]
+    assert codes(decided([1.0, -2.0, 1.5], same_commands=(("new", "old"),))) == ["same_player"]
     # rarely won, but by far
     assert codes(decided([90.0, *[-1.0, -1.1] * 9])) == ["means_disagree"]
 
@@ -423,6 +425,40 @@ def test_who_is_told_apart() -> None:
     assert not found["b", "c"].apart
     assert (found["b", "c"].won, found["b", "c"].lost, found["b", "c"].drawn) == (15, 15, 0)
     assert ("a", "c") not in found
+
+
+def ranked(blocks: int, *strengths: float, **plan: Any) -> RankingReport:
+    """A ranking of players who differ in nothing but their strengths."""
+    entrants = tuple(SeatRow(name=f"Player {index}") for index in range(len(strengths)))
+    ranking = Ranking(ranking_plan(entrants=entrants, max_blocks=blocks, **plan))
+    strength = dict(zip(ranking.plan.players(), strengths, strict=True))
+    chance = random.Random(11)
+    for block in range(1, blocks + 1):
+        luck = {label: chance.gauss(0, 0.5) for label in strength}
+        for number, lineup in enumerate(ranking.lineups(block), 1):
+            scores = [strength[label] + luck[label] for label in lineup if label is not None]
+            ranking.add(episode_row(episode_key(block, 1, number), *scores))
+    return ranking.report()
+
+
+def test_a_ranking_ends_when_everybody_is_told_apart() -> None:
+    report = ranked(200, 0.0, 4.0, 2.0)
+    assert report.stopped == "told_apart"
+    assert report.blocks < 90
+    assert [standing.label for standing in report.standings] == ["player-2", "player-3", "player-1"]
+    assert not_apart(report) == []
+    assert ranking_headline(report) == f"Everybody is told apart from everybody else, after {report.blocks} blocks."
+
+
+@pytest.mark.parametrize("seats", [1, 2, 3, 4])
+def test_who_is_not_told_apart_in_whatever_number_of_seats(seats: int) -> None:
+    report = ranked(120, 0.0, 3.0, 0.0, seats=seats)
+    assert report.stopped == "max_blocks"
+    assert report.standings[0].label == "player-2"
+    assert [line.split(" from ")[0] for line in not_apart(report)] in (["Player 0"], ["Player 2"])
+    text = ranking_markdown(report)
+    assert text.startswith("### 2 of 3 pairs are told apart, after 120 blocks.")
+    assert len([line for line in text.splitlines() if line.startswith("|")]) == 5
 
 
 def test_equal_players_are_seldom_told_apart() -> None:

@@ -13,9 +13,10 @@ from support.contest import compared, contest
 
 from coworld_core.episode import EpisodeRow, StarvationRecord, read_rows
 from coworld_core.errors import UsageError
-from coworld_core.evaluation import ComparisonPlan, block_seed, compare_rows
+from coworld_core.evaluation import ComparisonPlan, RankingPlan, block_seed, compare_rows, rank_rows
 from coworld_core.events import EvaluationProgressed, Notice
 from coworld_runner.episode import EpisodeOptions
+from coworld_runner.evaluation import EvaluationRules, EvaluationRun, rank
 from coworld_runner.starvation import StarvationMeter
 from coworld_runner.testing.fake import FakeBackend
 
@@ -139,6 +140,24 @@ async def test_another_number_than_the_scores(tmp_path: Path) -> None:
             await compared(small, tmp_path / "other", metric="/strength")
     assert refused.value.code == "metric_unknown"
     assert refused.value.hint == "There is /scores and /strengths/by~1slot."
+
+
+async def test_a_ranking(tmp_path: Path) -> None:
+    rules = EvaluationRules(variant="default", starved=True, max_blocks=6)
+    async with contest() as small:
+        run = EvaluationRun(backend=small.backend, workspace=tmp_path / "run", parallel=4)
+        report = await rank(small.package, ["third", "first", "second"], run=run, rules=rules)
+        with pytest.raises(UsageError, match="at least 2 players"):
+            await rank(small.package, ["first"], run=run)
+    names = {label: player.name for label, player in report.plan.players().items()}
+    assert names[report.standings[0].label] == "First"
+    assert (report.stopped, report.blocks, len(report.pairs)) == ("max_blocks", 6, 3)
+    assert {names[pair.first]: pair.won for pair in report.pairs if names[pair.first] == "First"} == {"First": 2}
+    rows = list(read_rows(tmp_path / "run"))
+    assert len({frozenset(seat.player_id for seat in row.seats) for row in rows}) == 3
+    plan = RankingPlan.model_validate_json((tmp_path / "run/plan.json").read_bytes())
+    assert rank_rows(plan, reversed(rows)) == report
+    assert "Not told apart yet:" in files(tmp_path / "run")[1].decode()
 
 
 class _Pushed(FakeBackend):

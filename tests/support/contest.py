@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from coworld_core.evaluation.comparison import ComparisonReport
-from coworld_runner.evaluation import compare
-from coworld_runner.evaluation.playing import EvaluationRun
+from coworld_runner.evaluation import EvaluationRules, EvaluationRun, compare
 
 from .certify_kit import World, world
 
@@ -30,10 +29,12 @@ def contest(
 
     def change(manifest: dict[str, Any]) -> None:
         manifest["variants"][0]["game_config"] = {"ticks": 1, "tick_seconds": 0.0}
+        # a third, who is as strong as the second
+        manifest["player"].append({**manifest["player"][1], "id": "third", "name": "Third", "run": ["third"]})
         properties = manifest["game"]["config_schema"]["properties"]
         properties.update({} if seeds == {} else {"seed": seeds or {"type": "integer"}})
 
-    strengths = (f"first:strength {first}", f"second:strength {second}")
+    strengths = (f"first:strength {first}", f"second:strength {second}", f"third:strength {second}")
     return world(game_vices=("rewards_strength",), player_vices=(*strengths, *vices), change=change, **more)
 
 
@@ -42,5 +43,6 @@ async def compared(small: World, workspace: Path, **more: Any) -> ComparisonRepo
     keys = {name: more.pop(name) for name in tuple(more) if name in EvaluationRun.__dataclass_fields__}
     how: dict[str, Any] = {"backend": small.backend, "workspace": workspace, "parallel": 4, **keys}
     run = EvaluationRun(**how)
-    who: dict[str, Any] = {"new": "first", "old": "second", "variant": "default", "starved": True, **more}
-    return await compare(small.package, run=run, **who)
+    new, old, margin = more.pop("new", "first"), more.pop("old", "second"), more.pop("margin", None)
+    rules: dict[str, Any] = {"variant": "default", "starved": True, **more}
+    return await compare(small.package, new, old, run=run, rules=EvaluationRules(**rules), margin=margin)

@@ -9,8 +9,9 @@ from typing import Any
 from coworld_core.episode import EpisodeRow, SeatRow
 from coworld_core.evaluation.comparison import ComparisonPlan
 from coworld_core.evaluation.designs import Lineup, episode_key
+from coworld_core.evaluation.ranking import RankingPlan
 
-__all__ = ["DIFFERENCES", "comparison_plan", "episode_row", "pair_rows", "strength_blocks"]
+__all__ = ["DIFFERENCES", "comparison_plan", "episode_row", "pair_rows", "ranking_plan", "strength_blocks"]
 
 DIFFERENCES: dict[str, Callable[[random.Random], float]] = {
     "normal": lambda chance: chance.gauss(0, 1),
@@ -22,21 +23,23 @@ DIFFERENCES: dict[str, Callable[[random.Random], float]] = {
 """Differences of a block between players that are exchangeable."""
 
 
+_GAME: dict[str, Any] = {
+    "coworld": "game",
+    "version": "1",
+    "variant": "default",
+    "seats": 2,
+    "seed": 0,
+    "seeded": True,
+    "max_blocks": 400,
+}
+
+
 def comparison_plan(**values: Any) -> ComparisonPlan:
-    return ComparisonPlan.model_validate(
-        {
-            "coworld": "game",
-            "version": "1",
-            "variant": "default",
-            "seats": 2,
-            "seed": 0,
-            "seeded": True,
-            "max_blocks": 400,
-            "new": SeatRow(name="New"),
-            "old": SeatRow(name="Old"),
-            **values,
-        }
-    )
+    return ComparisonPlan.model_validate({**_GAME, "new": SeatRow(name="New"), "old": SeatRow(name="Old"), **values})
+
+
+def ranking_plan(**values: Any) -> RankingPlan:
+    return RankingPlan.model_validate({**_GAME, **values})
 
 
 def episode_row(key: str, *scores: float, **values: Any) -> EpisodeRow:

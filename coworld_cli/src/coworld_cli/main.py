@@ -21,6 +21,7 @@ _COMMANDS: CommandTable = {
     },
     "Measure players": {
         "compare": ("evaluations", "Find out whether one player is better than another."),
+        "rank": ("evaluations", "Find out who is better than whom among several players."),
     },
     "Make": {
         "build": ("packages", "Build a Coworld's images and write its manifest."),

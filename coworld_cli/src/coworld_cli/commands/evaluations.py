@@ -1,8 +1,8 @@
-"""Players measured: which of two is better."""
+"""Players measured: which of two is better, and how several stand."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -11,11 +11,17 @@ from ..options import REQUIREMENTS, EvaluationOptions, SectionCommand, SectionOp
 from ..output import Output, output_options
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from coworld_core.evaluation.comparison import ComparisonReport
+    from coworld_core.evaluation.reports import EvaluationReport
+    from coworld_runner.evaluation import EvaluationRules, EvaluationRun
+    from coworld_runner.packages import Package
 
     from ..running import Running
+
+    _Report = TypeVar("_Report", bound=EvaluationReport)
 
 __all__ = ["commands", "passes"]
 
@@ -95,18 +101,69 @@ def compare(
     options = options.but(manifest=game, require=tuple(word for word in options.require if word != _BETTER))
 
     async def body(running: Running) -> int:
-        report, workspace = await _compare(options, running, new, old, margin)
-        return _show(report, workspace, options, out, must_win=must_win, markdown=markdown)
+        from coworld_core.evaluation import comparison_markdown
+        from coworld_runner.evaluation import compare
+
+        from ..render.evaluations import comparison_result
+
+        report, workspace = await _play(
+            options,
+            running,
+            lambda package, run, rules: compare(package, new, old, run=run, rules=rules, margin=margin),
+        )
+        said = comparison_markdown(report).rstrip("\n") if markdown else comparison_result(report, workspace)
+        return _show(report, workspace, out, ok=passes(report, must_win=must_win), said=said)
 
     return run_async(out, body)
 
 
-async def _compare(
-    options: EvaluationOptions, running: Running, new: str, old: str, margin: float | None
-) -> tuple[ComparisonReport, Path]:
+@commands.command("rank", cls=SectionCommand)
+@click.argument("manifest")
+@click.argument("bots", metavar="PLAYER PLAYER...", nargs=-1, required=True)
+@takes("options", EvaluationOptions, without=_ELSEWHERE, seed=_SEED, output_dir=_OUTPUT)
+@_markdown_option
+@output_options
+def rank(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str, ...], markdown: bool) -> int:
+    """Find out who is better than whom among several players.
+
+    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is an image
+    or the id of a bundled player.
+
+    They play a round robin of blocks: each a group of as many players as there are seats, on one seed, with everybody
+    in every seat. It ends when everybody is told apart, or after --max-blocks.
+
+    \b
+    Example:
+      coworld rank examples/paintarena frontier-painter sweep-painter --variant quick
+    """  # noqa: D301 (click reads the backspace)
+    from ..running import run_async
+
+    async def body(running: Running) -> int:
+        from coworld_core.evaluation import ranking_markdown
+        from coworld_core.evaluation.reports import UNMEASURED
+        from coworld_runner.evaluation import rank
+
+        from ..render.evaluations import ranking_result
+
+        report, workspace = await _play(
+            options.but(manifest=manifest),
+            running,
+            lambda package, run, rules: rank(package, bots, run=run, rules=rules),
+        )
+        said = ranking_markdown(report).rstrip("\n") if markdown else ranking_result(report, workspace)
+        return _show(report, workspace, out, ok=report.stopped not in UNMEASURED, said=said)
+
+    return run_async(out, body)
+
+
+async def _play(
+    options: EvaluationOptions,
+    running: Running,
+    play: Callable[[Package, EvaluationRun, EvaluationRules], Awaitable[_Report]],
+) -> tuple[_Report, Path]:
+    """Have an evaluation played, shown while it goes on; its report, and where its files are."""
     from coworld_core.ids import new_run_id
-    from coworld_runner.evaluation import compare
-    from coworld_runner.evaluation.playing import EvaluationRun
+    from coworld_runner.evaluation import EvaluationRules, EvaluationRun
 
     from ..preparing import evidence_directory, find_package, opened_backend, player_secrets
     from ..render.progress import show_progress
@@ -114,39 +171,34 @@ async def _compare(
 
     out = running.out
     package = await find_package(options, out)
-    secrets = await player_secrets(options, out)
+    rules = EvaluationRules(
+        variant=options.variant,
+        command=options.run,
+        secret_env=await player_secrets(options, out),
+        seed=options.seed or 0,
+        max_blocks=options.max_blocks,
+        metric=options.metric,
+        forfeit=options.forfeit,
+        starved=options.count_starved,
+    )
     run_id = new_run_id()
     workspace = evidence_directory(options, package, run_id)
     where = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"
     async with opened_backend(options, package, running) as backend:
         running.to_go_on = f"The same command{where} goes on from there."
         with show_progress(running, package.manifest.game.name) as progress:
-            report = await compare(
-                package,
-                new,
-                old,
-                run=EvaluationRun(
-                    backend=backend,
-                    workspace=workspace,
-                    parallel=options.parallel,
-                    options=options.episode(watch=out.live),
-                    overwrite=options.overwrite,
-                    listeners=(progress,),
-                    episode_listeners=progress.episode_listeners,
-                    latest=options.output_dir is None,
-                    run_id=run_id,
-                ),
-                variant=options.variant,
-                command=options.run,
-                secret_env=secrets,
-                seed=options.seed or 0,
-                max_blocks=options.max_blocks,
-                margin=margin,
-                metric=options.metric,
-                forfeit=options.forfeit,
-                starved=options.count_starved,
+            run = EvaluationRun(
+                backend=backend,
+                workspace=workspace,
+                parallel=options.parallel,
+                options=options.episode(watch=out.live),
+                overwrite=options.overwrite,
+                listeners=(progress,),
+                episode_listeners=progress.episode_listeners,
+                latest=options.output_dir is None,
+                run_id=run_id,
             )
-    return report, workspace
+            return await play(package, run, rules), workspace
 
 
 def passes(report: ComparisonReport, *, must_win: bool) -> bool:
@@ -158,23 +210,15 @@ def passes(report: ComparisonReport, *, must_win: bool) -> bool:
     """
     if must_win:
         return report.verdict == "better"
-    return report.verdict != "worse" and report.stopped not in ("never_started", "game_faults", "spoiled")
+    from coworld_core.evaluation.reports import UNMEASURED
+
+    return report.verdict != "worse" and report.stopped not in UNMEASURED
 
 
-def _show(
-    report: ComparisonReport,
-    workspace: Path,
-    options: EvaluationOptions,
-    out: Output,
-    *,
-    must_win: bool,
-    markdown: bool,
-) -> int:
-    """Write the result of a comparison, and return the exit status."""
+def _show(report: EvaluationReport, workspace: Path, out: Output, *, ok: bool, said: str) -> int:
+    """Write the result of an evaluation, and return the exit status."""
     from .. import exitcodes
-    from ..render.evaluations import comparison_result
 
-    ok = passes(report, must_win=must_win)
     names = {"plan": "plan.json", "episodes": "episodes.jsonl", "report": "report.json", "markdown": "report.md"}
     out.answer(
         {
@@ -184,10 +228,5 @@ def _show(
             **report.model_dump(mode="json"),
         }
     )
-    if markdown:
-        from coworld_core.evaluation import comparison_markdown
-
-        out.say(comparison_markdown(report).rstrip("\n"))
-    else:
-        out.say(comparison_result(report, workspace))
+    out.say(said)
     return exitcodes.OK if ok else exitcodes.ANSWER_IS_NO

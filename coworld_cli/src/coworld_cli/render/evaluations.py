@@ -11,9 +11,11 @@ from .results import labelled
 from .text import clean, plural, shown_path, table
 
 if TYPE_CHECKING:
-    from coworld_core.evaluation.comparison import ComparisonReport, EvaluationPlan, EvaluationReport, MeasuredEntrant
+    from coworld_core.evaluation.comparison import ComparisonReport
+    from coworld_core.evaluation.ranking import RankingReport
+    from coworld_core.evaluation.reports import EvaluationPlan, EvaluationReport
 
-__all__ = ["comparison_result"]
+__all__ = ["comparison_result", "ranking_result"]
 
 _COLOURS = {"better": "green", "worse": "red", "equal": "cyan"}
 
@@ -25,11 +27,9 @@ def comparison_result(report: ComparisonReport, workspace: Path) -> str:
         report: What the comparison came to.
         workspace: Where its files are.
     """
-    from coworld_core.evaluation.comparison import NEW, OLD
     from coworld_core.evaluation.words import headline, interval_words, number
 
     plan = report.plan
-    names = {NEW: plan.new.name, OLD: plan.old.name}
     verdict = click.style(clean(headline(report), one_line=True), fg=_COLOURS.get(report.verdict, "yellow"), bold=True)
     facts = [
         ("Blocks", f"{report.won} won, {report.lost} lost, {report.drawn} drawn{_left_out(report)}"),
@@ -43,14 +43,55 @@ def comparison_result(report: ComparisonReport, workspace: Path) -> str:
     return "\n\n".join(
         [
             f"{_headline(plan)}\n{verdict}",
-            _entrants(names, report.entrants),
+            _entrants(plan, report),
             labelled(facts),
             *_remarks(report),
-            labelled(
-                [("Artifacts", shown_path(workspace)), ("Report", shown_path(workspace / "report.md"))], indent=""
-            ),
+            _files(workspace),
         ]
     )
+
+
+def ranking_result(report: RankingReport, workspace: Path) -> str:
+    """How players stand, who is not told apart, and what a reader must know.
+
+    Args:
+        report: What the ranking came to.
+        workspace: Where its files are.
+    """
+    from coworld_core.evaluation.words import not_apart, number, ranking_headline
+
+    players = report.plan.players()
+    means = {entrant.label: entrant.mean for entrant in report.entrants}
+    head = ["", "player", "rating", "95 % interval", "mean"]
+    rows = [[click.style(cell, dim=True) for cell in head]]
+    for place, standing in enumerate(report.standings, 1):
+        mean = means[standing.label]
+        rows.append(
+            [
+                click.style(str(place), dim=True),
+                clean(players[standing.label].name, one_line=True),
+                click.style(f"{standing.points:+.0f}", bold=True),
+                f"{standing.interval.low:+.0f} to {standing.interval.high:+.0f}",
+                "-" if mean is None else number(mean),
+            ]
+        )
+    apart = [("Not told apart", clean(line, one_line=True)) for line in not_apart(report)]
+    counts = _left_out(report)
+    return "\n\n".join(
+        [
+            f"{_headline(report.plan)}\n{click.style(ranking_headline(report), bold=True)}",
+            *([table(rows, right=(2, 4), indent="  ")] if report.standings else []),
+            *([labelled(apart)] if apart else []),
+            *([f"  Left out: {counts.removeprefix('; ')}"] if counts else []),
+            *_remarks(report),
+            _files(workspace),
+        ]
+    )
+
+
+def _files(workspace: Path) -> str:
+    rows = [("Artifacts", shown_path(workspace)), ("Report", shown_path(workspace / "report.md"))]
+    return labelled(rows, indent="")
 
 
 def _headline(plan: EvaluationPlan) -> str:
@@ -67,13 +108,14 @@ def _left_out(report: EvaluationReport) -> str:
     return f"; {', '.join(parts)}" if parts else ""
 
 
-def _entrants(names: dict[str, str], entrants: tuple[MeasuredEntrant, ...]) -> str:
+def _entrants(plan: EvaluationPlan, report: EvaluationReport) -> str:
     from coworld_core.evaluation.words import interval_words, number
 
-    forfeits = any(entrant.forfeits for entrant in entrants)
+    names = {label: player.name for label, player in plan.players().items()}
+    forfeits = any(entrant.forfeits for entrant in report.entrants)
     head = ["player", "mean", "95 % interval", *(["forfeits"] if forfeits else [])]
     rows = [[click.style(cell, dim=True) for cell in head]]
-    for entrant in entrants:
+    for entrant in report.entrants:
         rows.append(
             [
                 clean(names[entrant.label], one_line=True),

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from .judging import BlockLedger as BlockLedger
     from .judging import JudgedBlock as JudgedBlock
     from .markdown import comparison_markdown as comparison_markdown
+    from .markdown import ranking_markdown as ranking_markdown
     from .metrics import known_metrics as known_metrics
+    from .ranking import RankingPlan as RankingPlan
+    from .ranking import RankingReport as RankingReport
+    from .ranking import rank_rows as rank_rows
     from .ratings import Rating as Rating
     from .ratings import rate as rate
 

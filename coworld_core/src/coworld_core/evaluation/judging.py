@@ -43,6 +43,8 @@ class JudgedBlock:
     """Of a counted block in which everybody sat everywhere, and nobody forfeited: the mean score of each seat."""
     forfeits: Mapping[str, int] = field(default_factory=dict[str, int])
     """How many episodes each entrant has forfeited."""
+    seated: frozenset[str] = frozenset()
+    """Entrants that had a seat in it."""
     absent: frozenset[str] = frozenset()
     """Entrants that came to play in none of the episodes they had a seat in."""
     attempts: int = 1
@@ -132,10 +134,13 @@ class BlockLedger:
             if not reason:
                 return self._counted(block, attempt, list(zip(lineups, played, strict=True)))
             episodes += zip(lineups, played, strict=True)
-        return JudgedBlock(block=block, fate="spoiled", attempts=_ATTEMPTS, absent=_absent(episodes), reason=reason)
+        seated = frozenset(label for lineup in lineups for label in lineup if label is not None)
+        return JudgedBlock(
+            block=block, fate="spoiled", attempts=_ATTEMPTS, seated=seated, absent=_absent(episodes), reason=reason
+        )
 
     def _counted(self, block: int, attempts: int, episodes: Sequence[tuple[Lineup, EpisodeRow]]) -> JudgedBlock:
-        seated = {label for lineup, _ in episodes for label in lineup if label is not None}
+        seated = frozenset(label for lineup, _ in episodes for label in lineup if label is not None)
         forfeits: Counter[str] = Counter()
         void = ""
         shown: list[tuple[str | None, float]] = []
@@ -150,7 +155,13 @@ class BlockLedger:
                 void = void or f"Another player failed: {verdict.message}"
             else:
                 shown += zip(lineup, row.scores, strict=True)
-        common = {"block": block, "attempts": attempts, "forfeits": dict(forfeits), "absent": _absent(episodes)}
+        common = {
+            "block": block,
+            "attempts": attempts,
+            "forfeits": dict(forfeits),
+            "seated": seated,
+            "absent": _absent(episodes),
+        }
         if void:
             return JudgedBlock(fate="void", reason=void, **common)  # pyright: ignore[reportArgumentType]
         for _, score in shown:

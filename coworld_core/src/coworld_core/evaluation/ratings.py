@@ -106,11 +106,14 @@ def rate(blocks: Iterable[Mapping[str, float]], *, level: float = 0.95) -> list[
     return sorted(ratings, key=lambda rating: (-rating.points, rating.label))
 
 
-def pairings(blocks: Iterable[Mapping[str, float]], *, alpha: float = 0.05) -> list[Pairing]:
+def pairings(
+    blocks: Iterable[Mapping[str, float]], *, players: int | None = None, alpha: float = 0.05
+) -> list[Pairing]:
     """Say of every two players who met how they did, and whether that tells them apart.
 
     Args:
         blocks: Each player's score in a block, by label.
+        players: How many there are, where not all of them have played yet.
         alpha: How often any two of all that are equally strong may be told apart, however often one looks.
     """
     labels, categories = _categories(blocks)
@@ -118,7 +121,8 @@ def pairings(blocks: Iterable[Mapping[str, float]], *, alpha: float = 0.05) -> l
     for signature, times in categories.items():
         for first, second, outcome in signature:
             met.setdefault((first, second), [0, 0, 0])[outcome] += times
-    most = len(labels) * (len(labels) - 1) // 2
+    count = players or len(labels)
+    most = count * (count - 1) // 2
     return [
         Pairing(
             first=labels[first],

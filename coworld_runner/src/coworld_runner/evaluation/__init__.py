@@ -12,6 +12,9 @@ from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .comparing import compare as compare
+    from .playing import EvaluationRun as EvaluationRun
+    from .ranking import rank as rank
+    from .rules import EvaluationRules as EvaluationRules
 
 
 __getattr__, __dir__ = lazy_names(__name__)

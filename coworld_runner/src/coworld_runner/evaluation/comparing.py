@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from coworld_core.errors import UsageError
 from coworld_core.evaluation.comparison import NEW, OLD, Comparison, ComparisonPlan, ComparisonReport
 from coworld_core.evaluation.markdown import comparison_markdown
 
 from ..packages import Package
-from ..plan import Seat
 from .lineups import Entrants
 from .playing import EvaluationRun, play_evaluation
+from .rules import EvaluationRules
 
-__all__ = ["MAX_BLOCKS", "compare"]
-
-MAX_BLOCKS = 200
-"""Enough for a difference of a quarter of a standard deviation, most often."""
+__all__ = ["compare"]
 
 
 async def compare(
@@ -25,15 +19,8 @@ async def compare(
     old: str,
     *,
     run: EvaluationRun,
-    variant: str | None = None,
-    command: Sequence[str] = (),
-    secret_env: Mapping[str, str] | None = None,
-    seed: int = 0,
-    max_blocks: int = MAX_BLOCKS,
+    rules: EvaluationRules | None = None,
     margin: float | None = None,
-    metric: str = "",
-    forfeit: float | None = None,
-    starved: bool = False,
 ) -> ComparisonReport:
     """Find out whether one player is better than another, in as few episodes as that takes.
 
@@ -46,16 +33,8 @@ async def compare(
         new: The player that is to be better: the id of a bundled player, or an image.
         old: The player that it is compared with.
         run: Where and how to play.
-        variant: Id of a variant; None: the certification fixture.
-        command: Command for players given as images.
-        secret_env: Secrets for every player.
-        seed: The base seed: every block has one of its own, made of it.
-        max_blocks: How many blocks to play at most.
+        rules: What is played, and what counts.
         margin: Differences of mean scores up to this are not worth having.
-        metric: JSON pointer to a list of one number a seat in the results; empty: the scores.
-        forfeit: The score of whoever fails without results; None: the worst that was shown by then.
-        starved: Whether to count episodes in which the machine was short of processors, for games in which time does
-            not matter.
 
     Returns:
         The report, which is in ``report.json`` and ``report.md`` too.
@@ -67,31 +46,7 @@ async def compare(
         WorkspaceError: The workspace is not fresh or not writable, or another run writes there.
         EnvironmentFault: The machine or the engine failed; the report covers what had ended.
     """
-    if max_blocks < 1:
-        raise UsageError("There must be at least 1 block.", code="bad_count")
-    entrants = Entrants(package, {NEW: new, OLD: old}, variant=variant, run=command, secret_env=secret_env)
+    entrants = Entrants(package, {NEW: new, OLD: old}, rules or EvaluationRules())
     rows = entrants.rows()
-    game = package.manifest.game
-    plan = ComparisonPlan(
-        coworld=game.name,
-        version=game.version,
-        manifest_sha256=package.sha256,
-        variant=entrants.base.variant,
-        seats=entrants.seats,
-        seed=seed,
-        seeded=entrants.seeded,
-        metric=metric,
-        max_blocks=max_blocks,
-        forfeit=forfeit,
-        starved=starved,
-        new=rows[NEW],
-        old=rows[OLD],
-        same_command=_settings(entrants.seat(NEW)) == _settings(entrants.seat(OLD)),
-        margin=margin,
-    )
+    plan = ComparisonPlan.model_validate({**entrants.common(), "new": rows[NEW], "old": rows[OLD], "margin": margin})
     return await play_evaluation(Comparison(plan), plan, entrants, run, comparison_markdown)
-
-
-def _settings(seat: Seat) -> object:
-    """What a player is besides its image."""
-    return None if seat.runnable is None else (seat.runnable.run, seat.runnable.env)

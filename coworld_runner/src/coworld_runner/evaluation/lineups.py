@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 from coworld_core.episode import SeatRow
@@ -12,6 +12,7 @@ from coworld_core.gameconfig import validate_game_config
 
 from ..packages import Package
 from ..plan import EpisodePlan, Seat, plan_episode
+from .rules import EvaluationRules
 
 __all__ = ["Entrants"]
 
@@ -25,9 +26,7 @@ class Entrants:
     Args:
         package: The Coworld.
         players: Who is measured, by label: the id of a bundled player, or an image.
-        variant: Id of a variant; None: the certification fixture.
-        run: Command for players given as images.
-        secret_env: Secrets for every player.
+        rules: What is played, and what counts.
 
     Attributes:
         base: The episode as the game's author seats it.
@@ -37,22 +36,12 @@ class Entrants:
         ManifestError: The config does not satisfy the game's schema.
     """
 
-    def __init__(
-        self,
-        package: Package,
-        players: Mapping[str, str],
-        *,
-        variant: str | None,
-        run: Sequence[str] = (),
-        secret_env: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, package: Package, players: Mapping[str, str], rules: EvaluationRules) -> None:
         self._package = package
         self._players = players
-        self._variant = variant
-        self._run = run
-        self._secret_env = secret_env
+        self._rules = rules
         self._plans: dict[Lineup, EpisodePlan] = {}
-        self.base = plan_episode(package, variant=variant, secret_env=secret_env)
+        self.base = plan_episode(package, variant=rules.variant, secret_env=rules.secret_env)
         self._range = _seed_range(self.base)
 
     @property
@@ -60,10 +49,23 @@ class Entrants:
         """How many seats the game has."""
         return len(self.base.seats)
 
-    @property
-    def seeded(self) -> bool:
-        """Whether the game's config takes a seed."""
-        return self._range is not None
+    def common(self) -> dict[str, Any]:
+        """The fields that the plans of all evaluations have."""
+        game, rules = self._package.manifest.game, self._rules
+        return {
+            "coworld": game.name,
+            "version": game.version,
+            "manifest_sha256": self._package.sha256,
+            "variant": self.base.variant,
+            "seats": self.seats,
+            "seed": rules.seed,
+            "seeded": self._range is not None,
+            "metric": rules.metric,
+            "max_blocks": rules.max_blocks,
+            "forfeit": rules.forfeit,
+            "starved": rules.starved,
+            "same_commands": self._same_commands(),
+        }
 
     def seat(self, label: str) -> Seat:
         """Whom a label stands for."""
@@ -83,19 +85,27 @@ class Entrants:
             for label, seat in seats.items()
         }
 
-    def plan(self, lineup: Lineup, block: int, seed: int) -> EpisodePlan:
+    def _same_commands(self) -> tuple[tuple[str, ...], ...]:
+        """Labels of players that differ in their images at most."""
+        groups: dict[str, list[str]] = {}
+        for label in self._players:
+            runnable = self.seat(label).runnable
+            what = (runnable.run, sorted(runnable.env.items())) if runnable is not None else ()
+            groups.setdefault(repr(what), []).append(label)
+        return tuple(tuple(group) for group in groups.values() if len(group) > 1)
+
+    def plan(self, lineup: Lineup, block: int) -> EpisodePlan:
         """What an episode plays.
 
         Args:
             lineup: Who sits where.
             block: Its block, from 1.
-            seed: The base seed.
         """
         plan = self._plan(lineup)
         if self._range is None:
             return plan
         least, most = self._range
-        drawn = block_seed(seed, block, least=least, most=most)
+        drawn = block_seed(self._rules.seed, block, least=least, most=most)
         return dataclasses.replace(plan, game_config={**plan.game_config, "seed": drawn})
 
     def _plan(self, lineup: Lineup) -> EpisodePlan:
@@ -103,12 +113,12 @@ class Entrants:
             others = [seat.player_id or "" for seat in self.base.seats]
             self._plans[lineup] = plan_episode(
                 self._package,
-                variant=self._variant,
+                variant=self._rules.variant,
                 players=[
                     self._players[label] if label is not None else others[slot] for slot, label in enumerate(lineup)
                 ],
-                run=self._run,
-                secret_env=self._secret_env,
+                run=self._rules.command,
+                secret_env=self._rules.secret_env,
             )
         return self._plans[lineup]
 

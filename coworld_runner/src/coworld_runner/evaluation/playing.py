@@ -10,10 +10,10 @@ from typing import Protocol, TypeVar
 
 from coworld_core.episode import ROWS_NAME, EpisodeRow, read_record, read_rows
 from coworld_core.errors import CapabilityError, ImageError, UsageError
-from coworld_core.evaluation.comparison import EvaluationPlan, EvaluationReport
 from coworld_core.evaluation.designs import Lineup
 from coworld_core.evaluation.judging import BlockLedger
 from coworld_core.evaluation.metrics import known_metrics, measured
+from coworld_core.evaluation.reports import EvaluationPlan, EvaluationReport
 from coworld_core.events import EvaluationProgressed, Notice, RunFinished, RunStarted
 from coworld_core.outcome import EpisodeStatus
 from coworld_core.records import open_record, read_as
@@ -130,7 +130,7 @@ async def _play(
         while not evaluation.stopped and (found := needed()) is not None:
             block, key, lineup = found
             asked.add(key)
-            yield key, entrants.plan(lineup, block, plan.seed)
+            yield key, entrants.plan(lineup, block)
 
     def take_in(row: EpisodeRow) -> None:
         judged = len(ledger.judged)
