@@ -174,7 +174,7 @@ async def test_an_image_that_changes_is_refused(tmp_path: Path) -> None:
     async with contest(backend=_Pushed) as small:
 
         def push(event: Any) -> None:
-            if isinstance(event, EvaluationProgressed):
+            if isinstance(event, EvaluationProgressed) and event.blocks:
                 small.backend.pushed = True  # type: ignore[attr-defined]
 
         with pytest.raises(UsageError) as refused:

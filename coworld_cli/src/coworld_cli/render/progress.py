@@ -150,7 +150,8 @@ class Progress:
         self._done = self._total = self._good = self._scored = 0
         self._sums: list[float] = []
         self._evaluation: EvaluationProgressed | None = None
-        self._first_block = 0
+        self._first_block = (0, self._begun)
+        self._block_at = self._begun
         self._live = False
         self._fetching = _Episode()
         self._told_images: set[tuple[str, str]] = set()
@@ -177,7 +178,9 @@ class Progress:
         elif isinstance(event, BatchProgressed):
             self._note_batch(event)
         elif isinstance(event, EvaluationProgressed):
-            self._first_block = self._first_block or event.blocks
+            self._block_at = time.monotonic()
+            if self._evaluation is None:
+                self._first_block = (event.blocks, self._block_at)
             self._evaluation = event
         elif isinstance(event, StepStarted):
             self._steps.append(_Step(event.step, clean(event.checks, one_line=True)))
@@ -293,24 +296,27 @@ class Progress:
                 name = f"episode {event.index}" if event.total or not event.key else event.key
                 return f"{name} {how}: {scores or 'no scores'} ({far} done)"
             case EvaluationProgressed():
-                return self._standing(event)
+                return " · ".join(filter(None, self._standing(event)))
             case RunFinished(status=status, ok=ok, seconds=took):
                 fault = "" if ok or status != "completed" else ", with faults"
                 return f"{status} after {seconds(took)}{fault}"
             case _:
                 return ""
 
-    def _standing(self, event: EvaluationProgressed) -> str:
-        """How an evaluation stands, and how long it may yet take."""
-        parts = [f"block {event.blocks} of at most {event.max_blocks}"]
+    def _standing(self, event: EvaluationProgressed) -> tuple[str, str, str]:
+        """How far an evaluation is, how it stands, and how long it may yet take."""
+        how: list[str] = []
         if event.won is not None and event.lost is not None:
-            parts.append(f"{event.won} won, {event.lost} lost, {event.counted - event.won - event.lost} drawn")
+            how.append(f"{event.won} won, {event.lost} lost, {event.counted - event.won - event.lost} drawn")
         if event.evidence is not None and event.decides is not None:
-            parts.append(f"evidence {number(round(event.evidence, 2))} of {number(event.decides)}")
-        if not event.stopped:
-            each = (time.monotonic() - self._begun) / (event.blocks - self._first_block + 1)
-            parts.append(f"at most {seconds(each * (event.max_blocks - event.blocks))} left")
-        return " · ".join(parts)
+            how.append(f"evidence {number(round(event.evidence, 2))} of {number(event.decides)}")
+        left = ""
+        first, since = self._first_block
+        if not event.stopped and event.blocks > first:
+            each = (self._block_at - since) / (event.blocks - first)
+            rest = each * (event.max_blocks - event.blocks) - (time.monotonic() - self._block_at)
+            left = f"at most {seconds(max(0.0, rest))} left"
+        return f"block {event.blocks} of at most {event.max_blocks}", " · ".join(how), left
 
     def _how_far(self, episode: _Episode) -> str:
         """A line at every quarter of the game, and from time to time in between."""
@@ -364,7 +370,7 @@ class Progress:
         title.append(f"  {self._about}" if self._about else "", style="not bold dim")
         header.add_row(title, Text(_clock(time.monotonic() - self._begun), style="dim"))
         parts: list[RenderableType] = [header]
-        if self._total > 1 or self._episodes:
+        if self._total > 1 or self._episodes or self._evaluation is not None:
             parts += self._rendered_batch()
         if self._steps:
             parts += self._rendered_steps()
@@ -381,9 +387,10 @@ class Progress:
 
         bar = Table.grid(padding=(0, 1))
         if self._evaluation is not None:
-            far = ProgressBar(total=self._evaluation.max_blocks, completed=self._evaluation.blocks, width=24)
-            bar.add_row(far, Text(self._standing(self._evaluation)))
-            return [bar, *self._rendered_running()]
+            far, how, left = self._standing(self._evaluation)
+            done = ProgressBar(total=self._evaluation.max_blocks, completed=self._evaluation.blocks, width=24)
+            bar.add_row(done, Text(" · ".join(filter(None, (far, left)))))
+            return [bar, *([Text(how, style="dim")] if how else []), *self._rendered_running()]
         said = f"{self._done} of {plural(self._total, 'episode')}"
         said += f", {self._done - self._good} with faults" if self._done > self._good else ""
         bar.add_row(ProgressBar(total=max(self._total, 1), completed=self._done, width=40), Text(said))

@@ -102,6 +102,7 @@ async def play_evaluation(
         _tell_start(many, plan, entrants, run)
         for row in read_rows(workspace):
             evaluation.add(_measure(row, plan, workspace))
+        many.run.bus.publish(evaluation.progress())
         with _reported(many, evaluation, markdown) as tally:
             await _play(many, evaluation, plan, entrants, run, tally)
     return evaluation.report()
