@@ -14,6 +14,7 @@ def test_the_site_has_its_pages() -> None:
         "start-here.md",
         "tutorial.md",
         "write-a-player.md",
+        "evaluation.md",
         "write-a-game.md",
         "manifest.md",
         "runtime-contract.md",

@@ -19,6 +19,10 @@ _COMMANDS: CommandTable = {
         "play": ("episodes", "Play in the browser: with people, bots or both."),
         "replay": ("replays", "Show a replay in the browser, until Ctrl-C."),
     },
+    "Measure players": {
+        "compare": ("evaluations", "Find out whether one player is better than another."),
+        "rank": ("evaluations", "Find out who is better than whom among several players."),
+    },
     "Make": {
         "init": ("starting", "Begin a game, or a player of one."),
         "build": ("packages", "Build a Coworld's images and write its manifest."),
