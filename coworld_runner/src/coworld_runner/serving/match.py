@@ -11,7 +11,17 @@ from typing import Any, Final, cast
 import anyio
 import anyio.lowlevel
 
-from coworld_core.rules import ActionRefused, EpisodeConfig, Play, ReplayHeader, ReplayWriter, Rules, RulesError, Ticks
+from coworld_core.rules import (
+    ActionRefused,
+    EpisodeConfig,
+    Frame,
+    Play,
+    ReplayHeader,
+    ReplayWriter,
+    Rules,
+    RulesError,
+    Ticks,
+)
 from coworld_core.rules.schemas import action_schema
 from coworld_core.rules.wire import PROTOCOL
 
@@ -129,9 +139,9 @@ class Match:
     def watch(self) -> Outbox:
         """Add a spectator, who gets the present state at once."""
         outbox = Outbox()
-        outbox.notify(_json({"type": "hello", **self._about()}))
+        outbox.notify(_json({"type": "hello", **_about(self._rules, self._config)}))
         # The state after the end is the last one, and the end comes after it.
-        (outbox.put if self._end is None else outbox.notify)(self._state())
+        (outbox.put if self._end is None else outbox.notify)(_state(self._frame))
         if self._end is not None:
             outbox.finish(self._end, reason=OVER)
         else:
@@ -166,16 +176,9 @@ class Match:
 
     def _hear(self, slot: int, message: str | bytes) -> str | None:
         try:
-            value: Any = json.loads(message)
-        # Deep nesting exhausts the stack of the parser; numbers of many digits are refused by Python.
-        except (ValueError, RecursionError):
-            return self._refused(slot, "the message is no JSON")
-        if not isinstance(value, dict) or cast("dict[str, Any]", value).get("type") != "act":
-            return self._refused(slot, 'send {"type": "act", "tick": …, "action": …}')
-        said = cast("dict[str, Any]", value)
-        tick = said.get("tick")
-        if not isinstance(tick, int) or isinstance(tick, bool) or "action" not in said:
-            return self._refused(slot, "an act has a tick, which is a whole number, and an action")
+            tick, action = _read_act(message)
+        except ValueError as error:
+            return self._refused(slot, str(error))
         seat = self._seats[slot]
         if self._end is not None:
             return self._refused(slot, "the game is over")
@@ -189,7 +192,7 @@ class Match:
         if anyio.current_time() > self._deadline(seat):
             return self._refused(slot, "too late: your time for this tick is over")
         try:
-            seat.action = self._play.read(slot, said["action"])
+            seat.action = self._play.read(slot, action)
         except ActionRefused as refused:
             return self._refused(slot, refused.message)
         seat.acted = True
@@ -251,7 +254,7 @@ class Match:
             if seat.outbox is not None:
                 seat.outbox.finish(self._end, reason=OVER)
         for viewer in list(self._viewers):
-            viewer.notify(self._state())
+            viewer.notify(_state(self._frame))
             viewer.finish(self._end, reason=OVER)
 
     # asking and waiting
@@ -263,7 +266,7 @@ class Match:
         for slot, seat in enumerate(self._seats):
             if seat.outbox is not None:
                 seat.outbox.put(self._observe(slot))
-        state = self._state()
+        state = _state(self._frame)
         for viewer in self._viewers:
             viewer.put(state)
 
@@ -323,15 +326,6 @@ class Match:
 
     # words
 
-    def _about(self) -> dict[str, Any]:
-        config = self._config
-        return {
-            "game": self._rules.__name__,
-            "version": self._rules.version,
-            "names": list(config.names),
-            "config": config.public(),
-        }
-
     def _hello(self, slot: int) -> str:
         more = {
             "protocol": PROTOCOL,
@@ -340,7 +334,7 @@ class Match:
             "pace": self._config.pace.describe(),
             "action_schema": self._schema,
         }
-        return _json({"type": "hello", **self._about(), **more})
+        return _json({"type": "hello", **_about(self._rules, self._config), **more})
 
     def _observe(self, slot: int) -> str:
         seat, play = self._seats[slot], self._play
@@ -357,14 +351,43 @@ class Match:
             parts.append(f'"time_left":{left:.3f}')
         return f"{{{','.join(parts)}}}"
 
-    def _state(self) -> str:
-        frame = self._frame
-        return _json({"type": "state", "tick": frame.tick, "to_act": frame.to_act, "drawing": frame.drawing})
-
     def _refused(self, slot: int, reason: str) -> str:
         legal = self._play.legal(slot) if self._started and not self._seats[slot].acted else []
         told = f',"legal":[{",".join(legal)}]' if legal else ""
         return f'{{"type":"refused","tick":{self._play.tick},"reason":{_json(reason)}{told}}}'
+
+
+def _read_act(message: str | bytes) -> tuple[int, Any]:
+    """The tick and the action of a player's message.
+
+    Raises:
+        ValueError: Why it is none.
+    """
+    try:
+        value: Any = json.loads(message)
+    # Deep nesting exhausts the stack of the parser; numbers of many digits are refused by Python.
+    except (ValueError, RecursionError):
+        raise ValueError("the message is no JSON") from None
+    if not isinstance(value, dict) or cast("dict[str, Any]", value).get("type") != "act":
+        raise ValueError('send {"type": "act", "tick": …, "action": …}')
+    said = cast("dict[str, Any]", value)
+    tick = said.get("tick")
+    if not isinstance(tick, int) or isinstance(tick, bool) or "action" not in said:
+        raise ValueError("an act has a tick, which is a whole number, and an action")
+    return tick, said["action"]
+
+
+def _state(frame: Frame) -> str:
+    return _json({"type": "state", "tick": frame.tick, "to_act": frame.to_act, "drawing": frame.drawing})
+
+
+def _about(rules: type[Rules], config: EpisodeConfig) -> dict[str, Any]:
+    return {
+        "game": rules.__name__,
+        "version": rules.version,
+        "names": list(config.names),
+        "config": config.public(),
+    }
 
 
 def _json(value: object) -> str:
