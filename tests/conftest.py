@@ -40,6 +40,15 @@ def quick_commands(own_scratch: None) -> Generator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def quick_platforms(quick_commands: None) -> Generator[None]:
+    """The same for commands of the Observatory, where a test asks for it."""
+    from support import cli_kit
+
+    with cli_kit.quick_commands("observatory"):
+        yield
+
+
 @pytest.fixture(autouse=True)
 def no_leaks(request: pytest.FixtureRequest) -> Generator[None]:
     """Fail a test that leaves a process, a thread, a port, a directory or a container behind."""
@@ -125,6 +134,7 @@ SLOW = (
     "tests/runner/test_certify_backends.py",
     "tests/runner/test_certify_steps.py",
     "tests/runner/test_process_death.py",
+    "tests/runner/test_serving_program.py",
     "tests/security/test_local_processes.py",
     "tests/security/test_standings.py",
     "tests/security/",

@@ -104,7 +104,11 @@ def test_wheel_stands_alone(distribution: str, wheels: Path, tmp_path: Path) -> 
         assert helped.returncode == 0, helped.stderr
         assert "run-episode" in helped.stdout
     if distribution == "coworld_runner":
-        code = "import sys; from coworld_runner.certify import *; print(render_page(read_certification(sys.argv[1])))"
+        code = (
+            "import sys\n"
+            "from coworld_runner.certification import *\n"
+            "print(render_page(read_certification(sys.argv[1])))"
+        )
         record = ROOT / "tests/core/formats/0.2.0/certified/certification.json"
         page = subprocess.run(
             [str(python), "-I", "-c", code, str(record)],

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.import_graph import DISTRIBUTIONS, ROOT, import_graph
 
-ROOT = Path(__file__).parents[2]
-DISTRIBUTIONS = ("coworld_core", "coworld_runner", "coworld_client", "coworld_cli")
 MAY_IMPORT = {
     "coworld_core": set(),
     "coworld_runner": {"coworld_core"},
@@ -63,6 +62,58 @@ def test_arrows_between_distributions(distribution: str) -> None:
         if name.startswith("coworld_") and name not in allowed
     ]
     assert not wrong
+
+
+RUNS = ("episode", "program", "many", "batch", "replay", "verification", "certification")
+"""What plays on a backend."""
+HOSTS = ("worker", "jobs", "doctor", "documents", "testing")
+"""What stands on top, and nothing else of the runner stands on."""
+ROOMS = {
+    # the contract is what everything else stands on
+    "coworld_runner.backend": ("",),
+    # a backend knows units, and not what they are for
+    "coworld_runner.backends": (*RUNS, *HOSTS, "packages", "plan", "selection", "build", "_stage", "_runs"),
+    # a package and a plan are values
+    "coworld_runner.packages": (*RUNS, *HOSTS, "backend", "backends", "selection"),
+    "coworld_runner.plan": (*RUNS, *HOSTS, "backend", "backends", "selection"),
+    # the three primitives are the same over every backend, and know nothing of what is made of them
+    "coworld_runner.episode": (*RUNS[1:], *HOSTS, "backends", "selection"),
+    "coworld_runner.program": ("episode", *RUNS[2:], *HOSTS, "backends", "selection", "plan", "packages"),
+    "coworld_runner.many": (*RUNS[3:], *HOSTS, "program", "backends", "selection"),
+    "coworld_runner.certification": (*HOSTS, "backends", "many", "batch"),
+    "coworld_runner.build": (*RUNS, *HOSTS),
+    # what is shown is not what is done
+    "coworld_cli.render": ("commands", "preparing"),
+    "coworld_cli.options": ("commands", "render", "running", "preparing"),
+    "coworld_cli.output": ("commands", "render", "running", "preparing", "options"),
+}
+"""Rooms of a distribution, by module or package, and what of the same distribution they must not know."""
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms(room: str) -> None:
+    distribution = room.partition(".")[0]
+    graph = import_graph(*DISTRIBUTIONS)
+    inside = {name: targets for name, targets in graph.items() if f"{name}.".startswith(f"{room}.")}
+    assert inside, f"there is no {room}"
+    forbidden = tuple(f"{distribution}.{name}." if name else f"{distribution}." for name in ROOMS[room])
+    wrong = [
+        f"{name} imports {target}"
+        for name, targets in inside.items()
+        for target in targets
+        if f"{target}.".startswith(forbidden) and target not in inside
+    ]
+    assert wrong == []
+
+
+def test_what_is_private_to_a_distribution_stays_there() -> None:
+    wrong = [
+        f"{name} imports {target}"
+        for name, targets in import_graph(*DISTRIBUTIONS).items()
+        for target in targets
+        if target.partition(".")[0] != name.partition(".")[0] and "._" in target
+    ]
+    assert wrong == []
 
 
 def test_core_stands_on_four_libraries() -> None:

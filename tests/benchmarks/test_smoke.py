@@ -70,3 +70,9 @@ def test_client() -> None:
     found = figures("client.py", "--episodes", "120", "--files", "6", "--mebibytes", "2", "--rounds", "1")
     assert found["listing"]["episodes"] == 120
     assert found["large"]["client_of_curl"] > 0
+
+
+@pytest.mark.timeout(300)
+def test_evaluation() -> None:
+    found = figures("evaluation.py", "--runs", "2", "--blocks", "20", "--games", "100")
+    assert set(found) >= {"false_alarms", "coverage", "equal_players_told_apart", "seconds"}

@@ -138,8 +138,8 @@ EARLY = "before it began"
 @pytest.mark.parametrize(
     ("crowd", "at_random", "at_once", "longest"),
     [
-        pytest.param("process", 32 if FULL else 6, 5, 2.0, id="process"),
-        pytest.param("docker", 12 if FULL else 4, 4, 4.5, id="docker", marks=pytest.mark.docker),
+        pytest.param("process", 32 if FULL else 4, 5, 2.0, id="process"),
+        pytest.param("docker", 12 if FULL else 2, 4, 4.5, id="docker", marks=pytest.mark.docker),
     ],
     indirect=["crowd"],
 )

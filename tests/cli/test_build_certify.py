@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from support.cli_kit import Started, Terminal, coworld
 
 from coworld_cli.main import cli
-from coworld_runner.certify import read_certification
+from coworld_runner.certification import read_certification
 
 World = Callable[..., Path]
 

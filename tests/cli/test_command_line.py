@@ -31,11 +31,12 @@ from coworld_core.errors import (
     WorkspaceError,
 )
 from coworld_core.issues import Issue, Report
-from coworld_runner.certify import CertifyOptions
+from coworld_runner.certification import CertifyOptions
 from coworld_runner.options import EpisodeOptions
 
 COMMANDS = [
     *("run-episode", "scrimmage", "play", "replay"),
+    *("compare", "rank"),
     *("build", "validate", "certify", "schema"),
     *("doctor", "clean", "version"),
 ]
@@ -182,6 +183,11 @@ def test_unknown_option_says_what_was_meant() -> None:
         (["run-episode", "w", "--aws-profile", "p"], "--aws-profile and --aws-region need --use-bedrock."),
         (["scrimmage", "w"], "Missing argument 'IMAGE'."),
         (["scrimmage", "w", "i", "-n", "2"], "'-n'"),
+        (["rank", "w"], "Missing argument 'PLAYER PLAYER...'."),
+        (["compare", "a"], "Missing argument 'OLD'."),
+        (["compare", "a", "b", "--max-blocks", "0"], "0 is not in the range x>=1."),
+        (["compare", "a", "b", "--margin", "-1"], "-1.0 is not in the range x>=0."),
+        (["compare", "a", "b", "--require", "worse"], "'worse' is not one of 'better', 'isolation'"),
         (["play", "w", "--human", "-1"], "-1 is not in the range x>=0."),
         (["build", "a", "b"], "Give DIR, or all of COMPOSE TEMPLATE VERSION OUTPUT, not 2 of them."),
         (["build", "a", "--project", "b"], "DIR and --project are the same"),

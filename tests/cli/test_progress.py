@@ -20,6 +20,7 @@ from coworld_cli.running import Running
 from coworld_core.events import (
     BaseEvent,
     BatchProgressed,
+    EvaluationProgressed,
     FaultSeen,
     GameProgressed,
     ImageProgressed,
@@ -265,6 +266,23 @@ async def test_the_display_of_a_batch() -> None:
     assert lines[1:] == ["mean scores  Ada 2  Bob 4", "  episode 2  tick 3 of 8  Ada 1  Bob 2"]
     listener(RunFinished(status="completed", ok=True, seconds=1))
     assert "episode 2" not in drawn(progress)
+
+
+async def test_the_display_of_an_evaluation() -> None:
+    _, progress = reader(Output(quiet=True))
+    progress(STARTED.model_copy(update={"what": "batch"}))
+    far = EvaluationProgressed(blocks=4, max_blocks=9, counted=4, won=1, lost=2, evidence=1.5, decides=20)
+    progress(far)
+    lines = [line.rstrip() for line in drawn(progress).splitlines()[1:]]
+    # nothing is known yet of how long a block takes
+    assert lines[0].endswith(" block 4 of at most 9")
+    assert lines[1:] == ["1 won, 2 lost, 1 drawn · evidence 1.5 of 20"]
+    progress.episode_listeners("block-0005.1-2")[0](PhaseStarted(phase="play"))
+    progress(BatchProgressed(index=1, key="block-0005.1-1", done=9, status="completed", ok=True, scores=(2, 4)))
+    progress(far.model_copy(update={"blocks": 5}))
+    lines = [line.rstrip() for line in drawn(progress).splitlines()[1:]]
+    assert " block 5 of at most 9 · at most " in lines[0]
+    assert lines[2:] == ["  block-0005.1-2  play"]
 
 
 # --- for real -------------------------------------------------------------------------------------------------------

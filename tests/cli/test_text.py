@@ -28,7 +28,7 @@ from coworld_core.episode import (
 )
 from coworld_core.outcome import Exit, Fault
 from coworld_runner.backend import Found, Reaped
-from coworld_runner.certify import read_certification
+from coworld_runner.certification import read_certification
 from coworld_runner.reaper import Sweep
 
 LEFT = ("player-fault/episode.json", "batch/summary.json", "certified/certification.json")

@@ -317,7 +317,7 @@ async def test_a_bundle_without_results_has_none() -> None:
 
 
 async def test_a_bundle_that_unpacks_to_more_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    import coworld_client.resources.episodes as module
+    import coworld_client.resources._episode_places as module
 
     monkeypatch.setattr(module, "MAX_BODY", 1000)
     async with serve(Artifacts(bundle=Say(200, zipped(results_json=b" " * 2000)))) as server, api_of(server.url) as api:

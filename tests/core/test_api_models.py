@@ -25,9 +25,11 @@ from coworld_core.api import (
     League,
     Membership,
     Participant,
+    PlayerBody,
     PlayerLogin,
     PolicySecretEnvBody,
     PolicyVersion,
+    PolicyVersionCreated,
     PolicyVersionRow,
     PushGrant,
     RequestStatus,
@@ -37,7 +39,7 @@ from coworld_core.api import (
     Wire,
     read_entries,
 )
-from coworld_core.errors import RemoteError
+from coworld_core.errors import RemoteError, UsageError
 
 NOW = "2026-11-01T12:00:00Z"
 GAME = {"id": "game_1", "name": "Paint", "created_at": NOW}
@@ -333,6 +335,32 @@ def test_an_experience_request_as_it_is_sent() -> None:
         "game_config_overrides": {"seed": None},
     }
     assert ExperienceBody.model_validate(body).to_wire() == body
+
+
+@pytest.mark.parametrize(
+    ("body", "values", "where"),
+    [
+        (PlayerBody, {"name": "a\nb"}, "name"),
+        (PlayerBody, {"name": " " * 70}, "name"),
+        (PolicySecretEnvBody, {"policy_secret_env": {"A": "secret\0"}}, "policy_secret_env.A"),
+        (ExperienceBody, {"coworld_id": "cow_1", "roster": [], "num_episodes": 101}, "roster"),
+    ],
+)
+def test_what_no_platform_takes_is_refused_before_it_is_sent(
+    body: type[Body], values: dict[str, Any], where: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        body.of(**values)
+    assert refused.value.code == "bad_body"
+    assert refused.value.message.startswith(f"{where}: ")
+    assert "secret\0" not in str(refused.value)
+
+
+def test_what_a_client_computes_is_in_no_schema() -> None:
+    for mode in ("validation", "serialization"):
+        schema = PolicyVersionCreated.model_json_schema(mode=mode)
+        assert "label" not in schema["properties"]
+        assert "label" not in schema["required"]
 
 
 # --- secrets

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import get_args
 
 import pytest
@@ -42,3 +43,10 @@ def test_one_error_is_raised_as_itself_and_several_of_ours_as_the_first() -> Non
         raise ExceptionGroup("group", [OSError("alone")])
     with pytest.raises(ExceptionGroup), unwrapped():
         raise ExceptionGroup("group", [first, OSError("not ours")])
+
+
+def test_a_traceback_says_what_to_do_next() -> None:
+    error = UsageError("There is no backend 'dokcer'.", hint="Did you mean 'docker'?")
+    shown = "".join(traceback.format_exception_only(error)).strip()
+    assert shown.endswith("UsageError: There is no backend 'dokcer'. Did you mean 'docker'?")
+    assert (error.message, str(UsageError("No."))) == ("There is no backend 'dokcer'.", "No.")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from coworld_cli.exitcodes import for_kind
 from coworld_client.errors import ApiConnectionError, ApiShapeError, ApiTimeoutError, NotLoggedIn, error_for_status
 from coworld_core.api.ids import ID_PREFIXES
 from coworld_core.errors import CoworldError
-from observatory.app import api_endpoints
-from observatory.routing import Endpoint
+from observatory.app import document
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 
@@ -79,20 +79,27 @@ def _refusals() -> str:
 
 
 def _routes() -> str:
-    endpoints = api_endpoints()
-    parts: list[str] = []
-    for tag in dict.fromkeys(endpoint.tag for endpoint in endpoints):
-        parts.append(f"\n### {tag}\n\n| Call | For | | Query |\n|---|---|---|---|\n")
-        for endpoint in (endpoint for endpoint in endpoints if endpoint.tag == tag):
-            call = f"`{endpoint.method} {endpoint.path}`"
-            parts.append(f"| {call} | {endpoint.access} | {endpoint.summary} | {_query(endpoint)} |\n")
-    return "".join(parts) + "\n"
+    described = document("http://here")
+    by_tag: dict[str, list[str]] = {tag["name"]: [] for tag in described["tags"]}
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            call = f"`{method.upper()} {path.removeprefix('/observatory')}`"
+            row = f"| {call} | {_access(operation)} | {operation['summary']} | {_query(operation)} |\n"
+            by_tag[operation["tags"][0]].append(row)
+    heads = "| Call | For | | Query |\n|---|---|---|---|\n"
+    return "".join(f"\n### {tag}\n\n{heads}{''.join(rows)}" for tag, rows in by_tag.items()) + "\n"
 
 
-def _query(endpoint: Endpoint) -> str:
-    fields = endpoint.query.model_fields if endpoint.query is not None else {}
-    names = [f"`{field.alias or name}`" for name, field in fields.items() if name not in _PAGES]
-    return ", ".join(names + ["pages"] * ("cursor" in fields))
+def _access(operation: dict[str, Any]) -> str:
+    if {} in operation["security"]:
+        return "anyone"
+    [[*roles]] = [security["token"] for security in operation["security"]]
+    return roles[0] if roles else "known"
+
+
+def _query(operation: dict[str, Any]) -> str:
+    names = [part["name"] for part in operation.get("parameters", ()) if part["in"] == "query"]
+    return ", ".join([f"`{name}`" for name in names if name not in _PAGES] + ["pages"] * ("cursor" in names))
 
 
 if __name__ == "__main__":

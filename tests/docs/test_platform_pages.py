@@ -9,6 +9,7 @@ from support.pages import PAGES, execute, needing, serves_a_platform
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures("quick_platforms")
 @pytest.mark.parametrize("page", [needing(page) for page in PAGES if serves_a_platform(page)])
 def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     execute(page, tmp_path, monkeypatch)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 
-from support.pages import PAGES, ROOT, page_id
+from support.pages import PAGES, ROOT, blocks, page_id
 
 
 def test_the_site_has_its_pages() -> None:
     wanted = {
         "start-here.md",
+        "tutorial.md",
         "write-a-player.md",
+        "evaluation.md",
         "write-a-game.md",
         "manifest.md",
         "runtime-contract.md",
@@ -30,3 +34,13 @@ def test_links_between_pages_lead_somewhere() -> None:
             if "://" not in target and not (page.parent / target).exists():
                 broken.append(f"{page_id(page)} -> {target}")
     assert not broken
+
+
+def test_what_the_readme_shows_can_be_pasted_into_a_notebook() -> None:
+    """There a loop runs already, so nothing can start one; that it works is seen when the page is executed."""
+    shown = [block.text for block in blocks(ROOT / "README.md") if block.language == "python"]
+    assert shown
+    for text in shown:
+        code = compile(text, "README.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        assert code.co_flags & inspect.CO_COROUTINE
+        assert not re.search(r"\brun\(", text)

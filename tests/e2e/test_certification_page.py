@@ -12,7 +12,7 @@ from support.browser import DESK, Pages, Size
 from support.certification_kit import HOSTILE, hostile_certification
 from support.certify_kit import LONG, world
 
-from coworld_runner.certify import Certification, render_page
+from coworld_runner.certification import Certification, render_page
 
 pytestmark = pytest.mark.browser
 

@@ -155,8 +155,8 @@ def nothing_started(arena: Arena) -> None:
     ("backend_name", "count"),
     [
         ("process", 2),
-        ("process", 10),
-        pytest.param("docker", 10 if FULL else 5, marks=[pytest.mark.docker, pytest.mark.slow]),
+        ("process", 10 if FULL else 6),
+        pytest.param("docker", 10 if FULL else 3, marks=[pytest.mark.docker, pytest.mark.slow]),
     ],
 )
 async def test_runs_of_one_package_do_not_get_into_each_others_way(arena: Arena, count: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.observatory_kit import Account, Platform, open_platform, roster, seed
 
-from observatory import annotations
+from observatory.api import annotations
 from observatory.columns import now
 from observatory.models import Artifact, EpisodeRequest
 

@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 from support.observatory import Inside, inside
 
-from observatory import auth
 from observatory.columns import now
-from observatory.identity import disable_user, new_token
+from observatory.identity import auth
+from observatory.identity.accounts import disable_user, new_token
 from observatory.models import Token, User
 
 

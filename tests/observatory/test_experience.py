@@ -111,6 +111,8 @@ async def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
         refused: list[tuple[dict[str, Any], int, str]] = [
             ({"num_episodes": 101}, 422, "num_episodes"),
             ({"num_episodes": 0}, 422, "num_episodes"),
+            ({"state": "head"}, 422, "state"),
+            ({"game_config_overlay_secret": "hidden"}, 422, "overlay"),
             ({"roster": []}, 422, "roster"),
             ({"roster": [{"player": {"policy_ref": "a", "top_n": 1}}]}, 422, "exactly one"),
             ({"requester": {}, "opponents": [], "rotate_seats": True}, 422, "rotate_seats"),

@@ -12,8 +12,8 @@ from support.observatory import Inside, inside
 from support.uploads import manifest_for, upload_coworld, upload_image, upload_policy
 
 from coworld_core import api
+from observatory.api.leagues import LeagueError, create_league
 from observatory.columns import now
-from observatory.leagues import LeagueError, create_league
 from observatory.models import (
     Coworld,
     Division,

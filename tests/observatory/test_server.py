@@ -75,12 +75,28 @@ async def test_what_every_answer_has(tmp_path: Path) -> None:
         assert strange.headers["X-Request-Id"].isalnum()
         wrong = await platform.ask("DELETE", "/v2/leagues", ann, expect=405)
         assert set(wrong.headers["Allow"].split(", ")) == {"GET", "HEAD"}
+        wrong = await platform.ask("DELETE", "/players", ann, expect=405)
+        assert set(wrong.headers["Allow"].split(", ")) == {"GET", "HEAD", "POST"}
         assert (await platform.ask("HEAD", "/v2/leagues")).content == b""
         long = await platform.ask("POST", "/players", ann, content=b"x" * (8 * 1024 * 1024 + 1), expect=413)
         assert long.json()["type"] == "too_large"
-        for body in (b"", b"{", b"[]", b'{"name": "\\ud800"}', b'{"name": "\\u0000"}', b'{"name": "x", "more": 1}'):
+        for body in (
+            b"",
+            b"{",
+            b"[]",
+            b'{"name": "\\ud800"}',
+            b'{"name": "\\u0000"}',
+            b'{"name": "x", "more": 1}',
+            b"[" * 9999,
+            b"\xff",
+        ):
             refused = await platform.ask("POST", "/players", ann, content=body, expect=422)
             assert refused.json()["detail"][0]["loc"][0] == "body"
+            assert {"type", "loc", "msg"} == refused.json()["detail"][0].keys()
+            # who calls comes first
+            await platform.ask("POST", "/players", content=body, expect=401)
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        await platform.ask("POST", "/players", ann, content=b'{"name": "runner"}', headers=form)
 
 
 async def test_a_failure_is_told_by_its_number(

@@ -11,7 +11,7 @@ from support.certification_kit import HOSTILE, hostile_certification
 from support.certify_kit import LONG, world
 from support.formats import LATER, files, with_added_fields, with_later_values
 
-from coworld_runner.certify import read_certification, render_page
+from coworld_runner.certification import read_certification, render_page
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 ALLOWED = {

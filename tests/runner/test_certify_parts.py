@@ -13,13 +13,13 @@ from support.certify_kit import MANIFEST, package_of
 from coworld_core.artifacts import EpisodeLayout
 from coworld_core.episode import EpisodeRecord, ImageRecord, SlotRecord
 from coworld_core.outcome import Exit, Fault
-from coworld_runner.certify.answers import StepAnswer, missing, skipped
-from coworld_runner.certify.attendance import check_attendance
-from coworld_runner.certify.contract import SeatState, wrong_callers
-from coworld_runner.certify.leaks import slots_leaked
-from coworld_runner.certify.ledger import StepLedger
-from coworld_runner.certify.steps import STEPS, Candidate, CertifyOptions, blamed_in, carry_out
-from coworld_runner.certify.transcript import TRANSCRIPT
+from coworld_runner.certification.answers import StepAnswer, missing, skipped
+from coworld_runner.certification.attendance import check_attendance
+from coworld_runner.certification.contract import SeatState, wrong_callers
+from coworld_runner.certification.leaks import slots_leaked
+from coworld_runner.certification.ledger import StepLedger
+from coworld_runner.certification.steps import STEPS, Candidate, CertifyOptions, blamed_in, carry_out
+from coworld_runner.certification.transcript import TRANSCRIPT
 from coworld_runner.testing.fake import FakeBackend
 
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)

@@ -18,7 +18,7 @@ from coworld_core.errors import BackendUnavailable, CertificationError, Manifest
 from coworld_core.events import BaseEvent, Notice, RunFinished, RunStarted, StepFinished, StepStarted, read_events
 from coworld_core.loading import load_manifest
 from coworld_runner.backend import Publish, Unit, UnitSpec
-from coworld_runner.certify import TRANSCRIPT, Certification, certify, certify_refused, read_certification
+from coworld_runner.certification import TRANSCRIPT, Certification, certify, certify_refused, read_certification
 from coworld_runner.documents import document_schema
 from coworld_runner.testing.fake import FakeBackend
 

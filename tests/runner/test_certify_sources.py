@@ -12,8 +12,8 @@ from support.nobody import nobody_there
 
 from coworld_core.manifest import Manifest
 from coworld_core.retrying import Backoff
-from coworld_runner.certify.record import SourceRecord
-from coworld_runner.certify.sources import SourceOptions, check_sources
+from coworld_runner.certification.record import SourceRecord
+from coworld_runner.certification.sources import SourceOptions, check_sources
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from coworld_core.errors import ImageError
 from coworld_core.loading import load_manifest
 from coworld_core.manifest import Manifest
 from coworld_runner.backend import Capabilities, ImageInfo, Publish
-from coworld_runner.certify import Certification, Evidence, SourceOptions
+from coworld_runner.certification import Certification, Evidence, SourceOptions
 from coworld_runner.packages import Package
 from coworld_runner.replay import ReplayOptions
 from coworld_runner.testing.fake import FakeBackend

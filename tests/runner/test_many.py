@@ -15,8 +15,9 @@ from support.certify_kit import World, world
 from support.trees import dug
 
 from coworld_core.episode import EpisodeRow, read_record, read_rows
-from coworld_core.errors import EnvironmentFault, UsageError, WorkspaceError
+from coworld_core.errors import EnvironmentFault, ImageError, UsageError, WorkspaceError
 from coworld_core.events import BatchProgressed, RunFinished, read_events
+from coworld_runner.batch import run_batch
 from coworld_runner.many import run_many
 from coworld_runner.plan import EpisodePlan, plan_episode
 
@@ -75,6 +76,15 @@ async def test_each_plan_has_its_row(tmp_path: Path) -> None:
     assert (found["wrong"].fault, found["wrong"].error_type) == ("operator", "config_error")
     assert (found["nobody"].fault, found["nobody"].error_type) == ("operator", "image_unreachable")
     assert [row.workspace for row in found.values()].count("bob-ada") == 1
+
+
+async def test_what_fails_them_all_is_told_once(tmp_path: Path) -> None:
+    async with world() as small:
+        nobody = plan_episode(small.package, variant="default", players=["counting-nobody"])
+        with pytest.raises(ImageError) as raised:
+            await run_batch(nobody, episodes=3, backend=small.backend, workspace=tmp_path / "many")
+    assert "'counting-nobody'" in raised.value.message
+    assert getattr(raised.value, "__notes__", []) == []
 
 
 async def test_what_has_its_row_is_not_played_again(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from support.observatory import inside
 from support.observatory_kit import Account, Platform, open_platform, seed
 from support.uploads import manifest_for, upload_image, upload_policy
 
-from observatory.leagues import create_league
+from observatory.api.leagues import create_league
 from observatory.models import Division, League, Membership, Round
 
 ELEVATED = {"X-Use-Elevated-Privileges": "true"}

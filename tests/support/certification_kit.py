@@ -6,8 +6,8 @@ import datetime as dt
 from typing import Any
 
 from coworld_core.episode import ImageRecord, SeatedPlayer
-from coworld_runner.certify import TRANSCRIPT, Certification, Evidence, SourceRecord, StepRecord
-from coworld_runner.certify.record import Level
+from coworld_runner.certification import TRANSCRIPT, Certification, Evidence, SourceRecord, StepRecord
+from coworld_runner.certification.record import Level
 
 __all__ = ["HOSTILE", "hostile_certification"]
 

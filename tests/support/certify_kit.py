@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import http
 import json
+import random
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -27,7 +28,7 @@ from websockets.http11 import Request, Response
 from coworld_core.events import BaseEvent
 from coworld_core.loading import load_manifest
 from coworld_core.results import MAX_RESULTS_BYTES
-from coworld_runner.certify import Certification, CertifyOptions, SourceOptions, certify
+from coworld_runner.certification import Certification, CertifyOptions, SourceOptions, certify
 from coworld_runner.episode import EpisodeOptions
 from coworld_runner.packages import Package
 from coworld_runner.replay import ReplayOptions
@@ -138,6 +139,7 @@ class _Game:
         self.viewers: list[ServerConnection] = []
         self.connected = anyio.Event()
         self.dismissed: set[int] = set()
+        self.strengths: dict[int, float] = {}
 
     async def play(self) -> int:
         host, port = self.context.env["COGAME_HOST"], int(self.context.env["COGAME_PORT"])
@@ -161,6 +163,10 @@ class _Game:
 
     def write(self) -> None:
         results: Any = {"scores": [1.0, 2.5], "ticks": self.config["ticks"]}
+        if "rewards_strength" in self.vices:
+            luck = random.Random(self.config.get("seed", 0))
+            results["scores"] = [self.strengths[slot] + luck.random() for slot in (0, 1)]
+            results["strengths"] = {"by/slot": [self.strengths[slot] for slot in (0, 1)]}
         if "wrong_scores" in self.vices:
             results["scores"] = [1.0, 2.5, 3.0]
         if "no_ticks" in self.vices:
@@ -237,7 +243,9 @@ class _Game:
             await socket.wait_closed()  # a stranger that was let in
             return
         self.players[int(query["slot"])] = socket
-        if len(self.players) == len(self.tokens):
+        if "rewards_strength" in self.vices:
+            self.strengths[int(query["slot"])] = float(await socket.recv())
+        if len(self.strengths if "rewards_strength" in self.vices else self.players) == len(self.tokens):
             self.connected.set()
         try:
             async for _ in socket:
@@ -294,6 +302,8 @@ def player(*vices: str) -> Callable[[FakeContext], Awaitable[int]]:
             context.out("I give up\n")
             return 7
         async with connect(context.env["COWORLD_PLAYER_WS_URL"], proxy=None, close_timeout=0.2) as socket:
+            for strength in (vice.removeprefix("strength ") for vice in mine if vice.startswith("strength ")):
+                await socket.send(strength)
             if "leaves" in mine:
                 await socket.recv()
                 return 0

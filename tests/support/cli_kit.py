@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib
 import json
 import os
+import pkgutil
 import pty
 import re
 import select
@@ -15,12 +17,12 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .launcher import Done, Launcher, heed_signals, launcher
+from .launcher import Command, Done, Launcher, launcher
 
 MISFITS = Path(__file__).parent / "misfits"
 PATIENCE = 90.0
@@ -74,17 +76,44 @@ def command(*args: str | Path) -> list[str]:
     return [sys.executable, "-m", "coworld_cli", *(str(arg) for arg in args)]
 
 
-_MODULES = ("coworld_client", "coworld_runner", "coworld_runner.episode")
-_launchers: list[Launcher] = []
+_MODULES = {
+    "coworld": (
+        *("coworld_core", "coworld_client", "coworld_runner", "coworld_cli"),
+        *("anyio._backends._asyncio", "h11", "httpcore2", "jinja2", "jsonschema", "referencing.jsonschema"),
+    ),
+    "observatory": (
+        *("coworld_core", "coworld_client", "coworld_runner", "observatory"),
+        *("aiosqlite", "alembic.command", "anyio._backends._asyncio", "sqlalchemy.ext.asyncio", "uvicorn.server"),
+    ),
+}
+"""What these commands import while they run, with all that is in our packages."""
+_launchers: dict[str, Launcher] = {}
 
 
 @contextmanager
-def quick_commands() -> Generator[None]:
-    """Let ``coworld`` start commands at once, as long as the context is open."""
-    with launcher(sys.executable, "coworld", modules=_MODULES) as started:
-        _launchers.append(started)
+def quick_commands(program: str = "coworld") -> Generator[None]:
+    """Let a program's commands start at once, as long as the context is open."""
+    with launcher(sys.executable, program, modules=[*_modules(_MODULES[program])]) as started:
+        _launchers[program] = started
         yield
-        _launchers.remove(started)
+        del _launchers[program]
+
+
+def _modules(names: Sequence[str]) -> Iterator[str]:
+    for name in names:
+        yield name
+        if name.startswith(("coworld_", "observatory")):
+            for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
+                # a cluster's 859 modules are too many; migrations are run, not imported
+                if not re.search("__main__|kube|migrations", module.name):
+                    yield module.name
+
+
+def stand_ins(directory: Path) -> Path:
+    """A directory for a PATH, with the programs whose commands start at once; made where it is not there yet."""
+    for program, started in _launchers.items():
+        started.stand_in(directory, program)
+    return directory
 
 
 def coworld(
@@ -96,10 +125,12 @@ def coworld(
 ) -> Done:
     """Run a command to its end, with no terminal on any stream."""
     words = ["coworld", *map(str, args)]
-    return _launchers[-1].run(words, env=environment(env), cwd=cwd or Path.cwd(), stdin=stdin or "", patience=patience)
+    return _launchers["coworld"].run(
+        words, env=environment(env), cwd=cwd or Path.cwd(), stdin=stdin or "", patience=patience
+    )
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: Command) -> None:
     """End a command that a failed test has left, in good order if it will."""
     if process.poll() is None:
         process.terminate()
@@ -110,22 +141,30 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait()
 
 
+def _start(
+    args: Sequence[str | Path], env: Mapping[str, str | None] | None, cwd: Path | None, *streams: int, session: bool
+) -> Command:
+    stdin, stdout, stderr = streams
+    command = _launchers["coworld"].start(
+        ["coworld", *map(str, args)],
+        env=environment(env),
+        cwd=cwd or Path.cwd(),
+        streams=(stdin, stdout, stderr),
+        session=session,
+    )
+    for stream in {*streams}:
+        os.close(stream)
+    return command
+
+
 class Started:
     """A command that runs, with pipes; read as it writes."""
 
     def __init__(self, args: Sequence[str | Path], env: Mapping[str, str | None] | None, cwd: Path | None) -> None:
-        self.process = subprocess.Popen(
-            command(*args),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(env),
-            cwd=cwd,
-            preexec_fn=heed_signals,
-        )
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
-        self._streams = {self.process.stdout.fileno(): bytearray(), self.process.stderr.fileno(): bytearray()}
+        (stdout, its_stdout), (stderr, its_stderr) = os.pipe(), os.pipe()
+        stdin = os.open(os.devnull, os.O_RDONLY)
+        self.process = _start(args, env, cwd, stdin, its_stdout, its_stderr, session=False)
+        self._streams = {stdout: bytearray(), stderr: bytearray()}
         self._open = set(self._streams)
 
     def _read(self, seconds: float) -> None:
@@ -176,9 +215,8 @@ class Started:
     def close(self) -> None:
         """Leave nothing behind, whatever the test did."""
         _end(self.process)
-        for stream in (self.process.stdout, self.process.stderr):
-            if stream is not None:
-                stream.close()
+        for stream in self._streams:
+            os.close(stream)
 
 
 class Terminal:
@@ -187,10 +225,7 @@ class Terminal:
     def __init__(self, args: Sequence[str | Path], env: Mapping[str, str | None] | None, columns: int) -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-        self.process = subprocess.Popen(
-            command(*args), stdin=slave, stdout=slave, stderr=slave, env=environment(env), start_new_session=True
-        )
-        os.close(slave)
+        self.process = _start(args, env, None, slave, slave, slave, session=True)
         self._data = bytearray()
 
     @property

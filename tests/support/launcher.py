@@ -10,50 +10,120 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Done", "Launcher", "heed_signals", "launcher"]
+__all__ = ["Command", "Done", "Launcher", "heed_signals", "launcher"]
 
 _PROGRAM = """
-import importlib, json, os, sys, traceback
+import importlib, json, os, select, signal, socket, sys, traceback
 from importlib.metadata import entry_points
 
-names, modules = json.loads(sys.argv[1])
+names, modules, address = json.loads(sys.argv[1])
 programs = {name: point.load() for name in names for point in entry_points(group="console_scripts", name=name)}
 for module in modules:
     importlib.import_module(module)
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind(address)
+listener.listen(64)
+heard, told = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+signal.set_wakeup_fd(told)
+signal.signal(signal.SIGCHLD, lambda *_: None)
+children = {}
 print(json.dumps(sorted(programs)), flush=True)
-for line in sys.stdin:
-    order = json.loads(line)
-    child = os.fork()
-    if not child:
-        status = 1
-        try:
-            for number, (name, flags) in enumerate(zip(order["streams"], (os.O_RDONLY, os.O_WRONLY, os.O_WRONLY))):
-                os.dup2(os.open(name, flags), number)
-            os.chdir(order["cwd"])
-            os.environ.clear()
-            os.environ.update(order["env"])
-            sys.stdin = open(0, encoding="utf-8", closefd=False)
-            sys.argv = order["words"]
-            sys.exit(programs[order["words"][0]]())
-        except SystemExit as end:
-            if isinstance(end.code, str):
-                print(end.code, file=sys.stderr)
-            status = end.code if isinstance(end.code, int) else int(end.code is not None)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(status)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+def run(order, streams):
+    status = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        if order["session"]:
+            os.setsid()
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        os.closerange(3, 65536)
+        os.chdir(order["cwd"])
+        os.environ.clear()
+        os.environ.update(order["env"])
+        sys.stdin = open(0, encoding="utf-8", closefd=False)
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
+        sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
+        sys.argv = order["words"]
+        sys.exit(programs[order["words"][0]]())
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+while True:
+    ready = select.select([0, heard, listener, *children.values()], [], [])[0]
+    if 0 in ready:
+        break
+    if heard in ready:
+        os.read(heard, 4096)
+        while children:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                break
+            caller = children.pop(pid)
+            try:
+                caller.send(json.dumps(os.waitstatus_to_exitcode(status)).encode())
+            except OSError:
+                pass
+            caller.close()
+    for pid, caller in [*children.items()]:
+        if caller in ready:
+            os.kill(pid, signal.SIGKILL)  # whoever wanted it is gone
+    if listener in ready:
+        caller, _ = listener.accept()
+        words, streams, _, _ = socket.recv_fds(caller, 1 << 20, 3)
+        child = os.fork()
+        if not child:
+            run(json.loads(words), streams)
+        children[child] = caller
+        for stream in streams:
+            os.close(stream)
+        caller.send(json.dumps(child).encode())
+for pid in children:
+    os.kill(pid, signal.SIGKILL)
+"""
+
+_STAND_IN = """#!{python} -IS
+import json, os, signal, socket, sys
+if "PYTHONPATH" in os.environ:
+    # other modules than those that have been imported already
+    os.execv({program!r}, [{program!r}, *sys.argv[1:]])
+to = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+to.connect({address!r})
+words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]
+order = {{"words": words, "env": dict(os.environ), "cwd": os.getcwd(), "session": False}}
+told = []
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(number, lambda number, _: told.append(number) if pid is None else os.kill(pid, number))
+pid = None
+socket.send_fds(to, [json.dumps(order).encode()], [0, 1, 2])
+pid = json.loads(to.recv(4096))
+for number in told:
+    os.kill(pid, number)
+status = json.loads(to.recv(4096))
+if status < 0:
+    signal.signal(-status, signal.SIG_DFL)
+    os.kill(os.getpid(), -status)
+os._exit(status)
 """
 
 
@@ -71,11 +141,91 @@ class Done:
         return json.loads(self.stdout)
 
 
-class Launcher:
-    """Starts commands, one at a time."""
+class Command:
+    """A command that was started, with what a ``subprocess.Popen`` has for it.
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
+    Args:
+        launcher: The connection to what started it; closed at its end, and it is killed when that is closed before.
+        words: The program's name, and its arguments.
+    """
+
+    def __init__(self, launcher: socket.socket, words: Sequence[str]) -> None:
+        self._launcher = launcher
+        self._words = words
+        self.pid = int(launcher.recv(4096) or -1)
+        assert self.pid > 0, f"the launcher ended at {words[:2]}"
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Its status, if it has ended."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end.
+
+        Raises:
+            subprocess.TimeoutExpired: It goes on.
+        """
+        if self.returncode is None:
+            if not select.select([self._launcher], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self._words[:2], timeout or 0)
+            status = self._launcher.recv(4096)
+            self._launcher.close()
+            assert status, f"the launcher ended at {self._words[:2]}"
+            self.returncode = int(status)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it."""
+        self.send_signal(signal.SIGKILL)
+
+
+class Launcher:
+    """Starts commands.
+
+    Args:
+        python: Where the programs are installed.
+        address: Where orders are taken.
+    """
+
+    def __init__(self, python: str | Path, address: str) -> None:
+        self._python = python
+        self._address = address
+
+    def start(
+        self,
+        words: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: Path,
+        streams: tuple[int, int, int],
+        session: bool = False,
+    ) -> Command:
+        """Start a command.
+
+        Args:
+            words: The program's name, and its arguments.
+            env: Its whole environment.
+            cwd: Where it runs.
+            streams: Descriptors of its standard streams, which stay the caller's too.
+            session: Whether it leads a session of its own.
+        """
+        order = {"words": list(words), "env": dict(env), "cwd": str(cwd), "session": session}
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.connect(self._address)
+        socket.send_fds(connection, [json.dumps(order).encode()], streams)
+        return Command(connection, words)
 
     def run(
         self, words: Sequence[str], *, env: Mapping[str, str], cwd: Path, stdin: str = "", patience: float = 300.0
@@ -89,22 +239,28 @@ class Launcher:
             stdin: What it reads.
             patience: Seconds until it has to be over.
         """
-        with tempfile.TemporaryDirectory() as directory:
-            streams = [Path(directory) / name for name in ("stdin", "stdout", "stderr")]
-            for stream in streams:
-                stream.write_text(stdin if stream.name == "stdin" else "", encoding="utf-8")
-            order = {"words": list(words), "env": dict(env), "cwd": str(cwd), "streams": [*map(str, streams)]}
-            assert self._process.stdin is not None
-            assert self._process.stdout is not None
-            self._process.stdin.write(json.dumps(order) + "\n")
-            self._process.stdin.flush()
+        with ExitStack() as files:
+            given, out, err = (files.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+            given.write(stdin.encode())
+            given.seek(0)
+            command = self.start(words, env=env, cwd=cwd, streams=(given.fileno(), out.fileno(), err.fileno()))
             # tokens may stand among the words, and never in what a failed test shows
-            if not select.select([self._process.stdout], [], [], patience)[0]:
-                os.killpg(self._process.pid, signal.SIGKILL)
-                raise AssertionError(f"{words[:2]} took over {patience:g} s")
-            ended = self._process.stdout.readline()
-            assert ended, f"the launcher ended at {words[:2]}"
-            return Done(int(ended), *(stream.read_text(encoding="utf-8") for stream in streams[1:]))
+            try:
+                status = command.wait(patience)
+            except subprocess.TimeoutExpired:
+                command.kill()
+                raise AssertionError(f"{words[:2]} took over {patience:g} s") from None
+            for stream in (out, err):
+                stream.seek(0)
+            return Done(status, out.read().decode(), err.read().decode())
+
+    def stand_in(self, directory: Path, program: str) -> None:
+        """Write a program for a PATH which this launcher starts; it hands on streams, signals and status."""
+        directory.mkdir(exist_ok=True)
+        itself = str(Path(self._python).with_name(program))
+        text = _STAND_IN.format(python=self._python, address=self._address, program=itself)
+        (directory / program).write_text(text)
+        (directory / program).chmod(0o755)
 
 
 def heed_signals() -> None:
@@ -125,8 +281,10 @@ def launcher(
         modules: What is imported besides.
         env: The launcher's own environment; by default this process's.
     """
+    # not in a file system, where paths may be too long for a socket
+    address = f"\0coworld-tests-{os.urandom(16).hex()}"
     with subprocess.Popen(
-        [python, "-c", _PROGRAM, json.dumps([programs, list(modules)])],
+        [python, "-c", _PROGRAM, json.dumps([programs, list(modules), address])],
         env=env,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -140,7 +298,7 @@ def launcher(
         assert process.stdout is not None
         try:
             assert json.loads(process.stdout.readline()) == sorted(programs)
-            yield Launcher(process)
+            yield Launcher(python, address)
         finally:
             process.stdin.close()
             with suppress(subprocess.TimeoutExpired):

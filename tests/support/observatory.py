@@ -18,7 +18,7 @@ import httpx2
 from anyio.abc import Process
 
 from observatory.app import create_app, open_services
-from observatory.identity import add_user
+from observatory.identity.accounts import add_user
 from observatory.services import Services
 from observatory.settings import Settings
 

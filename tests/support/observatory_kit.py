@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from observatory import serving
 from observatory.columns import new_id
-from observatory.identity import add_user
+from observatory.identity.accounts import add_user
 from observatory.models import (
     Coworld,
     CoworldName,

@@ -4,7 +4,7 @@ A page runs in a directory of its own that holds a copy of ``examples``. Its blo
 
 ========================  ============================================================================
 ```` ```console ````      each line in bash; stops at the first that fails
-```` ```python ````       in one interpreter state a page, like a notebook
+```` ```python ````       in one interpreter state a page, like a notebook, where ``await`` stands at the top level, too
 ```` ```json ````, yaml   parsed
 anything else, or none    shown only, so it must not be a command
 ========================  ============================================================================
@@ -26,6 +26,9 @@ page's own, so that pages run side by side.
 
 from __future__ import annotations
 
+import ast
+import asyncio
+import inspect
 import json
 import os
 import re
@@ -46,6 +49,7 @@ import yaml
 
 from coworld_runner.backends.base import choose_port
 
+from .cli_kit import stand_ins
 from .postgres import find_programs, running_postgres
 
 __all__ = ["PAGES", "ROOT", "blocks", "execute", "needing", "page_id", "serves_a_platform"]
@@ -63,6 +67,7 @@ FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>[\w-]*)[^\n]*\n(?P<text>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL
 )
 COMMENT = re.compile(r"<!--\s*(?P<key>[a-z]+)(?::\s*(?P<value>.*?))?\s*-->\s*$")
+PROGRAMS = Path(sys.executable).parent
 USUAL_PORT = "8787"
 COMMANDS = re.compile(r"^\s*(\$ )?(coworld|uv|pip|python3?|docker) ", re.MULTILINE)
 
@@ -96,7 +101,7 @@ def environment() -> dict[str, str]:
         # and what a page packs is packed with the tools of this environment
         offline |= {"UV_NO_BUILD_ISOLATION": "1"}
         kept = {**offline, **kept}
-    return {**kept, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}", "COLUMNS": "120"}
+    return {**kept, "COLUMNS": "120"}
 
 
 def docker_answers() -> bool:
@@ -219,6 +224,7 @@ def execute(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     skip = shutil.ignore_patterns("results", "__pycache__", ".venv", "dist", "coworld_manifest.json")
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=skip)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", os.pathsep.join(map(str, (stand_ins(tmp_path / ".bin"), PROGRAMS, os.environ["PATH"]))))
     # who signs in on a page is signed in there
     monkeypatch.setenv("SOFTMAX_CONFIG_DIR", str(tmp_path / ".credentials"))
     with ExitStack() as background:
@@ -257,8 +263,10 @@ def run_page(page: Path, tmp_path: Path, background: ExitStack) -> None:
         elif block.language == "console":
             run_console(block, where, tmp_path, exported)
         elif block.language == "python":
-            code = compile("\n" * block.line + block.text, str(page), "exec")
-            exec(code, names)
+            code = compile("\n" * block.line + block.text, str(page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            waits = eval(code, names)
+            if inspect.iscoroutine(waits):
+                asyncio.run(waits)
         elif block.language == "json":
             json.loads(block.text)
         elif block.language in ("yaml", "yml"):

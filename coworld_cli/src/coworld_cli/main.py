@@ -19,7 +19,12 @@ _COMMANDS: CommandTable = {
         "play": ("episodes", "Play in the browser: with people, bots or both."),
         "replay": ("replays", "Show a replay in the browser, until Ctrl-C."),
     },
+    "Measure players": {
+        "compare": ("evaluations", "Find out whether one player is better than another."),
+        "rank": ("evaluations", "Find out who is better than whom among several players."),
+    },
     "Make": {
+        "init": ("starting", "Begin a game, or a player of one."),
         "build": ("packages", "Build a Coworld's images and write its manifest."),
         "validate": ("packages", "Check a manifest and list everything that is wrong with it."),
         "certify": ("packages", "Check in ten steps that a Coworld keeps the runtime contract."),

@@ -35,6 +35,7 @@ __all__ = [
     "GIVEN_FILE",
     "BackendName",
     "Connection",
+    "EvaluationOptions",
     "IdType",
     "Listing",
     "PackageOptions",
@@ -256,7 +257,16 @@ def check_run(run: tuple[str, ...]) -> None:
 
 # --- how a class declares options ---------------------------------------------------------------------------------
 
-_SECTIONS = ("What to play", "Evidence", "Where it runs", "Times", "Limits", "Secrets for players", "Options")
+_SECTIONS = (
+    "What to play",
+    "What counts",
+    "Evidence",
+    "Where it runs",
+    "Times",
+    "Limits",
+    "Secrets for players",
+    "Options",
+)
 """Headings of a long help, in order; an option without one stands under the last."""
 
 
@@ -708,6 +718,41 @@ class PlayOptions(PackageOptions):
             watch=watch,
             admin=self.admin,
         )
+
+
+class EvaluationOptions(PlayOptions):
+    """What the commands that measure players can be told as well."""
+
+    max_blocks: int = _option(
+        "--max-blocks",
+        section="What counts",
+        type=click.IntRange(min=1),
+        default=200,
+        metavar="N",
+        show_default=True,
+        help="Play this many blocks at most: a block is one seed, and everybody in every seat.",
+    )
+    metric: str = _option(
+        "--metric",
+        section="What counts",
+        default="",
+        metavar="POINTER",
+        help="What is measured, by JSON pointer into the results: a list of one number a seat.  [default: the scores]",
+    )
+    forfeit: float | None = _option(
+        "--forfeit",
+        section="What counts",
+        type=float,
+        metavar="SCORE",
+        help="Score of a player that failed and left no results.  [default: the worst that was seen by then]",
+    )
+    count_starved: bool = _option(
+        "--count-starved",
+        section="What counts",
+        default=False,
+        is_flag=True,
+        help="Count episodes in which the machine was short of processors: for games in which time does not matter.",
+    )
 
 
 def _limited(base: Limits, memory: float | None, cpus: float | None, pids: int | None) -> Limits:

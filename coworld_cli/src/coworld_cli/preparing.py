@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,13 +15,13 @@ from coworld_runner.packages import Package, coworld_id, resolve_package
 from coworld_runner.secret_env import SecretEnv, read_secret_env
 from coworld_runner.selection import open_backend
 
-from .options import Connection, PackageOptions, WhereOptions
+from .options import Connection, PackageOptions, PlayOptions, WhereOptions
 from .output import Output
 from .render.issues import render_issue
 from .render.text import clean, command_line
 from .running import Running, opened_client
 
-__all__ = ["find_package", "opened_backend", "read_secrets"]
+__all__ = ["evidence_directory", "find_package", "opened_backend", "player_secrets", "read_secrets"]
 
 
 _DOWNLOADS = Path("coworld")
@@ -58,6 +58,28 @@ async def opened_backend(options: WhereOptions, package: Package, running: Runni
         running.out.note(f"Backend: {backend.name} ({clean(choice.reason, one_line=True)})")
         with running.on_hurry(backend.hurry):
             yield backend
+
+
+def evidence_directory(options: PlayOptions, package: Package, run_id: str) -> Path:
+    """The output directory: the one that was named, or a fresh one where the package's results go."""
+    from coworld_runner.workspace import default_workspace
+
+    if options.output_dir is not None:
+        return options.output_dir.expanduser().absolute()
+    return default_workspace(package.default_results_dir(), run_id)
+
+
+async def player_secrets(options: PlayOptions, out: Output) -> Mapping[str, str]:
+    """What players are handed in secret."""
+    from coworld_runner.bedrock import bedrock_environment
+
+    secrets = read_secrets(options.secret_env, options.secret_env_file, out)
+    if not options.use_bedrock:
+        return secrets.values
+    credentials = await bedrock_environment(
+        environment=os.environ, profile=options.aws_profile, region=options.aws_region
+    )
+    return {**credentials, **secrets.values}
 
 
 def read_secrets(items: Sequence[str], files: Sequence[Path], out: Output) -> SecretEnv:

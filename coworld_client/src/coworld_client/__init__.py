@@ -11,10 +11,11 @@ Names are imported when they are first used.
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from coworld_core.lazy import lazy_names
+
+from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from ._retry import Backoff as Backoff
@@ -43,5 +44,4 @@ if TYPE_CHECKING:
     from .watching import Changes as Changes
 
 
-__version__ = version("coworld-client")
 __getattr__, __dir__ = lazy_names(__name__)

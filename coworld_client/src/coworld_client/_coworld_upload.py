@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio.to_thread
 
-from coworld_core.api import Coworld, is_image_id, same_coworld
+from coworld_core.api import Coworld, CoworldUploadBody, is_image_id, same_coworld
 from coworld_core.errors import UsageError
 from coworld_core.images import ImageRef
 from coworld_core.loading import LoadedManifest, Source, dump_manifest, load_manifest, manifest_sha256
@@ -18,8 +18,8 @@ from coworld_core.versions import next_version
 
 from ._edits import apply_images, image_values, merge_patch, replace_images
 from ._image_upload import MAKE_SECONDS, OnImage, UploadedImage, uploaded_id
+from ._replies import read
 from .errors import ApiError, ApiShapeError
-from .resources._base import read
 
 if TYPE_CHECKING:
     from .client import CoworldClient
@@ -242,10 +242,9 @@ async def _upload(
     replace_images(document, lambda image: ids.get(image, image))
     name, version = document["game"]["name"], document["game"]["version"]
     before = await _present(client, name, version, timeout)
-    body: dict[str, Any] = {"manifest": document, "certification": certification}
-    body |= {"visibility": visibility} if visibility is not None else {}
+    body = CoworldUploadBody.of(manifest=document, certification=certification, visibility=visibility)
     reply = await client.connection.call(
-        "POST", "/v2/coworlds/upload", json=body, timeout=timeout or MAKE_SECONDS, key=idempotency_key or True
+        "POST", "/v2/coworlds/upload", json=body.to_wire(), timeout=timeout or MAKE_SECONDS, key=idempotency_key or True
     )
     coworld = read(Coworld, reply)
     return UploadedCoworld(coworld=coworld, already=coworld.id == before, images=tuple(uploaded))

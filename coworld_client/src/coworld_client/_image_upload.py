@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio.to_thread
 
-from coworld_core.api import Image, ImageUpload, is_image_id
+from coworld_core.api import Image, ImageCompleteBody, ImageUpload, ImageUploadBody, is_image_id
 from coworld_core.images import ImageRef
 
 from ._auth import mint_key
+from ._replies import read
 from .errors import ApiShapeError
-from .resources._base import read
 
 if TYPE_CHECKING:
     from ._transport import Connection
@@ -113,11 +113,11 @@ async def upload_image(
         return tell
 
     async def ask(known: str) -> ImageUpload:
-        body = {"name": name or image_name(reference), "client_hash": known}
+        body = ImageUploadBody.of(name=name or image_name(reference), client_hash=known)
         reply = await connection.call(
             "POST",
             "/v2/container_images/upload",
-            json=body,
+            json=body.to_wire(),
             timeout=timeout or _ASK_SECONDS,
             # another content under the same key would be another request
             key=f"{key}-{known[-16:]}",
@@ -154,7 +154,7 @@ async def upload_image(
     reply = await connection.call(
         "POST",
         "/v2/container_images/upload/complete",
-        json={"id": answer.image.id},
+        json=ImageCompleteBody.of(id=answer.image.id).to_wire(),
         timeout=timeout or MAKE_SECONDS,
         key=f"{key}-complete",
     )

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from coworld_core.api import PolicySecretEnvCreated, PolicyVersionCreated
+from coworld_core.api import PolicySecretEnvBody, PolicySecretEnvCreated, PolicyVersionBody, PolicyVersionCreated
 from coworld_core.environment import is_reserved_env
 from coworld_core.errors import CoworldError, UsageError
 
 from ._auth import mint_key
 from ._image_upload import MAKE_SECONDS, OnImage, uploaded_id
+from ._replies import read
 from .errors import ApiError
-from .resources._base import read
 
 if TYPE_CHECKING:
     from ._transport import Connection
@@ -62,17 +62,20 @@ async def upload_policy(
             reply = await connection.call(
                 "POST",
                 "/stats/policy-secret-envs",
-                json={"policy_secret_env": dict(secret_env)},
+                json=PolicySecretEnvBody.of(policy_secret_env=dict(secret_env)).to_wire(),
                 timeout=timeout,
                 key=f"{key}-env",
             )
             secret_id = read(PolicySecretEnvCreated, reply).id
-        body: dict[str, Any] = {"name": name, "container_image_id": image_id}
-        body |= {"run": list(run)} if run else {}
-        body |= {"policy_secret_env_id": secret_id} if secret_id is not None else {}
-        body |= {"tags": dict(tags)} if tags else {}
+        body = PolicyVersionBody.of(
+            name=name,
+            container_image_id=image_id,
+            run=run or None,
+            policy_secret_env_id=secret_id,
+            tags=dict(tags) if tags else None,
+        )
         reply = await connection.call(
-            "POST", "/stats/policies/docker-img/complete", json=body, timeout=timeout or MAKE_SECONDS, key=key
+            "POST", "/stats/policies/docker-img/complete", json=body.to_wire(), timeout=timeout or MAKE_SECONDS, key=key
         )
     except CoworldError as error:
         if secret_id is not None and idempotency_key is None and isinstance(error, ApiError):

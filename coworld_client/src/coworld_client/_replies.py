@@ -6,13 +6,13 @@ import socket
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import anyio
 import httpx2
 from pydantic_core import from_json
 
-from coworld_core.api import Problem
+from coworld_core.api import Problem, Wire, read_entries
 from coworld_core.errors import RemoteError
 from coworld_core.retrying import retry_after
 
@@ -27,7 +27,9 @@ from .errors import (
     error_for_status,
 )
 
-__all__ = ["Reply", "close", "late", "read_body", "refusal", "unreachable"]
+__all__ = ["Reply", "close", "late", "read", "read_body", "read_list", "refusal", "unreachable"]
+
+_T = TypeVar("_T", bound=Wire)
 
 _MAX_PROBLEM = 256 * 1024
 _PROBLEM_SECONDS = 10.0
@@ -237,3 +239,32 @@ def _causes(error: BaseException | None) -> Iterable[BaseException]:
         waiting += [current.__cause__, current.__context__]
         if isinstance(current, BaseExceptionGroup):
             waiting += current.exceptions
+
+
+def read(model: type[_T], reply: Reply) -> _T:
+    """An answer as a resource.
+
+    Raises:
+        ApiShapeError: It is no JSON object.
+    """
+    value = reply.json()
+    try:
+        return model.read(value)
+    except RemoteError as error:
+        raise ApiShapeError(f"{error.message} ({reply.what})", code=error.code) from None
+
+
+def read_list(model: type[_T], reply: Reply) -> tuple[_T, ...]:
+    """An answer that is a whole list, or ``null`` for an empty one.
+
+    Raises:
+        ApiShapeError: It is something else.
+    """
+    value = reply.json()
+    if isinstance(value, dict):
+        value = cast("dict[str, Any]", value).get("entries")
+    elif value is None:
+        return ()
+    if not isinstance(value, list):
+        raise ApiShapeError(f"The answer to {reply.what} is no list.", code="not_a_list")
+    return read_entries(model, cast("list[Any]", value))[0]

@@ -21,6 +21,7 @@ from ._auth import Identity, check_elsewhere, mint_key, origin_of
 from ._redact import shown_url, watch_loggers
 from ._replies import Reply, close, late, read_body, refusal, unreachable
 from ._retry import Backoff, worth_retrying
+from ._version import __version__
 from .credentials import Token, normalise_server
 from .errors import ApiConnectionError, ApiError, ApiShapeError, ApiStatusError
 
@@ -91,8 +92,6 @@ class Connection:
         elevated: bool = False,
         backoff: Backoff | None = None,
     ) -> None:
-        from . import __version__
-
         self.server = normalise_server(server)
         self.base = httpx2.URL(self.server.removesuffix(PREFIX) + PREFIX)
         self.origin = origin_of(self.base)
@@ -181,7 +180,7 @@ class Connection:
             ApiShapeError: The answer is too large.
         """
         seconds = self.timeout if timeout is None else timeout
-        more = self._headers(json, headers, key)
+        more = _headers(self.user_agent, json, headers, key)
         what = self._what(method, target)
 
         async def once() -> Reply:
@@ -226,7 +225,7 @@ class Connection:
             ApiConnectionError: It cannot be reached, or breaks off while the block reads.
         """
         seconds = self.timeout if timeout is None else timeout
-        more = self._headers(json, headers, key)
+        more = _headers(self.user_agent, json, headers, key)
         what = self._what(method, target)
 
         async def once() -> httpx2.Response:
@@ -244,14 +243,6 @@ class Connection:
             raise unreachable(error, what, self.origin) from error
         finally:
             await close(response)
-
-    def _headers(self, json: Any, headers: Mapping[str, str] | None, key: bool | str) -> dict[str, str]:
-        made = {"Accept": "application/json, */*;q=0.5", "User-Agent": self.user_agent}
-        if json is not None:
-            made["Content-Type"] = "application/json"
-        if key:
-            made["Idempotency-Key"] = mint_key() if key is True else key
-        return {**made, **(headers or {})}
 
     def _what(self, method: str, target: str | httpx2.URL) -> str:
         url = self.url(target)
@@ -364,6 +355,15 @@ class Connection:
                     raise
                 logger.info("%s: %s; trying again in %.1f s", what, error.code, pause)
             await anyio.sleep(pause)
+
+
+def _headers(user_agent: str, json: Any, headers: Mapping[str, str] | None, key: bool | str) -> dict[str, str]:
+    made = {"Accept": "application/json, */*;q=0.5", "User-Agent": user_agent}
+    if json is not None:
+        made["Content-Type"] = "application/json"
+    if key:
+        made["Idempotency-Key"] = mint_key() if key is True else key
+    return {**made, **(headers or {})}
 
 
 def _query(params: Params) -> list[tuple[str, str | int | float | bool | None]]:

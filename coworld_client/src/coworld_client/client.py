@@ -136,7 +136,7 @@ class CoworldClient:
             ApiError: The server refused.
             ApiConnectionError: It cannot be reached.
         """
-        from .resources._base import read
+        from ._replies import read
 
         return read(Whoami, await self.connection.call("GET", "/whoami", timeout=timeout))
 

@@ -111,6 +111,8 @@ async def exchange_code(
     """
     import httpx2
 
+    from coworld_core.api import SignInCodeBody
+
     server = normalise_server(server)
     host = _code_host(server, trusted_hosts)
     code = code.strip()
@@ -120,7 +122,7 @@ async def exchange_code(
     try:
         with anyio.fail_after(timeout):
             async with httpx2.AsyncClient(transport=transport, timeout=timeout, follow_redirects=False) as client:
-                response = await client.post(url, json={"code": code})
+                response = await client.post(url, json=SignInCodeBody(code=code).to_wire())
     except (TimeoutError, httpx2.TimeoutException) as error:
         raise ApiTimeoutError(
             f"{host} did not answer within {timeout:g} s.", hint="Try again; the code may be used up, then get another."

@@ -11,10 +11,10 @@ import anyio
 from coworld_core import durations
 from coworld_core.api import CertificationState, Coworld, EpisodeRequest, check_id
 
+from ._replies import read_list
 from ._retry import worth_retrying
 from ._transport import path
 from .errors import ApiConnectionError, ApiStatusError, Forbidden, NotAuthenticated, NotFound
-from .resources._base import read_list
 
 if TYPE_CHECKING:
     from .client import CoworldClient

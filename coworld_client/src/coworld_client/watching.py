@@ -25,10 +25,10 @@ from coworld_core.api import (
 from coworld_core.errors import UsageError
 from coworld_core.retrying import Backoff, Tries
 
+from ._many_ids import many_ids
+from ._replies import read
 from ._retry import worth_retrying
 from .errors import ApiConnectionError, ApiShapeError, ApiStatusError
-from .resources._base import read
-from .resources._episode_lists import many_ids
 
 if TYPE_CHECKING:
     from .client import CoworldClient

@@ -6,19 +6,21 @@ Both are written strictly and read leniently (``records``), with ``read_record``
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from pydantic import Field
 
 from .errors import EpisodeError
 from .outcome import EpisodeStatus, Exit, Fault, decisive
 from .records import Record, SchemaVersion, open_record, read_as, read_lines
+from .tables import html_table, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from .loading import Source
+    from .tables import TableRow
 
 __all__ = [
     "ROWS_NAME",
@@ -182,10 +184,55 @@ class EpisodeRecord(Record):
             context={"run_id": self.run_id, "fault": fault.fault, "slot": fault.slot},
         )
 
+    def to_records(self) -> list[TableRow]:
+        """The episode as flat rows, one a seat, for a data frame.
+
+        Returns:
+            Rows with the keys ``coworld``, ``version``, ``backend``, ``run_id``, ``variant``, ``seed``, ``status``,
+            ``ok``, ``seconds``; ``error_type``, ``fault`` (whose it was), ``fault_slot`` and ``message`` of the fault
+            that decides, or None; ``slot``, ``player`` (its name), ``player_id``, ``image``, ``digest`` and ``score``.
+            An episode that has no seats has one row, in which these six are None.
+        """
+        fault = self.fault
+        common: TableRow = {
+            "coworld": self.coworld,
+            "version": self.version,
+            "backend": self.backend,
+            "run_id": self.run_id,
+            "variant": self.variant,
+            "seed": self.seed,
+            "status": self.status,
+            "ok": self.ok,
+            "seconds": self.seconds,
+            "error_type": fault.error_type if fault else None,
+            "fault": fault.fault if fault else None,
+            "fault_slot": fault.slot if fault else None,
+            "message": fault.message if fault else None,
+        }
+        seats = [
+            SeatRow(name=seat.name, player_id=seat.player_id, image=seat.image.image, digest=seat.image.digest)
+            for seat in self.slots
+        ]
+        return _by_seat(common, seats, self.scores)
+
+    def __str__(self) -> str:
+        blame = f", {self.fault}" if self.fault else ""
+        return one_line(f"{self.coworld} {self.variant!r}: {self.status} [{_figures(self.scores)}]{blame}")
+
     def __repr__(self) -> str:
-        scores = ", ".join(f"{score:g}" for score in self.scores)
-        blame = f", {self.faults[0]}" if self.faults else ""
-        return f"<EpisodeRecord {self.coworld} {self.variant!r}: {self.status} [{scores}]{blame}>"
+        return f"<EpisodeRecord {self}>"
+
+    def _repr_html_(self) -> str:
+        rows: list[TableRow] = [
+            {
+                "slot": seat.slot,
+                "player": seat.name,
+                "score": self.scores[slot] if slot < len(self.scores) else None,
+                "ended": str(seat.exit) if seat.exit else None,
+            }
+            for slot, seat in enumerate(self.slots)
+        ]
+        return html_table(str(self), rows, notes=[*map(str, self.faults), *self.warnings])
 
 
 class BatchSummary(Record):
@@ -211,6 +258,55 @@ class BatchSummary(Record):
     def ok(self) -> bool:
         """True when every planned episode completed without a fault."""
         return self.completed == self.planned and self.faulted == 0
+
+    def __len__(self) -> int:
+        return len(self.episodes)
+
+    def __bool__(self) -> bool:
+        return True  # a summary of nothing is one all the same
+
+    @overload
+    def __getitem__(self, index: int) -> EpisodeRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[EpisodeRow, ...]: ...
+    def __getitem__(self, index: int | slice) -> EpisodeRow | tuple[EpisodeRow, ...]:
+        return self.episodes[index]
+
+    # whoever counts and indexes episodes means them in a loop, too, and not pairs of a field and its value
+    def __iter__(self) -> Iterator[EpisodeRow]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return iter(self.episodes)
+
+    def to_records(self) -> list[TableRow]:
+        """The episodes as flat rows, one for each seat of each, for a data frame.
+
+        Returns:
+            Rows with the keys ``coworld``, ``version`` and ``backend``, and those of ``EpisodeRow.to_records``.
+        """
+        common: TableRow = {"coworld": self.coworld, "version": self.version, "backend": self.backend}
+        return [{**common, **row} for episode in self.episodes for row in episode.to_records()]
+
+    def __str__(self) -> str:
+        faults = f", {self.faulted} with faults" if self.faulted else ""
+        return one_line(
+            f"{self.coworld} {self.variant!r}: {self.status}, {self.completed} of {self.planned} episodes{faults} "
+            f"[{_figures(self.mean_scores)}]"
+        )
+
+    def __repr__(self) -> str:
+        return f"<BatchSummary {self}>"
+
+    def _repr_html_(self) -> str:
+        rows: list[TableRow] = [
+            {
+                "episode": row.index,
+                "status": row.status,
+                "scores": _figures(row.scores),
+                "seconds": row.seconds,
+                "fault": row.message,
+            }
+            for row in self.episodes
+        ]
+        return html_table(str(self), rows)
 
 
 class PlayerSummary(SeatedPlayer):
@@ -251,6 +347,53 @@ class EpisodeRow(Record):
     fault: str | None = Field(default=None, description="Whose that fault was, if any.")
     slot: int | None = Field(default=None, description="Slot of that fault, if a player's.")
     message: str | None = Field(default=None, description="That fault in a sentence.")
+
+    def to_records(self) -> list[TableRow]:
+        """The episode as flat rows, one a seat, for a data frame.
+
+        Returns:
+            Rows with the keys ``index``, ``key``, ``workspace``, ``run_id``, ``variant``, ``seed``, ``status``, ``ok``,
+            ``seconds``, ``error_type``, ``fault``, ``fault_slot``, ``message``, ``slot``, ``player``, ``player_id``,
+            ``image``, ``digest`` and ``score``; all but the first three as in ``EpisodeRecord.to_records``.
+        """
+        common: TableRow = {
+            "index": self.index,
+            "key": self.key,
+            "workspace": self.workspace,
+            "run_id": self.run_id,
+            "variant": self.variant,
+            "seed": self.seed,
+            "status": self.status,
+            "ok": self.ok,
+            "seconds": self.seconds,
+            "error_type": self.error_type,
+            "fault": self.fault,
+            "fault_slot": self.slot,
+            "message": self.message,
+        }
+        return _by_seat(common, self.seats, self.scores)
+
+
+def _by_seat(common: TableRow, seats: Sequence[SeatRow], scores: Sequence[float]) -> list[TableRow]:
+    """A row a seat: what they have in common, and what is its own."""
+    nobody: TableRow = dict.fromkeys(("slot", "player", "player_id", "image", "digest", "score"))
+    return [
+        {
+            **common,
+            "slot": slot,
+            "player": seats[slot].name if slot < len(seats) else None,
+            "player_id": seats[slot].player_id if slot < len(seats) else None,
+            "image": seats[slot].image if slot < len(seats) else None,
+            "digest": seats[slot].digest if slot < len(seats) else None,
+            "score": scores[slot] if slot < len(scores) else None,
+        }
+        # rows of older versions do not say who sat where
+        for slot in range(max(len(seats), len(scores)))
+    ] or [{**common, **nobody}]
+
+
+def _figures(scores: Sequence[float]) -> str:
+    return ", ".join(f"{score:g}" for score in scores)
 
 
 def read_record(source: Source) -> EpisodeRecord:

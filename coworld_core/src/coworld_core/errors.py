@@ -93,7 +93,8 @@ class CoworldError(Exception):
         self.context: dict[str, object] = dict(context or {})
 
     def __str__(self) -> str:
-        return self.message
+        """The message, and what to do next, as a traceback shows them; programs have ``message`` and ``hint``."""
+        return f"{self.message} {self.hint}" if self.hint else self.message
 
     def to_dict(self) -> dict[str, object]:
         """The error as JSON-ready data: ``code``, ``message``, ``hint``, ``context``."""

@@ -25,6 +25,7 @@ __all__ = [
     "ArtifactCollected",
     "BaseEvent",
     "BatchProgressed",
+    "EvaluationProgressed",
     "Event",
     "FaultSeen",
     "GameProgressed",
@@ -229,6 +230,20 @@ class BatchProgressed(BaseEvent):
     scores: tuple[float, ...] = Field(default=(), description="Its scores by slot.")
 
 
+class EvaluationProgressed(BaseEvent):
+    """A block of an evaluation was judged."""
+
+    kind: Literal["evaluation_progressed"] = "evaluation_progressed"
+    blocks: int = Field(ge=0, description="Blocks that were judged.")
+    max_blocks: int = Field(ge=1, description="How many there are at most.")
+    counted: int = Field(ge=0, description="Blocks that were counted.")
+    won: int | None = Field(default=None, ge=0, description="In a comparison: blocks that the new player won.")
+    lost: int | None = Field(default=None, ge=0, description="In a comparison: blocks that it lost.")
+    evidence: float | None = Field(default=None, ge=0, description="In a comparison: the evidence for a difference.")
+    decides: float | None = Field(default=None, ge=0, description="In a comparison: the evidence that decides.")
+    stopped: str = Field(default="", description="Why no more blocks are needed; empty while more are.")
+
+
 class LeakFound(BaseEvent):
     """Something could not be removed; ``coworld clean`` finds it again by its label."""
 
@@ -266,6 +281,7 @@ Event = Annotated[
     | StepStarted
     | StepFinished
     | BatchProgressed
+    | EvaluationProgressed
     | LeakFound
     | RunFinished,
     Field(discriminator="kind"),

@@ -32,16 +32,14 @@ def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list
 
         loader = getattr(find_spec(package), "loader", None)
         source: str = loader.get_source(package) if loader is not None else ""
-        return {
-            name: home for home, name in re.findall(r"^ +from \.([\w.]+) import (\w+) as \2$", source, re.MULTILINE)
-        }
+        return {name: home for home, name in re.findall(r"^ +from ([\w.]+) import (\w+) as \2$", source, re.MULTILINE)}
 
     def load(name: str) -> object:
         if name == "__all__":
             return names()
         if (home := home_of().get(name)) is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value: object = getattr(import_module(f".{home}", package), name)
+        value: object = getattr(import_module(home, package), name)
         # from now on it is found without us
         setattr(sys.modules[package], name, value)
         return value

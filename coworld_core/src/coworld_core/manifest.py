@@ -7,7 +7,6 @@ are brought into it by ``coworld_core.loading``, which also holds the rules that
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StringConstraints
@@ -17,6 +16,7 @@ from ._findings import quoted
 from .ids import MAX_ID_LENGTH, SAFE_ID_PATTERN, id_problem
 from .images import image_problem
 from .quantities import quantity_problem
+from .tables import TableRow, html_table
 
 __all__ = [
     "ROLE_SECTIONS",
@@ -395,8 +395,11 @@ class Manifest(_Model):
         return f"<Manifest {self.game.name} {self.game.version}: {parts}>"
 
     def _repr_html_(self) -> str:
-        rows = [("game", self.game.runnable.image, self.game.description)]
-        rows += [(f"{entry.type} {entry.id}", entry.image, entry.description) for entry in self.roles()]
-        rows += [(f"variant {variant.id}", variant.name, variant.description) for variant in self.variants]
-        cells = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-        return f"<b>{escape(self.game.name)} {escape(self.game.version)}</b><table>{cells}</table>"
+        game = self.game
+        entries: list[tuple[str, str | None, str]] = [("game", game.runnable.image, game.description)]
+        entries += [(f"{role.type} {role.id}", role.image, role.description) for role in self.roles()]
+        entries += [(f"variant {item.id}", None, f"{item.name}: {item.description}") for item in self.variants]
+        rows: list[TableRow] = [
+            {"entry": entry, "image": image, "description": description} for entry, image, description in entries
+        ]
+        return html_table(f"{game.name} {game.version}", rows)

@@ -7,16 +7,16 @@ wrong with the game. What a player did wrong on the way is then the game's to sc
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from .artifacts import EpisodeLayout
 from .errors import CapabilityError, CoworldError, ImageError, ManifestError, UsageError
 from .outcome import ErrorType, Fault, FaultParty, decisive
 
 if TYPE_CHECKING:
-    from .episode import EpisodeRecord
+    from .episode import EpisodeRecord, EpisodeRow
 
-__all__ = ["Verdict", "VerdictPolicy", "blame_for", "judge", "judge_error"]
+__all__ = ["Verdict", "VerdictPolicy", "blame_for", "judge", "judge_error", "judge_row"]
 
 _PUBLISHED: dict[str, str] = {
     "player_left_early": "player_error",
@@ -107,6 +107,24 @@ def judge(record: EpisodeRecord, policy: VerdictPolicy | None = None) -> Verdict
             counts=False, party="game", error_type="replay_missing", message="The game wrote results, but no replay."
         )
     return Verdict(counts=True)
+
+
+def judge_row(row: EpisodeRow) -> Verdict:
+    """Like ``judge``, of a row, for a host that asks for results alone: those that are there count.
+
+    Args:
+        row: The episode, of whose faults the row has the one that decides.
+    """
+    results = row.status == "completed" or (row.status == "interrupted" and bool(row.scores))
+    if results and row.fault != "game":
+        return Verdict(counts=True)
+    return Verdict(
+        counts=False,
+        party=cast("FaultParty", row.fault) or "game",
+        error_type=row.error_type or "results_missing",
+        message=row.message or "There are no results.",
+        slot=row.slot if row.fault == "player" else None,
+    )
 
 
 def judge_error(error: BaseException) -> Verdict:

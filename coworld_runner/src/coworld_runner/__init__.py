@@ -10,6 +10,28 @@ from typing import TYPE_CHECKING
 from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from coworld_core.events import ArtifactCollected as ArtifactCollected
+    from coworld_core.events import BaseEvent as BaseEvent
+    from coworld_core.events import BatchProgressed as BatchProgressed
+    from coworld_core.events import FaultSeen as FaultSeen
+    from coworld_core.events import GameProgressed as GameProgressed
+    from coworld_core.events import ImageProgressed as ImageProgressed
+    from coworld_core.events import ImageReady as ImageReady
+    from coworld_core.events import LeakFound as LeakFound
+    from coworld_core.events import LogTruncated as LogTruncated
+    from coworld_core.events import Notice as Notice
+    from coworld_core.events import PhaseFinished as PhaseFinished
+    from coworld_core.events import PhaseStarted as PhaseStarted
+    from coworld_core.events import ProbeFinished as ProbeFinished
+    from coworld_core.events import RunFinished as RunFinished
+    from coworld_core.events import RunStarted as RunStarted
+    from coworld_core.events import StepFinished as StepFinished
+    from coworld_core.events import StepStarted as StepStarted
+    from coworld_core.events import UnitCreated as UnitCreated
+    from coworld_core.events import UnitExited as UnitExited
+    from coworld_core.events import UnitReady as UnitReady
+    from coworld_core.events import UnitStarted as UnitStarted
+
     from .backend import Backend as Backend
     from .backend import Capabilities as Capabilities
     from .backend import Endpoint as Endpoint
@@ -19,21 +41,27 @@ if TYPE_CHECKING:
     from .backend import Limits as Limits
     from .backend import Placement as Placement
     from .backend import Port as Port
+    from .backend import Publish as Publish
     from .backend import Reaped as Reaped
     from .backend import Unit as Unit
     from .backend import UnitSpec as UnitSpec
+    from .backends.base import BaseBackend as BaseBackend
+    from .backends.base import BaseUnit as BaseUnit
+    from .backends.base import LocalUnit as LocalUnit
     from .backends.registry import BackendOptions as BackendOptions
     from .backends.registry import ClusterOptions as ClusterOptions
     from .backends.registry import backend_names as backend_names
     from .batch import run_batch as run_batch
     from .build import BuildResult as BuildResult
     from .build import build_coworld as build_coworld
-    from .certify import Certification as Certification
-    from .certify import CertifyOptions as CertifyOptions
+    from .certification import Certification as Certification
+    from .certification import CertifyOptions as CertifyOptions
+    from .certification import certify as certify
     from .episode import EpisodeOptions as EpisodeOptions
     from .episode import run_episode as run_episode
     from .events import EventBus as EventBus
     from .events import EventLog as EventLog
+    from .events import Listener as Listener
     from .links import PlayLinks as PlayLinks
     from .many import Tally as Tally
     from .many import run_many as run_many

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+import os
+from collections.abc import Callable, Sequence
 
 from coworld_core.episode import SUMMARY_NAME, BatchSummary, EpisodeRow, PlayerSummary, read_rows
 from coworld_core.errors import CapabilityError, ImageError, UsageError
@@ -11,10 +11,12 @@ from coworld_core.events import RunFinished
 from coworld_core.outcome import EpisodeStatus
 
 from ._runs import started
+from ._stage import find_plan, open_stage
 from .backend import Backend
 from .episode import EpisodeOptions
 from .events import Listener
 from .many import Tally, open_many
+from .packages import Package
 from .plan import EpisodePlan, Seat
 
 __all__ = ["run_batch"]
@@ -24,11 +26,14 @@ EpisodeListeners = Callable[[int], tuple[Listener, ...]]
 
 
 async def run_batch(
-    plan: EpisodePlan,
+    what: EpisodePlan | Package | str | os.PathLike[str],
     *,
     episodes: int,
-    backend: Backend,
-    workspace: Path,
+    variant: str | None = None,
+    players: Sequence[str] = (),
+    seed: int | None = None,
+    backend: Backend | str = "auto",
+    workspace: str | os.PathLike[str] | None = None,
     parallel: int = 1,
     options: EpisodeOptions | None = None,
     overwrite: bool = False,
@@ -46,10 +51,13 @@ async def run_batch(
     ``episodes.jsonl`` as soon as each has.
 
     Args:
-        plan: What to play.
+        what: What to play, as for ``run_episode``: a package, where one is, or a plan.
         episodes: How many, at least 1.
-        backend: An entered backend.
-        workspace: The directory above the episodes' own; new or empty.
+        variant: Id of a variant of the package.
+        players: Who plays, one for all seats or one a seat.
+        seed: The seed of the first episode.
+        backend: An entered backend, or the name of one that is opened for these episodes; a plan needs an entered one.
+        workspace: The directory above the episodes' own; new or empty. None: a fresh one, as for ``run_episode``.
         parallel: How many at a time, at least 1.
         options: How to run each.
         overwrite: Whether a workspace of an earlier run may be emptied first.
@@ -63,40 +71,60 @@ async def run_batch(
         The summary.
 
     Raises:
-        UsageError: A count below 1.
+        UsageError: A count below 1, or what ``run_episode`` raises it for.
+        ManifestError: The manifest has errors, or the config does not satisfy the game's schema.
         WorkspaceError: The workspace is not fresh or not writable.
         EnvironmentFault: The machine or the engine failed; the summary covers what had ended.
     """
     if episodes < 1 or parallel < 1:
         raise UsageError("The number of episodes, and how many at a time, must be at least 1.", code="bad_count")
+    if resume and workspace is None:
+        raise UsageError(
+            "To go on with a batch, its directory must be named.",
+            code="nothing_to_resume",
+            hint="Give the workspace that it was begun in.",
+        )
+    plan, package = await find_plan(what, variant=variant, players=players, seed=seed)
     keys = {f"episode-{index:04d}": index for index in range(1, episodes + 1)}
     tally = Tally()
-    with open_many(
-        workspace, run_id=run_id, listeners=listeners, overwrite=overwrite, resume=resume, latest=latest
-    ) as many:
-        layout, bus = many.run.layout, many.run.bus
-        bus.publish(started("batch", plan, backend, layout.workspace))
-        try:
-            await many.play(
-                ((key, plan.for_episode(index - 1)) for key, index in keys.items()),
-                tally,
-                backend=backend,
-                parallel=parallel,
-                options=options,
-                episode_listeners=(lambda key: episode_listeners(keys[key])) if episode_listeners else None,
-                # the same for every episode
-                fatal=(CapabilityError, ImageError, UsageError),
-                total=episodes,
-            )
-        finally:
-            rows = [row for row in read_rows(layout.workspace) if row.key in keys]
-            rows.sort(key=lambda row: row.index)
-            status: EpisodeStatus = tally.status
-            if status == "completed" and any(row.status != "completed" for row in rows):
-                status = "failed"  # one of those that had their row already
-            summary = _summary(plan, backend, status, episodes, rows, many.run.seconds())
-            bus.publish(RunFinished(status=status, ok=summary.ok, scores=summary.mean_scores, seconds=summary.seconds))
-            many.run.reserve.write(layout.workspace / SUMMARY_NAME, (summary.model_dump_json(indent=2) + "\n").encode())
+    async with open_stage(
+        package, source=plan.source, backend=backend, workspace=workspace, latest=latest, run_id=run_id
+    ) as stage:
+        with open_many(
+            stage.workspace,
+            run_id=stage.run_id,
+            listeners=listeners,
+            overwrite=overwrite,
+            resume=resume,
+            latest=stage.latest,
+        ) as many:
+            layout, bus = many.run.layout, many.run.bus
+            bus.publish(started("batch", plan, stage.backend, layout.workspace))
+            try:
+                await many.play(
+                    ((key, plan.for_episode(index - 1)) for key, index in keys.items()),
+                    tally,
+                    backend=stage.backend,
+                    parallel=parallel,
+                    options=options,
+                    episode_listeners=(lambda key: episode_listeners(keys[key])) if episode_listeners else None,
+                    # the same for every episode
+                    fatal=(CapabilityError, ImageError, UsageError),
+                    total=episodes,
+                )
+            finally:
+                rows = [row for row in read_rows(layout.workspace) if row.key in keys]
+                rows.sort(key=lambda row: row.index)
+                status: EpisodeStatus = tally.status
+                if status == "completed" and any(row.status != "completed" for row in rows):
+                    status = "failed"  # one of those that had their row already
+                summary = _summary(plan, stage.backend, status, episodes, rows, many.run.seconds())
+                bus.publish(
+                    RunFinished(status=status, ok=summary.ok, scores=summary.mean_scores, seconds=summary.seconds)
+                )
+                many.run.reserve.write(
+                    layout.workspace / SUMMARY_NAME, (summary.model_dump_json(indent=2) + "\n").encode()
+                )
     return summary
 
 

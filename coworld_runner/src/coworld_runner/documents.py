@@ -10,7 +10,7 @@ from coworld_core.episode import BatchSummary, EpisodeRecord
 from coworld_core.events import Event
 from coworld_core.schemas import DIALECT, episode_request_schema, manifest_schema, model_schema
 
-from .certify.record import Certification
+from .certification.record import Certification
 
 __all__ = ["DOCUMENT_NAMES", "DocumentName", "document_schema"]
 

@@ -188,6 +188,7 @@ class Many:
         episode_listeners: EpisodeListeners | None,
         fatal: tuple[type[CoworldError], ...] = (),
         total: int | None = None,
+        on_row: Callable[[EpisodeRow], None] | None = None,
     ) -> None:
         """Play those that have no row yet.
 
@@ -200,6 +201,7 @@ class Many:
             episode_listeners: Readers of one episode's events.
             fatal: Errors of one episode that every other would have too.
             total: How many there are, if that is known.
+            on_row: Sees each new row before it is written; what it raises ends them all.
 
         Raises:
             UsageError: See ``run_many``.
@@ -214,11 +216,9 @@ class Many:
 
         async def one(index: int, key: str, plan: EpisodePlan) -> None:
             nonlocal complete
-            try:
-                row = await self._played(index, key, plan, backend, options, episode_listeners, fatal)
-            finally:
-                room.give_back(_files(plan))
-                gate.release()
+            row = await self._played(index, key, plan, backend, options, episode_listeners, fatal)
+            if on_row is not None:
+                on_row(row)
             self._rows.append(row)
             tally.played += 1
             tally.completed += row.status == "completed"
@@ -235,19 +235,28 @@ class Many:
                     scores=row.scores,
                 )
             )
+            # not where it raised: then nothing more is to begin
+            room.give_back(_files(plan))
+            gate.release()
 
         try:
             with unwrapped():
                 async with anyio.create_task_group() as group:
-                    for index, (key, plan) in enumerate(plans, 1):
+                    waiting = enumerate(plans, 1)
+                    while True:
+                        # what is played next may depend on what has ended by then
+                        await gate.acquire()
+                        index, (key, plan) = next(waiting, (0, ("", None)))
+                        if plan is None:
+                            break
                         if key in taken:
                             raise UsageError(f"The key {key!r} occurs twice among the plans.", code="key_repeated")
                         taken.add(key)
                         if key in self._rows.seen:
                             self._rows.check(key, plan)
                             tally.kept += 1
+                            gate.release()
                             continue
-                        await gate.acquire()
                         if not room.has(_files(plan)) and not narrow:
                             narrow = True
                             self.run.bus.publish(

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from coworld_core.loading import (
     read_document,
 )
 from coworld_core.manifest import Manifest
+from coworld_core.tables import TableRow, html_table, one_line
 
 from ._hints import listed
 from ._sources import FETCH_SECONDS, Source, fetch, missing, read_source, shown_url
@@ -83,6 +85,49 @@ class Package:
     def sha256(self) -> str:
         """Digest of the manifest's content."""
         return manifest_sha256(self.manifest)
+
+    def to_records(self) -> list[TableRow]:
+        """Its programs as flat rows, for a data frame.
+
+        Returns:
+            Rows with the keys ``coworld``, ``version``, ``role`` (``game``, ``player``, ``grader``, …), ``id``,
+            ``name``, ``description``, ``image``, ``run`` (the command, as a shell has it; empty for the image's own)
+            and ``context`` (the directory that the image is built from, or None); the game first, under its own name.
+        """
+        game = self.manifest.game
+        entries = self.manifest.roles()
+        names = [
+            ("game", game.name, game.name, game.description),
+            *((entry.type, entry.id, entry.name, entry.description) for entry in entries),
+        ]
+        return [
+            {
+                "coworld": game.name,
+                "version": game.version,
+                "role": role,
+                "id": identifier,
+                "name": name,
+                "description": description,
+                "image": runnable.image,
+                "run": shlex.join(runnable.run),
+                "context": str(self.contexts[runnable.image]) if runnable.image in self.contexts else None,
+            }
+            for (role, identifier, name, description), runnable in zip(names, [game.runnable, *entries], strict=True)
+        ]
+
+    def __str__(self) -> str:
+        game = self.manifest.game
+        template = ", a template" if self.is_template else ""
+        return one_line(f"{game.name} {game.version} from {self.source}{template}")
+
+    def __repr__(self) -> str:
+        return f"<Package {self}>"
+
+    def _repr_html_(self) -> str:
+        shown = ("role", "id", "name", "image", "run")
+        rows: list[TableRow] = [{key: row[key] for key in shown} for row in self.to_records()]
+        variants = ", ".join(variant.id for variant in self.manifest.variants)
+        return html_table(str(self), rows, notes=[f"Variants: {variants}", *map(str, self.report.issues)])
 
     def default_results_dir(self) -> Path:
         """Where results go when the user does not say.

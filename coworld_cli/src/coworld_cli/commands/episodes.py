@@ -11,7 +11,6 @@ from ..options import PlayOptions, SectionCommand, browser_option, takes
 from ..output import Output, output_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from coworld_core.episode import BatchSummary, EpisodeRecord
@@ -105,11 +104,11 @@ async def _prepared(options: PlayOptions, out: Output) -> tuple[Package, Episode
     from coworld_core.request import load_request
     from coworld_runner.plan import plan_episode
 
-    from ..preparing import find_package
+    from ..preparing import find_package, player_secrets
     from ..render.text import shown_path
 
     package = await find_package(options, out)
-    secrets = await _secrets(options, out)
+    secrets = await player_secrets(options, out)
     request_path = _request_path(options.players)
     if request_path is not None and len(options.players) > 1:
         raise UsageError(
@@ -136,31 +135,6 @@ def _request_path(players: tuple[str, ...]) -> Path | None:
     return Path(players[0]) if players and (players[0].endswith(".json") or Path(players[0]).is_file()) else None
 
 
-async def _secrets(options: PlayOptions, out: Output) -> Mapping[str, str]:
-    import os
-
-    from coworld_runner.bedrock import bedrock_environment
-
-    from ..preparing import read_secrets
-
-    secrets = read_secrets(options.secret_env, options.secret_env_file, out)
-    if not options.use_bedrock:
-        return secrets.values
-    credentials = await bedrock_environment(
-        environment=os.environ, profile=options.aws_profile, region=options.aws_region
-    )
-    return {**credentials, **secrets.values}
-
-
-def _workspace(options: PlayOptions, package: Package, run_id: str) -> Path:
-    """The output directory: the one that was named, or a fresh one where the package's results go."""
-    from coworld_runner.workspace import default_workspace
-
-    if options.output_dir is not None:
-        return options.output_dir.expanduser().absolute()
-    return default_workspace(package.default_results_dir(), run_id)
-
-
 # --- from a plan to a result --------------------------------------------------------------------------------------
 
 
@@ -172,7 +146,7 @@ async def _run(options: PlayOptions, running: Running) -> int:
     from coworld_runner.episode import run_episode
     from coworld_runner.verification import verify_batch_replays, verify_episode_replay
 
-    from ..preparing import opened_backend
+    from ..preparing import evidence_directory, opened_backend
     from ..render.progress import show_progress
 
     out = running.out
@@ -184,7 +158,7 @@ async def _run(options: PlayOptions, running: Running) -> int:
         )
     package, plan = await _prepared(options, out)
     run_id = new_run_id()
-    workspace = _workspace(options, package, run_id)
+    workspace = evidence_directory(options, package, run_id)
     latest = options.output_dir is None
     async with opened_backend(options, package, running) as backend:
         with show_progress(running, plan.manifest.game.name) as progress:
@@ -241,7 +215,7 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
     from coworld_runner.workspace import point_latest
 
     from ..browser import open_page, wants_browser
-    from ..preparing import opened_backend
+    from ..preparing import evidence_directory, opened_backend
     from ..render.progress import show_progress
     from ..render.results import play_links
 
@@ -249,7 +223,7 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
     package, plan = await _prepared(options, out)
     plan = plan_for_people(plan) if options.human else plan
     run_id = new_run_id()
-    workspace = _workspace(options, package, run_id)
+    workspace = evidence_directory(options, package, run_id)
 
     def ready(links: PlayLinks) -> None:
         out.show(play_links(links, plan))

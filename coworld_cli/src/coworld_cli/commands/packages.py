@@ -29,7 +29,8 @@ from ..terminal import echo
 
 if TYPE_CHECKING:
     from coworld_core.issues import Report
-    from coworld_runner.certify import Certification
+    from coworld_runner.build import BuildResult
+    from coworld_runner.certification import Certification
     from coworld_runner.documents import DocumentName
 
 __all__ = ["certify_here", "commands"]
@@ -131,27 +132,7 @@ def build(
             )
         for issue in result.report.issues:
             out.note(render_issue(result.report.source, issue))
-        out.answer(
-            {
-                "ok": True,
-                "manifest": str(result.manifest_path),
-                "coworld": result.manifest.game.name,
-                "version": result.version,
-                "seconds": round(result.seconds, 3),
-                "images": [
-                    {
-                        "image": image.image,
-                        "reference": image.reference,
-                        "digest": image.digest,
-                        "platform": image.platform,
-                        "service": image.service,
-                        "seconds": round(image.seconds, 3),
-                    }
-                    for image in result.images.values()
-                ],
-                "report": result.report.model_dump(mode="json"),
-            }
-        )
+        out.answer(_build_answer(result))
         path = shown_path(result.manifest_path)
         follow_ups = (
             command_line("run-episode", path, "--backend", "docker"),
@@ -161,6 +142,28 @@ def build(
         return exitcodes.OK
 
     return run_async(out, work)
+
+
+def _build_answer(result: BuildResult) -> dict[str, object]:
+    return {
+        "ok": True,
+        "manifest": str(result.manifest_path),
+        "coworld": result.manifest.game.name,
+        "version": result.version,
+        "seconds": round(result.seconds, 3),
+        "images": [
+            {
+                "image": image.image,
+                "reference": image.reference,
+                "digest": image.digest,
+                "platform": image.platform,
+                "service": image.service,
+                "seconds": round(image.seconds, 3),
+            }
+            for image in result.images.values()
+        ],
+        "report": result.report.model_dump(mode="json"),
+    }
 
 
 @commands.command("validate")
@@ -314,7 +317,7 @@ async def certify_here(
     """
     from coworld_core.errors import ManifestError
     from coworld_core.ids import new_run_id
-    from coworld_runner.certify import CertifyOptions, certify, certify_refused
+    from coworld_runner.certification import CertifyOptions, certify, certify_refused
     from coworld_runner.packages import default_results_dir
     from coworld_runner.workspace import default_workspace
 

@@ -12,8 +12,8 @@ from .results import labelled, next_commands, step_tag
 from .text import clean, command_line, number, plural, seconds, shown_path
 
 if TYPE_CHECKING:
-    from coworld_runner.certify import Certification
-    from coworld_runner.certify.record import StepRecord
+    from coworld_runner.certification import Certification
+    from coworld_runner.certification.record import StepRecord
 
 __all__ = ["evidence_paths", "verdict_text"]
 
@@ -26,7 +26,7 @@ def evidence_paths(certification: Certification, workspace: Path) -> dict[str, P
         workspace: Where its evidence is.
     """
     from coworld_core.artifacts import EpisodeLayout
-    from coworld_runner.certify import PAGE_NAME, RECORD_NAME
+    from coworld_runner.certification import PAGE_NAME, RECORD_NAME
 
     layout = EpisodeLayout((workspace / certification.episode).parent) if certification.episode else None
     files = {

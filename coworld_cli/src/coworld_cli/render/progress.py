@@ -19,6 +19,7 @@ from coworld_core.episode import SeatedPlayer
 from coworld_core.events import (
     BaseEvent,
     BatchProgressed,
+    EvaluationProgressed,
     FaultSeen,
     GameProgressed,
     ImageProgressed,
@@ -145,9 +146,12 @@ class Progress:
         self._about = ""
         self._episode: _Episode | None = None
         self._steps: list[_Step] = []
-        self._episodes: dict[int, _Episode] = {}
+        self._episodes: dict[int | str, _Episode] = {}
         self._done = self._total = self._good = self._scored = 0
         self._sums: list[float] = []
+        self._evaluation: EvaluationProgressed | None = None
+        self._first_block = (0, self._begun)
+        self._block_at = self._begun
         self._live = False
         self._fetching = _Episode()
         self._told_images: set[tuple[str, str]] = set()
@@ -173,6 +177,11 @@ class Progress:
                 self._running.context.update(workspace=event.workspace, run_id=event.run_id)
         elif isinstance(event, BatchProgressed):
             self._note_batch(event)
+        elif isinstance(event, EvaluationProgressed):
+            self._block_at = time.monotonic()
+            if self._evaluation is None:
+                self._first_block = (event.blocks, self._block_at)
+            self._evaluation = event
         elif isinstance(event, StepStarted):
             self._steps.append(_Step(event.step, clean(event.checks, one_line=True)))
         elif isinstance(event, StepFinished):
@@ -181,16 +190,17 @@ class Progress:
                     step.status, step.detail = event.status, clean(event.detail, one_line=True)
         self._take(event, self._episode or self._fetching, "", brief=nested)
 
-    def episode_listeners(self, index: int) -> tuple[Listener, ...]:
-        """The readers of one of several episodes."""
+    def episode_listeners(self, index: int | str) -> tuple[Listener, ...]:
+        """The readers of one of several episodes, which is known by its index or by its key."""
         episode = self._episodes.setdefault(index, _Episode())
+        name = f"episode {index}" if isinstance(index, int) else index
 
         def listen(event: BaseEvent) -> None:
             if isinstance(event, RunStarted):
                 episode.seats = _seats(event)
             elif isinstance(event, RunFinished):
                 self._episodes.pop(index, None)
-            self._take(event, episode, f"episode {index}: ", brief=True)
+            self._take(event, episode, f"{name}: ", brief=True)
 
         return (listen,)
 
@@ -240,7 +250,8 @@ class Progress:
     def _note_batch(self, event: BatchProgressed) -> None:
         self._done, self._total = event.done, event.total or self._total
         self._good += event.ok
-        if event.scores:
+        # in other episodes than those of one plan, others sit there
+        if event.scores and event.total is not None:
             self._scored += 1
             self._sums = [a + b for a, b in zip(self._sums or [0.0] * len(event.scores), event.scores, strict=False)]
 
@@ -282,12 +293,30 @@ class Progress:
                 how = "ok" if event.ok else event.status
                 scores = " ".join(number(score) for score in event.scores)
                 far = f"{event.done} of {event.total}" if event.total else str(event.done)
-                return f"episode {event.index} {how}: {scores or 'no scores'} ({far} done)"
+                name = f"episode {event.index}" if event.total or not event.key else event.key
+                return f"{name} {how}: {scores or 'no scores'} ({far} done)"
+            case EvaluationProgressed():
+                return " · ".join(filter(None, self._standing(event)))
             case RunFinished(status=status, ok=ok, seconds=took):
                 fault = "" if ok or status != "completed" else ", with faults"
                 return f"{status} after {seconds(took)}{fault}"
             case _:
                 return ""
+
+    def _standing(self, event: EvaluationProgressed) -> tuple[str, str, str]:
+        """How far an evaluation is, how it stands, and how long it may yet take."""
+        how: list[str] = []
+        if event.won is not None and event.lost is not None:
+            how.append(f"{event.won} won, {event.lost} lost, {event.counted - event.won - event.lost} drawn")
+        if event.evidence is not None and event.decides is not None:
+            how.append(f"evidence {number(round(event.evidence, 2))} of {number(event.decides)}")
+        left = ""
+        first, since = self._first_block
+        if not event.stopped and event.blocks > first:
+            each = (self._block_at - since) / (event.blocks - first)
+            rest = each * (event.max_blocks - event.blocks) - (time.monotonic() - self._block_at)
+            left = f"at most {seconds(max(0.0, rest))} left"
+        return f"block {event.blocks} of at most {event.max_blocks}", " · ".join(how), left
 
     def _how_far(self, episode: _Episode) -> str:
         """A line at every quarter of the game, and from time to time in between."""
@@ -341,7 +370,7 @@ class Progress:
         title.append(f"  {self._about}" if self._about else "", style="not bold dim")
         header.add_row(title, Text(_clock(time.monotonic() - self._begun), style="dim"))
         parts: list[RenderableType] = [header]
-        if self._total > 1 or self._episodes:
+        if self._total > 1 or self._episodes or self._evaluation is not None:
             parts += self._rendered_batch()
         if self._steps:
             parts += self._rendered_steps()
@@ -357,6 +386,11 @@ class Progress:
         from rich.text import Text
 
         bar = Table.grid(padding=(0, 1))
+        if self._evaluation is not None:
+            far, how, left = self._standing(self._evaluation)
+            done = ProgressBar(total=self._evaluation.max_blocks, completed=self._evaluation.blocks, width=24)
+            bar.add_row(done, Text(" · ".join(filter(None, (far, left)))))
+            return [bar, *([Text(how, style="dim")] if how else []), *self._rendered_running()]
         said = f"{self._done} of {plural(self._total, 'episode')}"
         said += f", {self._done - self._good} with faults" if self._done > self._good else ""
         bar.add_row(ProgressBar(total=max(self._total, 1), completed=self._done, width=40), Text(said))
@@ -364,9 +398,16 @@ class Progress:
         if self._scored:
             means = [round(total / self._scored, 2) for total in self._sums]
             parts.append(Text(f"mean scores  {_scores(self._fetching.seats, means)}", style="dim"))
-        for index, episode in sorted(self._episodes.items())[:8]:
+        return [*parts, *self._rendered_running()]
+
+    def _rendered_running(self) -> list[RenderableType]:
+        from rich.text import Text
+
+        parts: list[RenderableType] = []
+        for index, episode in sorted(self._episodes.items(), key=lambda item: (str(type(item[0])), item[0]))[:8]:
             if episode.phase:
-                text = Text(f"  episode {index}  ", style="dim")
+                name = f"episode {index}" if isinstance(index, int) else index
+                text = Text(f"  {name}  ", style="dim")
                 text.append(_ticks(episode) if episode.tick is not None else _PHASES.get(episode.phase, episode.phase))
                 text.append("  " + _scores(episode.seats, episode.scores) if episode.scores else "")
                 parts.append(text)

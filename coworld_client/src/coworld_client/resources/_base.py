@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from coworld_core.api import Body, PolicyRef, Wire, check_id, read_entries
-from coworld_core.errors import RemoteError
+from coworld_core.api import Body, PolicyRef, Wire, check_id
 
-from .._replies import Reply
+from .._replies import Reply, read
 from .._transport import Connection, Params
-from ..errors import ApiShapeError
 from ..pages import AsyncPager
 
 if TYPE_CHECKING:
     from ..client import CoworldClient
 
-__all__ = ["Keep", "Resource", "optional_id", "policy_filter", "read", "read_list", "version_is"]
+__all__ = ["Keep", "Resource", "optional_id", "policy_filter", "version_is"]
 
 _T = TypeVar("_T", bound=Wire)
 
@@ -85,35 +83,6 @@ class Resource:
             keep=keep,
             whole=whole,
         )
-
-
-def read(model: type[_T], reply: Reply) -> _T:
-    """An answer as a resource.
-
-    Raises:
-        ApiShapeError: It is no JSON object.
-    """
-    value = reply.json()
-    try:
-        return model.read(value)
-    except RemoteError as error:
-        raise ApiShapeError(f"{error.message} ({reply.what})", code=error.code) from None
-
-
-def read_list(model: type[_T], reply: Reply) -> tuple[_T, ...]:
-    """An answer that is a whole list, or ``null`` for an empty one.
-
-    Raises:
-        ApiShapeError: It is something else.
-    """
-    value = reply.json()
-    if isinstance(value, dict):
-        value = cast("dict[str, Any]", value).get("entries")
-    elif value is None:
-        return ()
-    if not isinstance(value, list):
-        raise ApiShapeError(f"The answer to {reply.what} is no list.", code="not_a_list")
-    return read_entries(model, cast("list[Any]", value))[0]
 
 
 def optional_id(text: str | None, kind: str) -> str | None:

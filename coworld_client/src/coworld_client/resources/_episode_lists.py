@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import cast
+from collections.abc import Callable, Collection
 
-from coworld_core.api import EpisodeRequest, PolicyRef, check_id, id_kind
-from coworld_core.errors import UsageError
+from coworld_core.api import EpisodeRequest, PolicyRef
 
 from .._replies import Reply
 from .._transport import Connection, Params, path
 from ..errors import ApiStatusError
 
-__all__ = ["MAX_IDS", "EpisodeSource", "episode_filter", "listed_elsewhere", "many_ids"]
-
-MAX_IDS = 50
-"""Most ids that one call takes."""
+__all__ = ["EpisodeSource", "episode_filter", "listed_elsewhere"]
 
 
 class EpisodeSource:
@@ -89,23 +84,6 @@ def episode_filter(
         )
 
     return keep
-
-
-def many_ids(ids: str | Sequence[str]) -> tuple[str, ...]:
-    """Ids for a call that takes several, each once.
-
-    Raises:
-        UsageError: None, more than 50, or not all of experience requests or all of episode requests.
-    """
-    unique = tuple(dict.fromkeys((ids,) if isinstance(ids, str) else ids))
-    if not 1 <= len(unique) <= MAX_IDS:
-        raise UsageError(f"1 to {MAX_IDS} ids are taken at once, not {len(unique)}.", code="bad_ids")
-    kind = id_kind(unique[0])
-    if kind not in ("experience request", "episode request"):
-        check_id(unique[0], ("experience request", "episode request"))
-    for other in unique:
-        check_id(other, cast("str", kind))
-    return unique
 
 
 def _versions(row: EpisodeRequest) -> frozenset[str]:

@@ -304,7 +304,7 @@ class Coworlds(Resource):
         image_id = (
             image if is_image_id(image) else (await self._client.images.upload(image, on_progress=on_progress)).image.id
         )
-        body = PatchCommissionerBody(
+        body = PatchCommissionerBody.of(
             coworld_name=name, container_image_id=image_id, runnable_id=runnable_id, version=version
         )
         return await self._post(

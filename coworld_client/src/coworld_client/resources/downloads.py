@@ -10,10 +10,10 @@ from coworld_core.api import DOWNLOAD_CATEGORIES, DownloadCategory, DownloadEntr
 from coworld_core.errors import UsageError
 
 from .._links import with_fresh_link
+from .._many_ids import many_ids
 from ..errors import NotFound
 from ..pages import AsyncPager
 from ._base import Resource
-from ._episode_lists import many_ids
 
 if TYPE_CHECKING:
     from ..transfers import Downloaded, OnProgress

@@ -38,7 +38,7 @@ class Hosted(Resource):
             timeout: Seconds for each attempt.
             idempotency_key: To ask for the same game again rather than another one.
         """
-        body = PlaySessionBody(
+        body = PlaySessionBody.of(
             coworld_id=check_id(coworld_id, "coworld"), variant_id=variant, allow_spectators=spectators
         )
         target = "/v2/coworlds/play/session"
@@ -67,7 +67,7 @@ class Hosted(Resource):
             replay_uri: The episode request's ``replay_url``.
             timeout: Seconds for each attempt.
         """
-        body = ReplaySessionBody(
+        body = ReplaySessionBody.of(
             coworld_id=check_id(coworld_id, "coworld"), episode_id=episode_id, replay_uri=replay_uri
         )
         return await self._post(HostedReplaySession, "/v2/coworlds/replays/session", body, timeout=timeout or 60)

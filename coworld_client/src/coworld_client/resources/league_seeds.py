@@ -43,7 +43,7 @@ class LeagueSeeds(Resource):
         Raises:
             Forbidden: You are not of the team.
         """
-        body = LeagueSeedBody(
+        body = LeagueSeedBody.of(
             coworld_name=coworld_name,
             template=template,
             overrides=dict(overrides) if overrides is not None else None,

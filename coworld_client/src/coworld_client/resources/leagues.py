@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from coworld_core.api import LadderEntry, League, check_id
 
+from .._replies import read, read_list
 from .._transport import path
 from ..pages import AsyncPager
-from ._base import Resource, optional_id, read, read_list
+from ._base import Resource, optional_id
 
 __all__ = ["Leagues"]
 

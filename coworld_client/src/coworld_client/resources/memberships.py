@@ -74,7 +74,7 @@ class Memberships(Resource):
             NotFound: There is none, or it is not yours.
         """
         target = path("/v2/league-policy-memberships/{}/retire", check_id(membership_id, "membership"))
-        body = RetireBody(reason=reason) if reason is not None else None
+        body = RetireBody.of(reason=reason) if reason is not None else None
         return await self._post(Membership, target, body, timeout=timeout)
 
     async def nominate(self, membership_id: str, *, timeout: float | None = None) -> Membership:

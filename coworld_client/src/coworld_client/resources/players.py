@@ -29,7 +29,7 @@ class Players(Resource):
             idempotency_key: To make the same player again rather than another one.
         """
         return await self._post(
-            OwnedPlayer, "/players", PlayerBody(name=name), timeout=timeout, idempotency_key=idempotency_key
+            OwnedPlayer, "/players", PlayerBody.of(name=name), timeout=timeout, idempotency_key=idempotency_key
         )
 
     async def login(self, player_id: str, *, timeout: float | None = None) -> PlayerLogin:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from coworld_core.api import Secret
 
+from .._replies import read, read_list
 from .._transport import path
-from ._base import Resource, read, read_list
+from ._base import Resource
 
 __all__ = ["Secrets"]
 

@@ -94,7 +94,7 @@ class Submissions(Resource):
         optional_id(player, "player")
         ref = PolicyRef.parse(policy) if isinstance(policy, str) else policy
         version = ref.id or (await self._client.policies.lookup(ref, timeout=timeout)).id
-        body = SubmissionBody(
+        body = SubmissionBody.of(
             league_id=league_id,
             policy_version_id=version,
             auto_champion=auto_champion,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ._values import RoundStatus as RoundStatus
     from ._values import SubmissionStatus as SubmissionStatus
     from ._wire import Body as Body
+    from ._wire import LongText as LongText
+    from ._wire import Text as Text
     from ._wire import Time as Time
     from ._wire import Wire as Wire
     from ._wire import read_entries as read_entries
@@ -37,10 +39,14 @@ if TYPE_CHECKING:
     from .coworlds import CoworldSummary as CoworldSummary
     from .coworlds import CoworldUploadBody as CoworldUploadBody
     from .coworlds import Image as Image
+    from .coworlds import ImageCompleteBody as ImageCompleteBody
     from .coworlds import ImageUpload as ImageUpload
+    from .coworlds import ImageUploadBody as ImageUploadBody
     from .coworlds import PatchCommissionerBody as PatchCommissionerBody
     from .coworlds import PushGrant as PushGrant
     from .coworlds import Secret as Secret
+    from .coworlds import Visibility as Visibility
+    from .coworlds import VisibilityBody as VisibilityBody
     from .episodes import ARTIFACT_TYPES as ARTIFACT_TYPES
     from .episodes import BUNDLE_PARTS as BUNDLE_PARTS
     from .episodes import AgentStats as AgentStats
@@ -53,6 +59,9 @@ if TYPE_CHECKING:
     from .episodes import Participant as Participant
     from .episodes import PlayerEvidence as PlayerEvidence
     from .episodes import PolicyStats as PolicyStats
+    from .experience import MAX_EPISODES as MAX_EPISODES
+    from .experience import MAX_ROSTER as MAX_ROSTER
+    from .experience import EpisodeBody as EpisodeBody
     from .experience import ExperienceBody as ExperienceBody
     from .experience import ExperienceDetail as ExperienceDetail
     from .experience import ExperienceRequest as ExperienceRequest
@@ -69,6 +78,7 @@ if TYPE_CHECKING:
     from .identity import Player as Player
     from .identity import PlayerBody as PlayerBody
     from .identity import PlayerLogin as PlayerLogin
+    from .identity import SignInCodeBody as SignInCodeBody
     from .identity import SubjectType as SubjectType
     from .identity import Whoami as Whoami
     from .ids import ID_PREFIXES as ID_PREFIXES
@@ -88,6 +98,7 @@ if TYPE_CHECKING:
     from .leagues import League as League
     from .leagues import LeagueSeed as LeagueSeed
     from .leagues import LeagueSeedBody as LeagueSeedBody
+    from .leagues import LeagueSeedChangeBody as LeagueSeedChangeBody
     from .leagues import Pool as Pool
     from .leagues import RecentRound as RecentRound
     from .leagues import Round as Round
@@ -104,9 +115,11 @@ if TYPE_CHECKING:
     from .policies import PolicySecretEnvBody as PolicySecretEnvBody
     from .policies import PolicySecretEnvCreated as PolicySecretEnvCreated
     from .policies import PolicyVersion as PolicyVersion
+    from .policies import PolicyVersionBody as PolicyVersionBody
     from .policies import PolicyVersionCreated as PolicyVersionCreated
     from .policies import PolicyVersionRow as PolicyVersionRow
     from .policies import SelectionAccess as SelectionAccess
+    from .policies import SelectionAccessBody as SelectionAccessBody
     from .problems import Problem as Problem
 
 

@@ -19,6 +19,7 @@ from pydantic import (
     ModelWrapValidatorHandler,
     SerializationInfo,
     SerializerFunctionWrapHandler,
+    StringConstraints,
     ValidationError,
     ValidationInfo,
     model_serializer,
@@ -28,11 +29,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from .._findings import pointer, quoted, type_word
-from ..errors import RemoteError
+from ..errors import RemoteError, UsageError
 from ..issues import Issue
 from ..records import READING
 
-__all__ = ["Body", "Time", "Wire", "newer", "part", "read_entries", "required"]
+__all__ = ["Body", "LongText", "Text", "Time", "Wire", "newer", "part", "read_entries", "required"]
 
 _Row = TypeVar("_Row", bound="Wire")
 
@@ -51,6 +52,14 @@ def _aware(value: datetime) -> datetime:
 
 Time = Annotated[datetime, AfterValidator(_aware)]
 """A moment; one without a time zone is meant as UTC."""
+
+# no database keeps a NUL in a text, and a server that took texts of any length would be filled with them: what a client
+# may not send is better refused before it is sent
+Text = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00]*$")]
+"""A line of text in a body, such as a name or an id."""
+
+LongText = Annotated[str, StringConstraints(max_length=20_000, pattern=r"^[^\x00]*$")]
+"""More than a line."""
 
 
 def required(description: str, default: Any = "") -> Any:
@@ -74,9 +83,13 @@ def _marked(field: FieldInfo, mark: str) -> bool:
 
 
 def _published_schema(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    """The schema says "required" in its own word, and keeps our marks to itself."""
+    """The schema says "required" in its own word, keeps our marks to itself, and leaves out what clients compute."""
     names: list[str] = []
-    for name, shape in cast("dict[str, dict[str, Any]]", schema.get("properties", {})).items():
+    properties = cast("dict[str, dict[str, Any]]", schema.get("properties", {}))
+    for name in model.model_computed_fields:
+        if properties.pop(name, None) is not None:
+            schema["required"] = [given for given in schema["required"] if given != name]
+    for name, shape in properties.items():
         shape.pop("x-newer", None)
         if shape.pop("x-required", False):
             names.append(name)
@@ -212,9 +225,23 @@ class Wire(BaseModel):
 
 
 class Body(BaseModel):
-    """What a client asks a platform for. Unknown keys are errors, and what was not given is not sent."""
+    """What a client asks a platform for, at both ends. Unknown keys are errors, and what was not given is not sent."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
+
+    @classmethod
+    def of(cls, **values: Any) -> Self:
+        """A body of what a caller wishes, to be sent.
+
+        Raises:
+            UsageError: No platform takes it (code ``bad_body``); the message says which field is wrong, and why.
+        """
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            wrong = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            place = ".".join(map(str, wrong["loc"])) or cls.__name__
+            raise UsageError(f"{place}: {wrong['msg']}.", code="bad_body") from None
 
     def to_wire(self) -> dict[str, Any]:
         """The body as JSON-ready data, by alias and without nulls."""

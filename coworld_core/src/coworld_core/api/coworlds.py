@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
 from ._values import ImageStatus
-from ._wire import Body, Time, Wire, newer, required
+from ._wire import Body, Text, Time, Wire, newer, required
 
 __all__ = [
     "CertificationFailure",
@@ -16,10 +16,14 @@ __all__ = [
     "CoworldSummary",
     "CoworldUploadBody",
     "Image",
+    "ImageCompleteBody",
     "ImageUpload",
+    "ImageUploadBody",
     "PatchCommissionerBody",
     "PushGrant",
     "Secret",
+    "Visibility",
+    "VisibilityBody",
 ]
 
 
@@ -57,20 +61,46 @@ class CoworldSummary(Wire):
     created_at: Time | None = Field(default=None, description="When it was uploaded.")
 
 
+Visibility = Literal["public", "private"]
+"""Whether everybody may see a Coworld, or its owner alone."""
+
+
 class CoworldUploadBody(Body):
     """Upload a manifest whose images have been uploaded."""
 
-    manifest: dict[str, Any] = Field(description="The manifest by alias and without nulls.")
-    visibility: str | None = Field(default=None, description="public or private, on newer servers.")
+    manifest: dict[str, Any] = Field(description="The manifest, images as ``img_`` ids or pinned by digest.")
+    visibility: Visibility | None = Field(default=None, description="Who may see it; the platform's default if absent.")
+    certification: dict[str, Any] | None = Field(
+        default=None, description="What the uploader says about its certification; kept, and shown."
+    )
 
 
 class PatchCommissionerBody(Body):
     """Make a version of a Coworld with another commissioner."""
 
-    coworld_name: str = Field(min_length=1, description="Which Coworld.")
-    container_image_id: str = Field(description="``img_<uuid>``.")
-    runnable_id: str | None = Field(default=None, description="Which commissioner, when there are several.")
-    version: str | None = Field(default=None, description="The new version; the next one by default.")
+    coworld_name: Text = Field(min_length=1, description="Which Coworld.")
+    container_image_id: Text = Field(description="The commissioner's new image, ``img_<uuid>``.")
+    runnable_id: Text | None = Field(default=None, description="Which commissioner, when there are several.")
+    version: Text | None = Field(default=None, description="The new version; the next one by default.")
+
+
+class VisibilityBody(Body):
+    """Say who may see a Coworld from now on."""
+
+    visibility: Visibility = Field(description="public or private.")
+
+
+class ImageUploadBody(Body):
+    """Ask for leave to push an image."""
+
+    name: Text = Field(min_length=1, description="Last part of its reference, without tag and digest.")
+    client_hash: Text = Field(min_length=1, description="What its uploader knows its content by.")
+
+
+class ImageCompleteBody(Body):
+    """Say that an image has been pushed."""
+
+    id: Text = Field(description="``img_<uuid>``.")
 
 
 class CertificationFailure(Wire):

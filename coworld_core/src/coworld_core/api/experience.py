@@ -7,10 +7,13 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from ._values import ExperienceStatus
-from ._wire import Body, Time, Wire, newer, required
+from ._wire import Body, LongText, Text, Time, Wire, newer, required
 from .episodes import EpisodeRequest
 
 __all__ = [
+    "MAX_EPISODES",
+    "MAX_ROSTER",
+    "EpisodeBody",
     "ExperienceBody",
     "ExperienceDetail",
     "ExperienceRequest",
@@ -51,22 +54,28 @@ class ExperienceDetail(ExperienceRequest):
     episodes: tuple[EpisodeRequest, ...] = Field(default=(), description="The episodes.")
 
 
+MAX_EPISODES = 100
+"""Episodes of one request."""
+MAX_ROSTER = 256
+"""Seats of one episode."""
+
+
 class ExperienceTarget(Body):
     """The league or division whose game and champions are meant; one of its ways to name it."""
 
-    league_id: str | None = Field(default=None, description="``league_<uuid>``.")
-    division_id: str | None = Field(default=None, description="``div_<uuid>``.")
-    coworld_id: str | None = Field(default=None, description="``cow_<uuid>``.")
-    variant_id: str | None = Field(default=None, description="The variant.")
-    league_name: str | None = Field(default=None, description="Name of the league.")
-    division_name: str | None = Field(default=None, description="Name of the division.")
+    league_id: Text | None = Field(default=None, description="``league_<uuid>``.")
+    division_id: Text | None = Field(default=None, description="``div_<uuid>``.")
+    coworld_id: Text | None = Field(default=None, description="``cow_<uuid>``.")
+    variant_id: Text | None = Field(default=None, description="The variant.")
+    league_name: Text | None = Field(default=None, description="Name of the league.")
+    division_name: Text | None = Field(default=None, description="Name of the division.")
 
 
 class RosterPlayer(Body):
     """Who takes a seat: exactly one of the three."""
 
-    policy_ref: str | None = Field(default=None, description="``name:v3``, or a policy version's UUID.")
-    top_n: int | None = Field(default=None, ge=1, description="One of that many best champions of the target.")
+    policy_ref: Text | None = Field(default=None, description="``name:v3``, or a policy version's UUID.")
+    top_n: int | None = Field(default=None, ge=1, le=1000, description="One of that many best champions of the target.")
     random: bool | None = Field(default=None, description="Any champion of the target.")
 
     @model_validator(mode="after")
@@ -81,28 +90,35 @@ class RosterEntry(Body):
     """A seat."""
 
     player: RosterPlayer = Field(description="Who takes it.")
-    slot: int | None = Field(default=None, ge=-1, description="Which one; absent or -1: any that is left.")
+    slot: int | None = Field(
+        default=None, ge=-1, lt=MAX_ROSTER, description="Which one; absent or -1: any that is left."
+    )
 
 
-class ExperienceBody(Body):
-    """Ask for episodes."""
+class EpisodeBody(Body):
+    """Ask for an episode."""
 
-    coworld_id: str | None = Field(default=None, description="What to play, ``cow_<uuid>``; or give a target.")
-    variant_id: str | None = Field(default=None, description="In which variant.")
+    coworld_id: Text | None = Field(default=None, description="What to play, ``cow_<uuid>``; or give a target.")
+    variant_id: Text | None = Field(default=None, description="In which variant.")
     target: ExperienceTarget | None = Field(default=None, description="The league or division that is meant.")
-    roster: tuple[RosterEntry, ...] = Field(min_length=1, description="One entry for each seat.")
-    num_episodes: int = Field(default=1, ge=1, description="How many episodes; servers take up to 100.")
-    execution_backend: str | None = Field(default=None, description="Where to run them.")
+    roster: tuple[RosterEntry, ...] = Field(min_length=1, max_length=MAX_ROSTER, description="One entry for each seat.")
+    execution_backend: Text | None = Field(default=None, description="Where to run it.")
     game_config_overrides: dict[str, Any] | None = Field(default=None, description="Replaces keys of the game config.")
-    notes: str | None = Field(default=None, description="For yourself.")
-    title: str | None = Field(default=None, description="What you call it.")
-    description: str | None = Field(default=None, description="What it is for.")
-    episode_player_llm_spend_limit_usd: float | None = Field(default=None, ge=0, description="US dollars a player.")
-    game_config_overlay_secret: str | None = Field(default=None, description="Name of a secret configuration.")
-    state: str | None = Field(default=None, description="head or snapshot, with a secret configuration.")
+    notes: LongText | None = Field(default=None, description="For yourself.")
 
     @model_validator(mode="after")
-    def _direct_or_target(self) -> ExperienceBody:
+    def _direct_or_target(self) -> EpisodeBody:
         if (self.coworld_id is None) == (self.target is None):
             raise ValueError("give either coworld_id or target")
         return self
+
+
+class ExperienceBody(EpisodeBody):
+    """Ask for episodes."""
+
+    num_episodes: int = Field(default=1, ge=1, le=MAX_EPISODES, description="How many episodes.")
+    title: Text | None = Field(default=None, description="What you call it.")
+    description: LongText | None = Field(default=None, description="What it is for.")
+    episode_player_llm_spend_limit_usd: float | None = Field(default=None, ge=0, description="US dollars a player.")
+    game_config_overlay_secret: Text | None = Field(default=None, description="Name of a secret configuration.")
+    state: Text | None = Field(default=None, description="head or snapshot, with a secret configuration.")

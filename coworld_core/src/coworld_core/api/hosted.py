@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import AliasChoices, Field
 
-from ._wire import Body, Time, Wire, newer, required
+from ._wire import Body, LongText, Text, Time, Wire, newer, required
 
 __all__ = [
     "HostedReplaySession",
@@ -19,8 +19,8 @@ __all__ = [
 class PlaySessionBody(Body):
     """Start a game."""
 
-    coworld_id: str = Field(description="``cow_<uuid>``.")
-    variant_id: str | None = Field(default=None, description="In which variant.")
+    coworld_id: Text = Field(description="``cow_<uuid>``.")
+    variant_id: Text | None = Field(default=None, description="In which variant; the first by default.")
     allow_spectators: bool = Field(default=True, description="Whether anyone with the link may watch.")
 
 
@@ -60,11 +60,11 @@ class JoinedSession(Wire):
 
 
 class ReplaySessionBody(Body):
-    """Start a replay viewer."""
+    """Start a replay viewer. Not every platform needs both to find the replay, so either alone may be given."""
 
-    coworld_id: str = Field(description="``cow_<uuid>``.")
-    episode_id: str = Field(description="UUID of the episode.")
-    replay_uri: str = Field(description="The replay, as the episode request names it.")
+    coworld_id: Text = Field(description="The Coworld that played it, ``cow_<uuid>``.")
+    episode_id: Text | None = Field(default=None, description="UUID of the episode, or the episode request.")
+    replay_uri: LongText | None = Field(default=None, description="The replay, as the episode request names it.")
 
 
 class HostedReplaySession(Wire):

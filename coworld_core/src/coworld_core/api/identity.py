@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, StringConstraints
 
 from ._values import OpenText
-from ._wire import Body, Time, Wire, required
+from ._wire import Body, LongText, Time, Wire, required
 
-__all__ = ["OwnedPlayer", "Player", "PlayerBody", "PlayerLogin", "SubjectType", "Whoami"]
+__all__ = [
+    "OwnedPlayer",
+    "Player",
+    "PlayerBody",
+    "PlayerLogin",
+    "SignInCodeBody",
+    "SubjectType",
+    "Whoami",
+]
 
 
 class SubjectType(OpenText):
@@ -46,10 +56,28 @@ class OwnedPlayer(Wire):
     user_id: str | None = Field(default=None, description="Its owner.")
 
 
+def _printable(name: str) -> str:
+    if not name.isprintable():
+        raise ValueError("has characters that cannot be printed")
+    return name
+
+
+PlayerName = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64), AfterValidator(_printable)
+]
+"""As it stands in tables and logs: nothing in it breaks a line or moves a cursor."""
+
+
+class SignInCodeBody(Body):
+    """Trade a sign-in code for a token."""
+
+    code: LongText = Field(description="As the browser got it.", repr=False)
+
+
 class PlayerBody(Body):
     """Make a player."""
 
-    name: str = Field(min_length=1, description="Name it shows.")
+    name: PlayerName = Field(description="Name it shows, unique among one's own: 1 to 64 printable characters.")
 
 
 class PlayerLogin(Wire):

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import AliasChoices, Field
 
 from ._values import RoundStatus
-from ._wire import Body, Time, Wire, newer, part, required
+from ._wire import Body, Text, Time, Wire, newer, part, required
 from .identity import Player
 from .policies import PolicyVersion
 
@@ -23,6 +23,7 @@ __all__ = [
     "League",
     "LeagueSeed",
     "LeagueSeedBody",
+    "LeagueSeedChangeBody",
     "Pool",
     "RecentRound",
     "Round",
@@ -221,10 +222,17 @@ class LeagueSeed(Wire):
 class LeagueSeedBody(Body):
     """Ask for a league."""
 
-    coworld_name: str = Field(min_length=1, description="Which Coworld.")
-    template: str = Field(default="commissioner_driven", description="Kind of league.")
+    coworld_name: Text = Field(min_length=1, description="Which Coworld.")
+    template: Text = Field(default="commissioner_driven", description="Kind of league.")
     overrides: dict[str, Any] | None = Field(default=None, description="What differs from the template.")
     enabled: bool = Field(default=True, description="Whether it counts from now on.")
-    league_key: str | None = Field(default=None, description="What tells several leagues of one Coworld apart.")
-    league_name: str | None = Field(default=None, description="Name the league shows.")
-    default_variant_id: str | None = Field(default=None, description="Variant that is played.")
+    league_key: Text | None = Field(default=None, description="What tells several leagues of one Coworld apart.")
+    league_name: Text | None = Field(default=None, min_length=1, description="Name the league shows.")
+    default_variant_id: Text | None = Field(default=None, description="Variant that is played.")
+
+
+class LeagueSeedChangeBody(Body):
+    """Change what was asked for."""
+
+    enabled: bool | None = Field(default=None, description="Whether it counts.")
+    league_name: Text | None = Field(default=None, min_length=1, description="Name of the league.")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ._values import MembershipStatus, SubmissionStatus
-from ._wire import Body, Time, Wire, newer, part, required
+from ._wire import Body, LongText, Text, Time, Wire, newer, part, required
 from .identity import Player
 from .leagues import Division, League
 from .policies import PolicyVersion
@@ -38,7 +38,7 @@ class Membership(Wire):
 class RetireBody(Body):
     """End a membership."""
 
-    reason: str | None = Field(default=None, description="Why, in your words.")
+    reason: LongText | None = Field(default=None, description="Why, in your words.")
 
 
 class Submission(Wire):
@@ -67,8 +67,8 @@ class SubmissionCreated(Wire):
 class SubmissionBody(Body):
     """Submit a policy version to a league."""
 
-    league_id: str = Field(description="``league_<uuid>``.")
-    policy_version_id: str = Field(description="UUID.")
+    league_id: Text = Field(description="``league_<uuid>``.")
+    policy_version_id: Text = Field(description="UUID.")
     auto_champion: AutoChampion = Field(default="always", description="Whether it becomes your champion.")
     preferences: dict[str, Any] | None = Field(default=None, description="Wishes the commissioner knows.")
-    player_id: str | None = Field(default=None, description="The player to submit as.")
+    player_id: Text | None = Field(default=None, description="The player to submit as.")

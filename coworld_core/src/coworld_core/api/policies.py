@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, computed_field
+from pydantic import AliasChoices, Field, StringConstraints, computed_field
 
 from ..errors import UsageError
-from ._wire import Body, Wire, part, required
+from ._wire import Body, Text, Wire, part, required
 from .ids import is_uuid
 
 __all__ = [
@@ -18,9 +18,11 @@ __all__ = [
     "PolicySecretEnvBody",
     "PolicySecretEnvCreated",
     "PolicyVersion",
+    "PolicyVersionBody",
     "PolicyVersionCreated",
     "PolicyVersionRow",
     "SelectionAccess",
+    "SelectionAccessBody",
 ]
 
 
@@ -87,10 +89,36 @@ class PolicyVersionCreated(Wire):
         return label_of(self.name, self.version)
 
 
+EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
+EnvValue = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$", max_length=32_768)]
+PolicyName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f:/\\]+$", min_length=1, max_length=100)]
+"""No colon: it stands before the version; no slash: it becomes part of names and paths."""
+
+
 class PolicySecretEnvBody(Body):
     """Environment variables that only a policy version's own player gets."""
 
-    policy_secret_env: dict[str, str] = Field(description="Value by name.", repr=False)
+    policy_secret_env: dict[EnvName, EnvValue] = Field(
+        min_length=1, max_length=100, description="Value by name.", repr=False
+    )
+
+
+class PolicyVersionBody(Body):
+    """Make the next version of a policy."""
+
+    name: PolicyName = Field(description="Name of the policy; a name that is there gets its next version.")
+    container_image_id: Text = Field(description="The image it runs from, ``img_<uuid>``.")
+    run: tuple[EnvValue, ...] | None = Field(
+        default=None, max_length=100, description="Command instead of the image's own."
+    )
+    policy_secret_env_id: Text | None = Field(default=None, description="Its secret environment variables.")
+    tags: dict[Text, Text] | None = Field(default=None, max_length=100, description="Free labels.")
+
+
+class SelectionAccessBody(Body):
+    """Say who may draw a policy into episodes of their own."""
+
+    selection_scope: Literal["any_request", "owner_visible"] = Field(description="Anybody, or its owner alone.")
 
 
 class PolicySecretEnvCreated(Wire):

@@ -105,7 +105,11 @@ async def wait_until_ready(
             seconds = anyio.current_time() - since
     if seconds is not None:
         return seconds
-    tail = await unit.log_tail()
+    raise _not_ready(unit, probe, exit=exit, last=last, tail=await unit.log_tail())
+
+
+def _not_ready(unit: Unit, probe: HttpProbe, *, exit: Exit | None, last: str, tail: str) -> NotReadyError:
+    """What it comes to that a unit has ended, or that time is up."""
     context: dict[str, object] = {
         "unit": unit.name,
         "slot": unit.spec.slot,
@@ -119,7 +123,7 @@ async def wait_until_ready(
     else:
         message = (
             f"{unit.name} did not answer GET {probe.path} with 200 within {probe.timeout:g} s; "
-            f"last seen on {address}: {last}."
+            f"last seen on {unit.endpoint(probe.port).here}: {last}."
         )
         hint = f"GET {probe.path} must answer 200 as soon as the unit can play its part."
         if "stranger" in last:
@@ -128,4 +132,4 @@ async def wait_until_ready(
             hint = "It must listen on the host and port that its environment names."
         elif last.startswith("status 503"):
             hint = "It says that it is not ready; give it more time, or see its log."
-    raise NotReadyError(message, hint=hint, context=context)
+    return NotReadyError(message, hint=hint, context=context)

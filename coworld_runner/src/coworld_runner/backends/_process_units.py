@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -123,12 +124,8 @@ class ProcessUnit(LocalUnit):
 
     def _spawn(self) -> list[tuple[int, CappedLog]]:
         """Start the shim; returns the descriptors to read logs from, with where they go."""
-        spec, limits = self.spec, self.spec.limits
+        spec = self.spec
         assert self._private is not None
-        directories = [str(path.absolute()) for path in (spec.directory, self._private) if path is not None]
-        argv = list(spec.argv)
-        if argv[0] in {"python", "python3"}:
-            argv[0] = sys.executable
         with contextlib.ExitStack() as opened:
             logs: list[tuple[int, CappedLog]] = []
 
@@ -150,23 +147,7 @@ class ProcessUnit(LocalUnit):
                 control.setblocking(False)
                 self._control = control
                 self._shim = subprocess.Popen(
-                    [
-                        sys.executable,
-                        "-I",
-                        "-S",
-                        "-c",
-                        _BOOT,
-                        str(Path(__file__).parent),
-                        str(other.fileno()),
-                        str(limits.memory_bytes or 0),
-                        str(limits.pids or 0),
-                        str(limits.disk_bytes or 0),
-                        str(of_units()),
-                        str(self._context.absolute()),
-                        str(len(directories)),
-                        *directories,
-                        *argv,
-                    ],
+                    _shim_command(spec, self._context, self._private, other.fileno()),
                     env=self._environment,
                     cwd="/",
                     stdin=subprocess.DEVNULL,
@@ -227,28 +208,12 @@ class ProcessUnit(LocalUnit):
             self._spawned.set()
         elif word == "F":
             number, _, what = rest.partition(" ")
-            self._start_error = self._cannot(os.strerror(int(number)), what)
+            self._start_error = _cannot_run(self.spec, int(number), self._context if what == "directory" else None)
             return Exit(reason="lost", detail="it could not be started")
         elif word == "E":
             status, reason, detail = rest.split(" ", 2)
             return _exit(int(status), (reason == "-" and self.ended_by) or reason, detail)
         return None
-
-    def _cannot(self, reason: str, what: str) -> StartError:
-        context = {"unit": self.name}
-        if what == "directory":
-            return StartError(
-                f"{self.name} cannot be started in {self._context}: {reason}.",
-                hint="The package's compose.yaml names this directory as the image's build context.",
-                context=context,
-            )
-        program = self.spec.argv[0]
-        return StartError(
-            f"{self.name} cannot be started: {program!r} cannot be run: {reason}.",
-            code="program_missing" if reason == os.strerror(2) else None,
-            hint=f"Install {program!r} on this machine, or use the docker backend, which brings its own.",
-            context={**context, "program": program},
-        )
 
     async def _keep_awake(self) -> None:
         """Wake the shim whenever something in its tree has stopped it: it would neither see an end nor keep a limit."""
@@ -363,6 +328,39 @@ class ProcessUnit(LocalUnit):
     def forsake(self) -> None:
         if self._scope is not None:
             self._scope.cancel()
+
+
+def _shim_command(spec: UnitSpec, context: Path, private: Path, control: int) -> list[str]:
+    """How a unit's shim is started, to be told by ``control`` when to run the unit's own command."""
+    limits = spec.limits
+    directories = [str(path.absolute()) for path in (spec.directory, private) if path is not None]
+    first, *arguments = spec.argv
+    numbers = (control, limits.memory_bytes or 0, limits.pids or 0, limits.disk_bytes or 0, of_units())
+    return [
+        *(sys.executable, "-I", "-S", "-c", _BOOT, str(Path(__file__).parent)),
+        *map(str, numbers),
+        *(str(context.absolute()), str(len(directories)), *directories),
+        *(sys.executable if first in {"python", "python3"} else first, *arguments),
+    ]
+
+
+def _cannot_run(spec: UnitSpec, number: int, directory: Path | None) -> StartError:
+    """Why a unit cannot be started, by the system's error number: for its directory, or else for its program."""
+    reason = os.strerror(number)
+    context = {"unit": spec.name}
+    if directory is not None:
+        return StartError(
+            f"{spec.name} cannot be started in {directory}: {reason}.",
+            hint="The package's compose.yaml names this directory as the image's build context.",
+            context=context,
+        )
+    program = spec.argv[0]
+    return StartError(
+        f"{spec.name} cannot be started: {program!r} cannot be run: {reason}.",
+        code="program_missing" if number == errno.ENOENT else None,
+        hint=f"Install {program!r} on this machine, or use the docker backend, which brings its own.",
+        context={**context, "program": program},
+    )
 
 
 def _base_environment(private: Path) -> dict[str, str]:

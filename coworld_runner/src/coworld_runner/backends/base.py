@@ -45,12 +45,13 @@ from .._concurrency import nursery
 from .._files import CappedLog, fetch_file, log_tail, tree_size, watch_directory
 from ..backend import INPUTS_MOUNT, Backend, Endpoint, Found, HttpProbe, Placement, Publish, Reaped, Unit, UnitSpec
 from ..errors import unwrapped
-from ..scratch import find_scratch, open_scratch, reap_scratch, scratch_root
+from ..scratch import find_scratch, open_scratch, reap_scratch, run_is_alive, scratch_root
 from ._ports import LOCALHOST, Reservation, choose_port, port_taken, stranger_on, take_port
 from ._probe import wait_until_ready
 from ._process_found import find_processes, kill_processes, process_labels, reap_processes
 
 __all__ = [
+    "INPUTS_MOUNT",
     "LOCALHOST",
     "BaseBackend",
     "BaseUnit",
@@ -66,6 +67,7 @@ __all__ = [
     "process_labels",
     "reap_processes",
     "refuse_taken_names",
+    "run_is_alive",
     "stranger_on",
     "take_port",
     "tree_size",

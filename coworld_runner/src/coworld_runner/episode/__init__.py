@@ -13,16 +13,19 @@ made of it. Nothing here knows one backend from another, a platform or a display
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+from collections.abc import Sequence
 
 from coworld_core.episode import EpisodeRecord
 from coworld_core.errors import CapabilityError, ImageError
 
 from .._hints import listed
 from .._runs import open_run
+from .._stage import find_plan, open_stage
 from ..backend import Backend
 from ..events import Listener
 from ..options import ContractProbe, EpisodeOptions, OnReady
+from ..packages import Package
 from ..plan import EpisodePlan
 from .flow import Flow
 from .record import versions
@@ -32,10 +35,13 @@ __all__ = ["ContractProbe", "EpisodeOptions", "require_images", "run_episode", "
 
 
 async def run_episode(
-    plan: EpisodePlan,
+    what: EpisodePlan | Package | str | os.PathLike[str],
     *,
-    backend: Backend,
-    workspace: Path,
+    variant: str | None = None,
+    players: Sequence[str] = (),
+    seed: int | None = None,
+    backend: Backend | str = "auto",
+    workspace: str | os.PathLike[str] | None = None,
     options: EpisodeOptions | None = None,
     overwrite: bool = False,
     listeners: tuple[Listener, ...] = (),
@@ -46,10 +52,21 @@ async def run_episode(
 ) -> EpisodeRecord:
     """Play one episode and leave its evidence in a workspace.
 
+    ::
+
+        record = await run_episode("examples/paintarena", players=["frontier-painter"])
+
+    In a script, ``anyio.run`` or ``asyncio.run`` runs the function in which that stands.
+
     Args:
-        plan: What to play.
-        backend: An entered backend.
-        workspace: The directory for the evidence; it must be new or empty.
+        what: What to play: a package, whatever ``resolve_package`` finds one by, or a plan that says all of it.
+        variant: Id of a variant of the package, as for ``plan_episode``.
+        players: Who plays, as for ``plan_episode``.
+        seed: The seed, as for ``plan_episode``.
+        backend: An entered backend, or the name of one that is opened for this episode, ``auto`` included; a plan needs
+            an entered one.
+        workspace: The directory for the evidence; it must be new or empty. None: a fresh one below ``results`` beside
+            the manifest, where ``latest`` points at it.
         options: How to run it.
         overwrite: Whether a workspace of an earlier run may be emptied first.
         listeners: Readers of the run's events.
@@ -62,17 +79,25 @@ async def run_episode(
         The record, also written as ``episode.json``. What a game or a player did wrong is in its ``faults``.
 
     Raises:
+        UsageError: There is no such package, variant, player or backend, or a plan came with what it says itself.
+        ManifestError: The manifest has errors, or the config does not satisfy the game's schema.
         WorkspaceError: The workspace is not fresh or not writable; nothing was started.
         CapabilityError: Something asked for cannot be enforced by this backend; nothing was started.
         ImageError: An image is not to be had; nothing was started.
         EnvironmentFault: The machine or the engine failed; the record says how far it got.
     """
     options = options or EpisodeOptions()
-    require_images(plan, backend)
-    _require(backend, options)
-    with open_run(workspace, run_id=run_id, listeners=listeners, overwrite=overwrite, latest=latest) as run:
-        setup = Setup(plan=plan, backend=backend, options=options, run=run, tokens=plan.new_tokens())
-        return await Flow(setup, on_ready, probe).play()
+    plan, package = await find_plan(what, variant=variant, players=players, seed=seed)
+    async with open_stage(
+        package, source=plan.source, backend=backend, workspace=workspace, latest=latest, run_id=run_id
+    ) as stage:
+        require_images(plan, stage.backend)
+        _require(stage.backend, options)
+        with open_run(
+            stage.workspace, run_id=stage.run_id, listeners=listeners, overwrite=overwrite, latest=stage.latest
+        ) as run:
+            setup = Setup(plan=plan, backend=stage.backend, options=options, run=run, tokens=plan.new_tokens())
+            return await Flow(setup, on_ready, probe).play()
 
 
 def require_images(plan: EpisodePlan, backend: Backend) -> None:

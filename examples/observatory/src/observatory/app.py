@@ -6,63 +6,65 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, MutableMapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import import_module, metadata
+from types import ModuleType
 from typing import Any, Protocol, cast
 
-from starlette.applications import Starlette
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.responses import JSONResponse
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.requests import ClientDisconnect
+from starlette.routing import BaseRoute, Match
 
+from coworld_core.api import Problem
+
+from .api.calls import PREFIX
 from .blobs import BlobStore
+from .columns import JsonObject
 from .database import open_database
 from .errors import Refusal
-from .routing import Endpoint, Router, serve
 from .services import Services
 from .settings import Settings, prepare_directory
 from .storage import artifact_store
 from .vault import Vault
 
-__all__ = ["PREFIX", "Part", "api_endpoints", "create_app", "lifespans", "open_services", "parts"]
-
-PREFIX = "/observatory"
-"""What all paths of the API begin with."""
+__all__ = ["create_app", "document", "lifespans", "open_services"]
 
 PARTS = (
-    "identity",
-    "catalogue",
-    "images",
-    "policies",
-    "coworld_secrets",
-    "leagues",
-    "participation",
-    "memberships",
-    "standings",
-    "rounds",
-    "happenings",
+    "api.identity",
+    "api.catalogue",
+    "api.images",
+    "api.policies",
+    "api.coworld_secrets",
+    "api.leagues",
+    "api.participation",
+    "api.memberships",
+    "api.standings",
+    "api.rounds",
+    "api.happenings",
+    "api.episodes",
+    "api.experience",
+    "api.artifacts",
+    "api.annotations",
+    "api.feed",
+    "api.replays",
+    "web.games",
+    "api.hosted",
+    "api.not_offered",
     "registry",
-    "episodes",
-    "experience",
-    "artifacts",
-    "annotations",
-    "feed",
-    "replays",
-    "hosted",
-    "signin",
-    "not_offered",
-    "openapi",
+    "web.cli_sign_in",
     "housekeeping",
     "web",
 )
-"""Modules of this package that bring routes, in the order of the table.
+"""Modules of this package that take part in the application.
 
-``router``: routes of the API; ``routes``: routes of Starlette beside the API; ``lifespan(services)``: an async context
-manager that is open while the server runs. A module has one of these at least.
+``router``: its routes; ``lifespan(services)``: an async context manager that is open while the server runs. A
+module has one of these at least.
 """
 
 _LOG = logging.getLogger("observatory.access")
@@ -78,36 +80,8 @@ class _Application(Protocol):
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None: ...
 
 
-@dataclass(frozen=True)
-class Part:
-    """A module's share of the application."""
-
-    name: str
-    endpoints: tuple[Endpoint, ...] = ()
-    routes: tuple[BaseRoute, ...] = ()
-    lifespan: Callable[[Services], AbstractAsyncContextManager[object]] | None = None
-
-
-def parts(names: Iterable[str] = PARTS) -> tuple[Part, ...]:
-    """The application's parts, imported."""
-    found: list[Part] = []
-    for name in names:
-        module = import_module(f".{name}", __package__)
-        router = cast("Router | None", getattr(module, "router", None))
-        found.append(
-            Part(
-                name=name,
-                endpoints=tuple(router.endpoints) if router is not None else (),
-                routes=tuple(getattr(module, "routes", ())),
-                lifespan=getattr(module, "lifespan", None),
-            )
-        )
-    return tuple(found)
-
-
-def api_endpoints() -> tuple[Endpoint, ...]:
-    """All routes of the API, in the order of the table."""
-    return tuple(endpoint for part in parts() for endpoint in part.endpoints)
+def _parts() -> list[ModuleType]:
+    return [import_module(f".{name}", __package__) for name in PARTS]
 
 
 @asynccontextmanager
@@ -141,50 +115,78 @@ async def open_services(settings: Settings, *, upgrade: bool = True) -> AsyncGen
 async def lifespans(services: Services) -> AsyncGenerator[None]:
     """What the parts keep running while the server does."""
     async with AsyncExitStack() as stack:
-        for part in parts():
-            if part.lifespan is not None:
+        for part in _parts():
+            if hasattr(part, "lifespan"):
                 await stack.enter_async_context(part.lifespan(services))
         yield
 
 
 def create_app(services: Services) -> _Application:
     """The application over services that are open (and over ``lifespans``)."""
-    assembled = parts()
-
-    api = [endpoint for part in assembled for endpoint in part.endpoints]
-    app = Starlette(
-        routes=[*_table(api, services), *(route for part in assembled for route in part.routes)],
-        exception_handlers={Refusal: _refused, HTTPException: _http_refused, Exception: _failed},
-    )
+    app = _application(services.settings.url)
     app.state.services = services
     return _Envelope(app)
 
 
-def _table(endpoints: Iterable[Endpoint], services: Services) -> list[BaseRoute]:
-    """One route per path, so that a wrong method is told the right ones."""
-    by_path: dict[str, dict[str, Endpoint]] = {}
-    for endpoint in endpoints:
-        methods = by_path.setdefault(endpoint.path, {})
-        if endpoint.method in methods:
-            raise ValueError(f"{endpoint.method} {endpoint.path} is in the table twice")
-        methods[endpoint.method] = endpoint
-    return [
-        Route(PREFIX + path, _dispatch(methods, services), methods=list(methods))
-        for path, methods in sorted(by_path.items(), key=lambda item: _specificity(item[0]))
-    ]
+def document(url: str) -> JsonObject:
+    """The OpenAPI document of a server at an address."""
+    return _application(url).openapi()
 
 
-def _specificity(path: str) -> tuple[tuple[bool, str], ...]:
-    """Words go before parameters: ``/v2/leagues/game-of-week`` is no league's id."""
+class _Api(FastAPI):
+    def openapi(self) -> JsonObject:
+        """The document, with what every refusal looks like."""
+        described = super().openapi()
+        described["components"]["schemas"].setdefault("Problem", Problem.model_json_schema())
+        return described
+
+
+def _application(url: str) -> FastAPI:
+    routers = [cast("APIRouter", part.router) for part in _parts() if hasattr(part, "router")]
+    app = _Api(
+        title="Observatory",
+        version=metadata.version("observatory"),
+        description="A platform for Coworlds: uploads, leagues, experience requests, episodes, replays.",
+        servers=[{"url": url}],
+        openapi_tags=[{"name": tag} for tag in dict.fromkeys(tag for router in routers for tag in router.tags)],
+        routes=sorted((route for router in routers for route in router.routes), key=_specificity),
+        # what is sent and what is given are different models here
+        separate_input_output_schemas=False,
+        openapi_url=None,
+        exception_handlers={
+            Refusal: _refused,
+            RequestValidationError: _invalid,
+            HTTPException: _http_refused,
+            Exception: _failed,
+        },
+    )
+    for prefix in ("", PREFIX):
+        app.add_api_route(f"{prefix}/openapi.json", _document, methods=["GET", "HEAD"], include_in_schema=False)
+        app.add_api_route(f"{prefix}/docs", _docs, methods=["GET", "HEAD"], include_in_schema=False)
+    return app
+
+
+async def _document(request: Request) -> Response:
+    return JSONResponse(request.app.openapi())
+
+
+async def _docs(request: Request) -> Response:
+    """The document for people. The page's program comes from elsewhere, so it is kept from reaching anywhere else."""
+    page = get_swagger_ui_html(openapi_url="/openapi.json", title="Observatory API", swagger_favicon_url="/favicon.ico")
+    page.headers["Content-Security-Policy"] = (
+        "default-src 'none'; script-src https://cdn.jsdelivr.net 'unsafe-inline'; style-src https://cdn.jsdelivr.net "
+        "'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    )
+    return page
+
+
+def _specificity(route: BaseRoute) -> tuple[tuple[bool, str], ...]:
+    """Words of the API go before parameters: ``/v2/leagues/game-of-week`` is no league's id."""
+    path = str(getattr(route, "path", ""))
+    if not path.startswith(PREFIX):
+        return ((True, "~"),)
     return tuple((part.startswith("{"), part) for part in path.split("/"))
-
-
-def _dispatch(methods: dict[str, Endpoint], services: Services) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        method = "GET" if request.method == "HEAD" else request.method
-        return await serve(methods[method], request, services)
-
-    return answer
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -192,13 +194,33 @@ async def _refused(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": error.detail, "type": error.code}, status_code=error.status, headers=error.headers)
 
 
+async def _invalid(request: Request, error: Exception) -> Response:
+    """What is wrong with a request, without repeating what it said."""
+    assert isinstance(error, RequestValidationError)
+    issues: list[dict[str, object]] = [
+        {"type": issue["type"], "loc": list(issue["loc"]), "msg": issue["msg"]} for issue in error.errors()[:100]
+    ]
+    return await _refused(request, Refusal(422, issues, code="validation_error"))
+
+
 async def _http_refused(request: Request, error: Exception) -> Response:
-    """What Starlette refuses by itself, in our words."""
+    """What the framework refuses by itself, in our words."""
     assert isinstance(error, HTTPException)
     kinds = {404: ("not_found", "There is nothing at this path."), 405: ("method_not_allowed", "Not by this method.")}
     kind, detail = kinds.get(error.status_code, ("refused", error.detail))
     headers = dict(error.headers or {})
+    if error.status_code == 405:
+        # the route that said so knows its own method alone
+        headers["Allow"] = ", ".join(method for method in _METHODS if _is_routed(request, method))
     return JSONResponse({"detail": detail, "type": kind}, status_code=error.status_code, headers=headers)
+
+
+_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
+
+
+def _is_routed(request: Request, method: str) -> bool:
+    scope = {**request.scope, "method": method}
+    return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
 
 
 async def _failed(request: Request, error: Exception) -> Response:

@@ -206,7 +206,7 @@ def user_add(settings: Settings, out: Out, name: str, email: str | None, team: b
     """Make an account, and print its token: the only time it is shown."""
 
     async def add(services: Services) -> dict[str, object]:
-        from .identity import add_user
+        from .identity.accounts import add_user
 
         async with services.database.writing() as session:
             user, token = await add_user(session, services.tokens, name, email=email, team=team)
@@ -224,7 +224,7 @@ def user_token(settings: Settings, out: Out, name: str, revoke: bool, to: Path |
     """Make another token for an account, and print it."""
 
     async def make(services: Services) -> dict[str, object]:
-        from .identity import new_token
+        from .identity.accounts import new_token
 
         async with services.database.writing() as session:
             token = await new_token(session, services.tokens, name, revoke=revoke)
@@ -240,7 +240,7 @@ def user_disable(settings: Settings, out: Out, name: str) -> None:
     """Close an account: its tokens are worth nothing from now on, what it made stays."""
 
     async def close(services: Services) -> dict[str, object]:
-        from .identity import disable_user
+        from .identity.accounts import disable_user
 
         async with services.database.writing() as session:
             user = await disable_user(session, name)
@@ -257,7 +257,7 @@ def user_list(settings: Settings, out: Out) -> None:
     """List the accounts."""
 
     async def look(services: Services) -> list[dict[str, object]]:
-        from .identity import list_users
+        from .identity.accounts import list_users
 
         async with services.database.reading() as session:
             users = await list_users(session)
@@ -297,7 +297,7 @@ def league_add(settings: Settings, out: Out, name: str, coworld: str, variant: s
     """Make a league with one division, where everybody who submits is placed."""
 
     async def make(services: Services) -> dict[str, object]:
-        from .leagues import create_league, league_divisions
+        from .api.leagues import create_league, league_divisions
 
         async with services.database.writing() as session:
             league = await create_league(session, name, coworld=coworld, variant_id=variant, public=not private)
@@ -315,7 +315,7 @@ def league_list(settings: Settings, out: Out) -> None:
     """List the leagues."""
 
     async def look(services: Services) -> list[dict[str, object]]:
-        from .leagues import all_leagues
+        from .api.leagues import all_leagues
 
         async with services.database.reading() as session:
             leagues = await all_leagues(session)

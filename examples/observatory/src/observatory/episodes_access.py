@@ -16,9 +16,9 @@ from sqlalchemy.orm import InstrumentedAttribute
 from coworld_core.episode import read_record
 
 from .artifacts_links import LinkSigner
-from .auth import Caller
 from .columns import JsonObject
 from .errors import not_found
+from .identity.auth import Caller
 from .models import EpisodeRequest, League, Membership, Participant
 from .services import Services
 from .worker_queue import OVER

@@ -29,10 +29,10 @@ from coworld_core.gameconfig import slot_count
 from coworld_core.ids import new_run_id
 
 from .artifacts_serving import plain_chunks
-from .auth import Caller
 from .columns import JsonObject, new_id, now
 from .errors import Refusal, conflict, not_found
 from .hosted_keeping import keep_play
+from .identity.auth import Caller
 from .models import Artifact, Coworld, EpisodeRequest, HostedSession
 
 if TYPE_CHECKING:

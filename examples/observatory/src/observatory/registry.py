@@ -16,19 +16,18 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import sqlalchemy as sa
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import FileResponse, JSONResponse
 from sqlalchemy.ext.asyncio import AsyncSession
-from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
-from starlette.routing import BaseRoute, Route
 
-from .auth import Caller
 from .blobs import DigestMismatch, Upload, is_digest
 from .columns import now
+from .identity.auth import Caller
 from .models import Image, RegistryBlob, RegistryManifest, RegistryTag, Token
 from .registry_login import is_worker
 from .services import Services
 
-__all__ = ["routes"]
+__all__ = ["router"]
 
 MAX_MANIFEST = 4 * 1024 * 1024
 """Longest image manifest, in bytes."""
@@ -245,10 +244,9 @@ async def _tags(visit: _Visit) -> Response:
         return JSONResponse({"name": visit.repository, "tags": list(tags)}, headers=_VERSION)
 
 
-def _route(path: str, methods: dict[str, tuple[Action, _Handler]]) -> Route:
+def _visited(action: Action, handler: _Handler) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         services = _services(request)
-        action, handler = methods["GET" if request.method == "HEAD" else request.method]
         repository = str(request.path_params["name"])
         try:
             if len(repository) > 200 or not _NAME.fullmatch(repository):
@@ -266,26 +264,25 @@ def _route(path: str, methods: dict[str, tuple[Action, _Handler]]) -> Route:
         except _Refused as refused:
             return refused.response
 
-    return Route(path, endpoint, methods=list(methods))
+    return endpoint
 
 
-routes: list[BaseRoute] = [
-    Route("/v2/", _ping, methods=["GET"]),
-    Route("/v2/token", _token, methods=["GET"]),
-    _route("/v2/{name:path}/tags/list", {"GET": ("pull", _tags)}),
-    _route(
-        "/v2/{name:path}/blobs/uploads/{ref}",
-        {
-            "GET": ("push", _progress),
-            "PATCH": ("push", _chunk),
-            "PUT": ("push", _finish),
-            "DELETE": ("push", _abandon),
-        },
-    ),
-    _route("/v2/{name:path}/blobs/uploads/", {"POST": ("push", _start)}),
-    _route("/v2/{name:path}/blobs/{ref}", {"GET": ("pull", _blob)}),
-    _route("/v2/{name:path}/manifests/{ref}", {"GET": ("pull", _manifest), "PUT": ("push", _put_manifest)}),
-]
+router = APIRouter(prefix="/v2", include_in_schema=False)
+router.add_api_route("/", _ping, methods=["GET", "HEAD"])
+router.add_api_route("/token", _token, methods=["GET", "HEAD"])
+_ROUTES: tuple[tuple[str, list[str], Action, _Handler], ...] = (
+    ("/{name:path}/tags/list", ["GET", "HEAD"], "pull", _tags),
+    ("/{name:path}/blobs/uploads/{ref}", ["GET", "HEAD"], "push", _progress),
+    ("/{name:path}/blobs/uploads/{ref}", ["PATCH"], "push", _chunk),
+    ("/{name:path}/blobs/uploads/{ref}", ["PUT"], "push", _finish),
+    ("/{name:path}/blobs/uploads/{ref}", ["DELETE"], "push", _abandon),
+    ("/{name:path}/blobs/uploads/", ["POST"], "push", _start),
+    ("/{name:path}/blobs/{ref}", ["GET", "HEAD"], "pull", _blob),
+    ("/{name:path}/manifests/{ref}", ["GET", "HEAD"], "pull", _manifest),
+    ("/{name:path}/manifests/{ref}", ["PUT"], "push", _put_manifest),
+)
+for _path, _methods, _action, _handler in _ROUTES:
+    router.add_api_route(_path, _visited(_action, _handler), methods=_methods)
 
 _VERSION = {"Docker-Distribution-Api-Version": "registry/2.0"}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .auth import Authenticator
 from .blobs import BlobStore
 from .database import Database
+from .identity.auth import Authenticator
 from .settings import Settings
 from .storage import ArtifactStore
 from .vault import Vault

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from starlette.routing import BaseRoute, Route
+from fastapi import APIRouter
 
 from . import account, lobby, pages, static
 
-__all__ = ["routes"]
+__all__ = ["router"]
 
-routes: list[BaseRoute] = [
-    Route("/", pages.home),
-    Route("/leagues/{league_id}", pages.league),
-    Route("/episodes", pages.episodes),
-    Route("/episodes/{episode_id}", pages.episode),
-    Route("/episodes/{episode_id}/files/{kind}", pages.file),
-    Route("/episodes/{episode_id}/files/{kind}/{position:int}", pages.file),
-    Route("/episodes/{episode_id}/replay", pages.start_replay, methods=["POST"]),
-    Route("/policies/versions/{version_id}", pages.policy_version),
-    Route("/observatory/v2", pages.deep_link),
-    Route("/live", pages.live),
-    Route("/play/{session_id}", lobby.lobby),
-    Route("/play/{session_id}", lobby.take_seat, methods=["POST"]),
-    Route("/sign-in", account.sign_in_page),
-    Route("/sign-in", account.sign_in, methods=["POST"]),
-    Route("/sign-out", account.sign_out, methods=["POST"]),
-    Route("/static/{name}", static.asset),
-    Route("/favicon.ico", static.icon),
-]
+router = APIRouter(include_in_schema=False)
+for _path, _page in {
+    "/": pages.home,
+    "/leagues/{league_id}": pages.league,
+    "/episodes": pages.episodes,
+    "/episodes/{episode_id}": pages.episode,
+    "/episodes/{episode_id}/files/{kind}": pages.file,
+    "/episodes/{episode_id}/files/{kind}/{position:int}": pages.file,
+    "/policies/versions/{version_id}": pages.policy_version,
+    "/observatory/v2": pages.deep_link,
+    "/live": pages.live,
+    "/play/{session_id}": lobby.lobby,
+    "/sign-in": account.sign_in_page,
+    "/static/{name}": static.asset,
+    "/favicon.ico": static.icon,
+}.items():
+    router.add_api_route(_path, _page, methods=["GET", "HEAD"])
+for _path, _form in {
+    "/episodes/{episode_id}/replay": pages.start_replay,
+    "/play/{session_id}": lobby.take_seat,
+    "/sign-in": account.sign_in,
+    "/sign-out": account.sign_out,
+}.items():
+    router.add_api_route(_path, _form, methods=["POST"])

@@ -10,11 +10,11 @@ import sqlalchemy as sa
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from ..auth import ANONYMOUS, SESSION_COOKIE
+from ..api.calls import read_body
 from ..columns import now
 from ..errors import Refusal
+from ..identity.auth import ANONYMOUS, SESSION_COOKIE
 from ..models import Token
-from ..routing import read_body
 from ..services import Services
 from .visit import is_same_origin, open_visit, page, trouble
 

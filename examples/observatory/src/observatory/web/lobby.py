@@ -5,8 +5,8 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from ..api.hosted import player_url
 from ..errors import Refusal
-from ..hosted import player_url
 from ..hosted_sessions import Session, wait_ready
 from ..models import Coworld
 from .visit import Visit, is_same_origin, open_visit, page, trouble

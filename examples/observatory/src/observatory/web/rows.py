@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ..artifacts_serving import chunks
-from ..auth import Caller
 from ..episodes_access import own_slots, player_faults, visible
+from ..identity.auth import Caller
 from ..models import Artifact, Coworld, EpisodeRequest
 from ..services import Services
 from ..worker_queue import OVER

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from ..auth import ANONYMOUS, SESSION_COOKIE, Caller
+from ..identity.auth import ANONYMOUS, SESSION_COOKIE, Caller
 from ..services import Services
 from .static import ASSETS, templates
 

@@ -1,0 +1,36 @@
+"""`python -m coworld_client.seat FILE.py`: play the seat whose address the environment has, with the function `act`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import traceback
+
+
+def main() -> int:
+    """Play one game, and return the exit code: 0 when it is over, 1 when this player failed, 2 for a wrong call."""
+    # The first process of a container ignores SIGTERM until it says otherwise.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    if len(sys.argv) != 2:
+        print("usage: python -m coworld_client.seat FILE.py[:FUNCTION] | MODULE[:FUNCTION]", file=sys.stderr)
+        return 2
+    from coworld_core.errors import UsageError
+
+    from .playing import SeatError, load_act, play_seat, seat_url
+
+    try:
+        over = asyncio.run(play_seat(load_act(sys.argv[1]), seat_url()))
+    except (UsageError, SeatError) as error:
+        if error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
+        print(error.message, file=sys.stderr)
+        return 2 if error.kind == "usage" else 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    print("the game has closed the connection" if over is None else f"over: scores {over.get('scores')}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""Measuring players: who plays whom (designs), what counts (judging), and what may be concluded.
+
+Pure functions over the rows of ``episodes.jsonl``: the same rows give the same answer, whoever computes it. Nothing
+here plays an episode (``coworld_runner.evaluation`` does) or draws a table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .comparison import ComparisonPlan as ComparisonPlan
+    from .comparison import ComparisonReport as ComparisonReport
+    from .comparison import compare_rows as compare_rows
+    from .designs import block_seed as block_seed
+    from .designs import comparison_lineups as comparison_lineups
+    from .designs import round_robin as round_robin
+    from .estimates import Interval as Interval
+    from .estimates import mean_interval as mean_interval
+    from .estimates import running_interval as running_interval
+    from .estimates import sign_evidence as sign_evidence
+    from .judging import BlockLedger as BlockLedger
+    from .judging import JudgedBlock as JudgedBlock
+    from .markdown import comparison_markdown as comparison_markdown
+    from .markdown import ranking_markdown as ranking_markdown
+    from .metrics import known_metrics as known_metrics
+    from .ranking import RankingPlan as RankingPlan
+    from .ranking import RankingReport as RankingReport
+    from .ranking import rank_rows as rank_rows
+    from .ratings import Rating as Rating
+    from .ratings import rate as rate
+
+
+__getattr__, __dir__ = lazy_names(__name__)

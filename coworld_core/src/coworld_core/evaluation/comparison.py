@@ -1,0 +1,168 @@
+"""Is one player better than another? Decided block by block, as soon as there is enough evidence and no sooner.
+
+The verdict is about winning blocks: ``sign_evidence`` of the blocks won and lost. Beside it stands by how much: the
+mean difference and its interval. Where the two disagree, a remark says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ..episode import EpisodeRow, SeatRow
+from ..events import EvaluationProgressed
+from ..records import Grows
+from .designs import Lineup, comparison_lineups
+from .estimates import Interval, running_interval, sign_evidence
+from .judging import JudgedBlock
+from .reports import (
+    UNMEASURED,
+    Evaluation,
+    EvaluationPlan,
+    EvaluationReport,
+    IntervalRecord,
+    Remark,
+    interval_record,
+    rounded,
+)
+
+__all__ = ["NEW", "OLD", "Comparison", "ComparisonPlan", "ComparisonReport", "ComparisonVerdict", "compare_rows"]
+
+NEW, OLD = "new", "old"
+"""Labels of the two entrants."""
+
+ComparisonVerdict = Annotated[Literal["better", "worse", "equal", "undecided"], Grows]
+"""``better`` or ``worse``: the new player wins or loses more blocks than chance explains; ``equal``: no difference
+worth having; ``undecided``: not enough evidence."""
+
+
+class ComparisonPlan(EvaluationPlan):
+    """What a comparison is about: everything that its report depends on besides the rows."""
+
+    new: SeatRow = Field(description="The player that is to be better.")
+    old: SeatRow = Field(description="The player that it is compared with.")
+    margin: float | None = Field(default=None, ge=0, description="Differences up to this are not worth having.")
+
+    def players(self) -> dict[str, SeatRow]:
+        """Who is measured, by label."""
+        return {NEW: self.new, OLD: self.old}
+
+
+class ComparisonReport(EvaluationReport):
+    """What a comparison came to."""
+
+    plan: ComparisonPlan = Field(description="What was compared.")
+    verdict: ComparisonVerdict = Field(description="Whether the new player is better.")
+    won: int = Field(ge=0, description="Blocks in which the new player scored more.")
+    lost: int = Field(ge=0, description="Blocks in which it scored less.")
+    drawn: int = Field(ge=0, description="Blocks in which both scored the same.")
+    evidence: float = Field(ge=0, description="For a difference; 1 / alpha decides.")
+    difference: float | None = Field(description="Mean over blocks of new less old; null without blocks.")
+    interval: IntervalRecord | None = Field(
+        default=None, description="Of that mean, valid at every look; null for fewer than ten blocks."
+    )
+
+
+class Comparison(Evaluation[ComparisonPlan]):
+    """A comparison while it goes on.
+
+    Args:
+        plan: What is compared.
+
+    Attributes:
+        verdict: What it is by now.
+    """
+
+    def __init__(self, plan: ComparisonPlan) -> None:
+        super().__init__(plan)
+        self.verdict: str = "undecided"
+        self._differences: list[float] = []
+        self._won = self._lost = 0
+
+    def lineups(self, block: int) -> Sequence[Lineup]:
+        """The lineups of a block."""
+        return comparison_lineups(NEW, OLD, self.plan.seats, block)
+
+    def look(self, block: JudgedBlock) -> str:
+        """Take in a block, and say why no more are needed; empty while more are."""
+        if block.fate == "counted":
+            difference = block.scores[NEW] - block.scores[OLD]
+            self._differences.append(difference)
+            self._won += difference > 0
+            self._lost += difference < 0
+        if sign_evidence(self._won, self._lost) >= 1 / self.plan.alpha:
+            self.verdict = "better" if self._won > self._lost else "worse"
+            return "evidence"
+        if self.plan.margin is not None and self._within(self.plan.margin):
+            self.verdict = "equal"
+            return "margin"
+        return ""
+
+    def _within(self, margin: float) -> bool:
+        interval = running_interval(self._differences, alpha=self.plan.alpha)
+        return interval is not None and -margin <= interval.low and interval.high <= margin
+
+    def progress(self) -> EvaluationProgressed:
+        """How far it is."""
+        standing = {
+            "won": self._won,
+            "lost": self._lost,
+            "evidence": rounded(sign_evidence(self._won, self._lost)),
+            "decides": 1 / self.plan.alpha,
+        }
+        return super().progress().model_copy(update=standing)
+
+    def report(self) -> ComparisonReport:
+        """What it came to; the same for the same rows, however they are ordered and whatever came after the verdict."""
+        common = self.common()
+        measured = self.stopped not in UNMEASURED
+        differences = self._differences if measured else []
+        won, lost = (self._won, self._lost) if measured else (0, 0)
+        middle = rounded(math.fsum(differences) / len(differences)) if differences else None
+        interval = running_interval(differences, alpha=self.plan.alpha)
+        return ComparisonReport.model_validate(
+            {
+                **common,
+                "plan": self.plan,
+                "verdict": self.verdict,
+                "won": won,
+                "lost": lost,
+                "drawn": len(differences) - won - lost,
+                "evidence": rounded(sign_evidence(won, lost)),
+                "difference": middle,
+                "interval": interval_record(interval),
+                "remarks": (*common["remarks"], *_about_difference(self.verdict, won, lost, middle, interval)),
+            }
+        )
+
+
+def compare_rows(plan: ComparisonPlan, rows: Iterable[EpisodeRow]) -> ComparisonReport:
+    """Say what the rows of a comparison come to.
+
+    Args:
+        plan: What was compared (``plan.json``).
+        rows: The episodes, in any order (``episodes.jsonl``).
+    """
+    comparison = Comparison(plan)
+    for row in rows:
+        comparison.add(row)
+    return comparison.report()
+
+
+def _about_difference(
+    verdict: str, won: int, lost: int, middle: float | None, interval: Interval | None
+) -> list[Remark]:
+    if verdict in ("better", "worse") and middle is not None and (won - lost) * middle < 0:
+        more, less = ("wins", "loses") if won > lost else ("loses", "wins")
+        message = f"The new player {more} more blocks, but {less} more points: the verdict is about winning blocks."
+        return [Remark(code="means_disagree", message=message)]
+    if verdict == "undecided" and interval is not None and interval.excludes(0):
+        message = (
+            "The mean difference is not 0, but neither player wins more blocks than chance explains: the difference "
+            "is in a few blocks."
+        )
+        return [Remark(code="means_disagree", message=message)]
+    return []

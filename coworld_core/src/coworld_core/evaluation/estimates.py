@@ -1,0 +1,140 @@
+"""Means with intervals, and evidence that may be looked at after every block.
+
+``mean_interval`` is for a number of blocks that was settled before; ``running_interval`` and ``sign_evidence`` hold at
+every look. All of it is plain Python: 10,000 resamples of 400 blocks take about half a second.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+__all__ = ["Interval", "mean_interval", "running_interval", "sign_evidence", "student_quantile"]
+
+_FEW = 20
+"""Below this many blocks, resampling them says too little about how they vary."""
+_MANY = 1000
+"""From this many blocks on, Student's t and the bootstrap agree to a hundredth of the interval's width."""
+_DRAWS = 10_000
+_LEAST_RUNNING = 10
+"""Blocks before which the running interval, an asymptotic one, would promise too much."""
+_TIGHTEST = 0.02
+"""Where the running interval is tightest: 1 / 0.02 times a few blocks, about where comparisons end."""
+_PRIOR = 10
+"""How strongly ``sign_evidence`` expects a small advantage rather than a total one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """An interval that contains the truth in as many cases out of a hundred as its level says."""
+
+    low: float
+    high: float
+    method: Literal["bootstrap", "student-t", "running"]
+
+    def excludes(self, value: float) -> bool:
+        """Whether a value is outside."""
+        return not self.low <= value <= self.high
+
+
+def mean_interval(values: Sequence[float], *, level: float = 0.95, seed: int = 0) -> Interval | None:
+    """An interval for the mean of what each block came to.
+
+    From 20 to 1,000 blocks by bootstrap (percentiles of 10,000 resamples), otherwise by Student's t.
+
+    Args:
+        values: One number a block.
+        level: How often such an interval contains the truth.
+        seed: Of the resampling.
+
+    Returns:
+        The interval; None for fewer than two blocks.
+    """
+    count = len(values)
+    if count < 2:
+        return None
+    if count < _FEW or count > _MANY:
+        middle = math.fsum(values) / count
+        half = student_quantile((1 + level) / 2, count - 1) * statistics.stdev(values) / math.sqrt(count)
+        return Interval(low=middle - half, high=middle + half, method="student-t")
+    choose = random.Random(seed).choices
+    means = sorted(sum(choose(values, k=count)) for _ in range(_DRAWS))
+    tail = round((1 - level) / 2 * _DRAWS)
+    return Interval(low=means[tail] / count, high=means[-1 - tail] / count, method="bootstrap")
+
+
+def running_interval(values: Sequence[float], *, alpha: float = 0.05) -> Interval | None:
+    """An interval for the mean that may be looked at after every block (an asymptotic confidence sequence).
+
+    Args:
+        values: One number a block.
+        alpha: How often it may ever miss the truth.
+
+    Returns:
+        The interval; None for fewer than ten blocks.
+    """
+    count = len(values)
+    if count < _LEAST_RUNNING:
+        return None
+    middle = math.fsum(values) / count
+    spread = _TIGHTEST * count + 1
+    half = statistics.stdev(values) * math.sqrt(
+        2 * spread / (count**2 * _TIGHTEST) * math.log(math.sqrt(spread) / alpha)
+    )
+    return Interval(low=middle - half, high=middle + half, method="running")
+
+
+def sign_evidence(won: int, lost: int) -> float:
+    """How much more likely these wins and losses are if one side is better than if both are exchangeable.
+
+    Under the latter it reaches 20 in at most one of twenty evaluations, however often one looks. Draws say nothing.
+
+    Args:
+        won: Blocks won.
+        lost: Blocks lost.
+    """
+    log = _log_beta(_PRIOR + won, _PRIOR + lost) - _log_beta(_PRIOR, _PRIOR) + (won + lost) * math.log(2)
+    return math.exp(min(log, 700.0))
+
+
+def _log_beta(a: float, b: float) -> float:
+    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+
+
+@cache
+def student_quantile(share: float, freedom: int) -> float:
+    """The quantile of Student's t distribution.
+
+    Args:
+        share: Between one half and one.
+        freedom: Degrees of freedom.
+    """
+    low, high = 0.0, 1.0
+    while _student_below(high, freedom) < share:
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        if _student_below(middle, freedom) < share:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def _student_below(value: float, freedom: int) -> float:
+    """The share of Student's t distribution below a value that is not negative."""
+    # in closed form for whole degrees of freedom
+    angle = math.atan2(value, math.sqrt(freedom))
+    cosine = math.cos(angle)
+    term, total = (cosine, cosine) if freedom % 2 else (1.0, 1.0)
+    for step in range(3 if freedom % 2 else 2, freedom - 1, 2):
+        term *= cosine**2 * (step - 1) / step
+        total += term
+    if freedom % 2 == 0:
+        return 0.5 + math.sin(angle) * total / 2
+    return 0.5 + (angle + (math.sin(angle) * total if freedom > 1 else 0.0)) / math.pi

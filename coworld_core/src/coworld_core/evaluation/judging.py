@@ -1,0 +1,216 @@
+"""What counts: a block is counted, void, or played again, by whose fault spoiled its episodes.
+
+======================  ==================================================================================
+spoiled by              the block
+======================  ==================================================================================
+platform, operator      is played again, up to three times; then it is left out and told apart (``spoiled``)
+too few processors      likewise
+the game                is void
+a measured player       counts, as the game's results say; without results the player forfeits
+any other player        counts if there are results, otherwise it is void
+======================  ==================================================================================
+
+Whose fault it was, ``verdict.judge_row`` says. Whoever forfeits gets the worst score that the evaluation has shown up
+to then, and whoever sat with them the mean of all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ..episode import EpisodeRow
+from ..verdict import judge_row
+from .designs import Lineup, episode_key, parse_key
+
+__all__ = ["BlockLedger", "JudgedBlock"]
+
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedBlock:
+    """What became of a block."""
+
+    block: int
+    fate: Literal["counted", "void", "spoiled"]
+    scores: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Of a counted block: each entrant's mean over the seats it had."""
+    by_seat: tuple[float, ...] = ()
+    """Of a counted block in which everybody sat everywhere, and nobody forfeited: the mean score of each seat."""
+    forfeits: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How many episodes each entrant has forfeited."""
+    seated: frozenset[str] = frozenset()
+    """Entrants that had a seat in it."""
+    absent: frozenset[str] = frozenset()
+    """Entrants that came to play in none of the episodes they had a seat in."""
+    attempts: int = 1
+    """How often it was played."""
+    reason: str = ""
+    """Why it is not counted."""
+
+
+class BlockLedger:
+    """The rows of an evaluation, block by block, judged in the order of the blocks whatever the order of the rows.
+
+    Args:
+        lineups: The lineups of a block, by its number from 1.
+        starved: Whether to count episodes whose machine was short of processors.
+        forfeit: The score of whoever forfeits; None: the worst that was shown.
+
+    Attributes:
+        judged: What became of the blocks, as far as all before are over, too.
+    """
+
+    def __init__(
+        self, lineups: Callable[[int], Sequence[Lineup]], *, starved: bool = False, forfeit: float | None = None
+    ) -> None:
+        self._lineups = lineups
+        self._starved = starved
+        self._forfeit = forfeit
+        self._rows: dict[int, dict[tuple[int, int], EpisodeRow]] = {}
+        self._worst = math.inf
+        self._shown = 0
+        self._total = 0.0
+        self.judged: list[JudgedBlock] = []
+
+    def add(self, row: EpisodeRow) -> list[JudgedBlock]:
+        """Take in a row; rows of other keys are passed over.
+
+        Returns:
+            The blocks that could be judged with it, in order.
+        """
+        place = parse_key(row.key)
+        if place is None or place[0] <= len(self.judged):
+            return []
+        self._rows.setdefault(place[0], {})[place[1], place[2]] = row
+        judged: list[JudgedBlock] = []
+        while (block := self._judge(len(self.judged) + 1)) is not None:
+            self.judged.append(block)
+            judged.append(block)
+            self._rows.pop(block.block, None)
+        return judged
+
+    def missing(self, block: int) -> list[tuple[str, Lineup]]:
+        """The episodes that a block needs now and has no row of: keys and lineups."""
+        if block <= len(self.judged):
+            return []
+        lineups = self._lineups(block)
+        rows = self._rows.get(block, {})
+        for attempt in range(1, _ATTEMPTS + 1):
+            lacking = [number for number in range(1, len(lineups) + 1) if (attempt, number) not in rows]
+            if lacking:
+                return [(episode_key(block, attempt, number), lineups[number - 1]) for number in lacking]
+            if not self._spoilt([rows[attempt, number] for number in range(1, len(lineups) + 1)]):
+                return []
+        return []
+
+    def _spoilt(self, rows: Sequence[EpisodeRow]) -> str:
+        """Why these episodes have to be played again; empty when they need not be."""
+        for row in rows:
+            verdict = judge_row(row)
+            if not verdict.counts and verdict.party not in ("game", "player"):
+                return verdict.message or f"The {verdict.party} failed."
+            if row.starved and not self._starved:
+                return "The machine was short of processors."
+        return ""
+
+    def _judge(self, block: int) -> JudgedBlock | None:
+        """What became of a block; None while it is not over."""
+        known = self._rows.get(block)
+        if known is None:
+            return None
+        lineups, reason = self._lineups(block), ""
+        episodes: list[tuple[Lineup, EpisodeRow]] = []
+        for attempt in range(1, _ATTEMPTS + 1):
+            rows = [known.get((attempt, number)) for number in range(1, len(lineups) + 1)]
+            played = [row for row in rows if row is not None]
+            if len(played) < len(rows):
+                return None
+            reason = self._spoilt(played)
+            if not reason:
+                return self._counted(block, attempt, list(zip(lineups, played, strict=True)))
+            episodes += zip(lineups, played, strict=True)
+        seated = frozenset(label for lineup in lineups for label in lineup if label is not None)
+        return JudgedBlock(
+            block=block, fate="spoiled", attempts=_ATTEMPTS, seated=seated, absent=_absent(episodes), reason=reason
+        )
+
+    def _counted(self, block: int, attempts: int, episodes: Sequence[tuple[Lineup, EpisodeRow]]) -> JudgedBlock:
+        seated = frozenset(label for lineup, _ in episodes for label in lineup if label is not None)
+        forfeits: Counter[str] = Counter()
+        void = ""
+        shown: list[tuple[str | None, float]] = []
+        for lineup, row in episodes:
+            verdict = judge_row(row)
+            guilty = _guilty(lineup, row)
+            if not verdict.counts and verdict.party == "game":
+                void = void or verdict.message
+            elif not verdict.counts and guilty is not None:
+                forfeits[guilty] += 1
+            elif not verdict.counts:
+                void = void or f"Another player failed: {verdict.message}"
+            else:
+                shown += zip(lineup, row.scores, strict=True)
+        common = {
+            "block": block,
+            "attempts": attempts,
+            "forfeits": dict(forfeits),
+            "seated": seated,
+            "absent": _absent(episodes),
+        }
+        if void:
+            return JudgedBlock(fate="void", reason=void, **common)  # pyright: ignore[reportArgumentType]
+        for _, score in shown:
+            self._worst = min(self._worst, score)
+            self._shown += 1
+            self._total += score
+        if forfeits and not self._shown:
+            reason = "Nobody has shown a score yet that a forfeit could be measured by."
+            return JudgedBlock(fate="void", reason=reason, **common)  # pyright: ignore[reportArgumentType]
+        sums: dict[str, list[float]] = {label: [] for label in sorted(seated)}
+        for lineup, row in episodes:
+            forfeited = not judge_row(row).counts
+            for slot, label in enumerate(lineup):
+                if label is None:
+                    continue
+                score = row.scores[slot] if not forfeited else self._of_forfeit(label == lineup[row.slot or 0])
+                sums[label].append(score)
+        return JudgedBlock(
+            fate="counted",
+            scores={label: math.fsum(scores) / len(scores) for label, scores in sums.items()},
+            by_seat=() if forfeits else _by_seat(episodes),
+            **common,  # pyright: ignore[reportArgumentType]
+        )
+
+    def _of_forfeit(self, guilty: bool) -> float:
+        if guilty:
+            return self._worst if self._forfeit is None else self._forfeit
+        return self._total / self._shown
+
+
+def _guilty(lineup: Lineup, row: EpisodeRow) -> str | None:
+    return lineup[row.slot] if row.fault == "player" and row.slot is not None else None
+
+
+def _absent(episodes: Sequence[tuple[Lineup, EpisodeRow]]) -> frozenset[str]:
+    """Who came to play in none of these episodes."""
+    seated: set[str | None] = set()
+    came: set[str | None] = set()
+    for lineup, row in episodes:
+        stayed_away = not judge_row(row).counts or row.error_type == "player_never_started"
+        seated.update(lineup)
+        came.update(label for label in lineup if not (stayed_away and label == _guilty(lineup, row)))
+    return frozenset(label for label in seated - came if label is not None)
+
+
+def _by_seat(episodes: Sequence[tuple[Lineup, EpisodeRow]]) -> tuple[float, ...]:
+    columns = [sorted(str(lineup[slot]) for lineup, _ in episodes) for slot in range(len(episodes[0][0]))]
+    if len(columns) < 2 or any(column != columns[0] for column in columns):
+        return ()
+    return tuple(
+        math.fsum(row.scores[slot] for _, row in episodes) / len(episodes) for slot in range(len(episodes[0][0]))
+    )

@@ -1,0 +1,352 @@
+"""What all evaluations have in common: their plan, their report, and how they go on block by block."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import Field
+
+from ..episode import EpisodeRow, SeatRow
+from ..errors import UsageError
+from ..events import EvaluationProgressed
+from ..records import Grows, Record, SchemaVersion
+from .designs import Lineup, parse_key
+from .estimates import Interval, mean_interval
+from .judging import BlockLedger, JudgedBlock
+
+__all__ = [
+    "UNMEASURED",
+    "Evaluation",
+    "EvaluationPlan",
+    "EvaluationReport",
+    "IntervalRecord",
+    "MeasuredEntrant",
+    "MeasuredSeat",
+    "Remark",
+    "interval_record",
+    "rounded",
+]
+
+UNMEASURED = frozenset({"never_started", "game_faults", "spoiled"})
+"""Why an evaluation is over that could not measure anything."""
+
+_PATIENCE = 3
+"""Blocks after which a player that was never there, or a game that spoils all of them, is taken at its word."""
+_VOID_SHARE = 0.1
+"""Above this share of void blocks it is the game that was measured."""
+
+
+class EvaluationPlan(Record):
+    """What every evaluation is about."""
+
+    schema_version: SchemaVersion = Field(default=1, description="Version of this file's shape.")
+    coworld: str = Field(description="Name of the Coworld.")
+    version: str = Field(description="Version of the Coworld.")
+    manifest_sha256: str = Field(default="", description="Digest of the manifest in canonical form.")
+    variant: str = Field(description="Variant id, or certification.")
+    seats: int = Field(ge=1, description="How many seats the game has.")
+    seed: int = Field(description="The base seed: those of the blocks are made of it.")
+    seeded: bool = Field(description="Whether the game's config takes a seed, so that a block's episodes share one.")
+    metric: str = Field(default="", description="JSON pointer to what is measured; empty: the scores.")
+    max_blocks: int = Field(ge=1, description="How many blocks are played at most.")
+    alpha: float = Field(default=0.05, gt=0, lt=1, description="How often a verdict may be wrong when there is none.")
+    forfeit: float | None = Field(default=None, description="Score of whoever forfeits; null: the worst shown by then.")
+    starved: bool = Field(default=False, description="Whether episodes short of processors count.")
+    same_commands: tuple[tuple[str, ...], ...] = Field(
+        default=(), description="Labels of players that are the same command, with the same settings."
+    )
+
+    def players(self) -> dict[str, SeatRow]:
+        """Who is measured, by label."""
+        raise NotImplementedError
+
+
+class IntervalRecord(Record):
+    """An interval that contains the truth in 95 of 100 cases."""
+
+    low: float = Field(description="Its lower end.")
+    high: float = Field(description="Its upper end.")
+    method: Annotated[Literal["bootstrap", "student-t", "running", "model"], Grows] = Field(
+        description="How it was made; running: may be looked at after every block."
+    )
+
+
+class MeasuredEntrant(Record):
+    """How one entrant did."""
+
+    label: str = Field(description="What it is called in the plan.")
+    mean: float | None = Field(description="Mean over blocks of its mean score in each; null without blocks.")
+    interval: IntervalRecord | None = Field(default=None, description="Of that mean; null for fewer than two blocks.")
+    digest: str = Field(default="", description="Content id of what ran; empty for local processes.")
+    forfeits: int = Field(default=0, ge=0, description="Episodes that it forfeited: it failed and left no results.")
+
+
+class MeasuredSeat(Record):
+    """What a seat is worth, whoever sits there."""
+
+    slot: int = Field(ge=0, description="The seat.")
+    effect: float = Field(description="Mean score in this seat over that in all seats.")
+    interval: IntervalRecord | None = Field(default=None, description="Of that effect.")
+
+
+class Remark(Record):
+    """Something that a reader must know to judge an evaluation."""
+
+    code: str = Field(description="Stable name of it.")
+    message: str = Field(description="It, in a sentence or two.")
+
+
+class EvaluationReport(Record):
+    """What every evaluation comes to."""
+
+    schema_version: SchemaVersion = Field(default=1, description="Version of this file's shape.")
+    stopped: Annotated[
+        Literal["", "evidence", "margin", "told_apart", "max_blocks", "never_started", "game_faults", "spoiled"], Grows
+    ] = Field(description="Why no more blocks are needed; empty while more are.")
+    blocks: int = Field(ge=0, description="Blocks that were counted.")
+    void: int = Field(ge=0, description="Blocks that the game spoiled, not counted.")
+    spoiled: int = Field(ge=0, description="Blocks that the machine or the engine spoiled every time, not counted.")
+    replayed: int = Field(ge=0, description="How often a block was played again.")
+    entrants: tuple[MeasuredEntrant, ...] = Field(description="How each entrant did.")
+    seat_effects: tuple[MeasuredSeat, ...] = Field(
+        default=(), description="Of each seat; empty where not everybody sat everywhere."
+    )
+    remarks: tuple[Remark, ...] = Field(default=(), description="What a reader must know.")
+
+
+_Plan = TypeVar("_Plan", bound=EvaluationPlan)
+
+
+class Evaluation(Generic[_Plan]):
+    """An evaluation while it goes on: takes rows in any order, and looks at the blocks in their own.
+
+    Args:
+        plan: What it is about.
+
+    Attributes:
+        ledger: Its rows.
+        stopped: Why it is over; empty while it is not.
+        digests: Content ids of what ran, by label, where they are known.
+        seen: The blocks, up to the one that ended it.
+    """
+
+    def __init__(self, plan: _Plan) -> None:
+        self.plan = plan
+        self.ledger = BlockLedger(self.lineups, starved=plan.starved, forfeit=plan.forfeit)
+        self.stopped: str = ""
+        self.digests: dict[str, str] = {}
+        self.seen: list[JudgedBlock] = []
+
+    def lineups(self, block: int) -> Sequence[Lineup]:
+        """The lineups of a block."""
+        raise NotImplementedError
+
+    def look(self, block: JudgedBlock) -> str:
+        """Take in a block, and say why no more are needed; empty while more are."""
+        raise NotImplementedError
+
+    def add(self, row: EpisodeRow) -> None:
+        """Take in a row. Blocks after the one that decides change nothing any more.
+
+        Raises:
+            UsageError: Code ``image_changed``: what ran is not what ran before.
+        """
+        self._note_digests(row)
+        for block in self.ledger.add(row):
+            if self.stopped:
+                return
+            self.seen.append(block)
+            reason = self.look(block)
+            counted = any(block.fate == "counted" for block in self.seen)
+            last = len(self.seen) >= self.plan.max_blocks
+            if block.absent or len(self.seen) == _PATIENCE:
+                reason = _hopeless(self.seen) or reason
+            self.stopped = reason or (("max_blocks" if counted else "spoiled") if last else "")
+
+    @property
+    def counted(self) -> list[JudgedBlock]:
+        """The blocks that count; none where nothing could be measured."""
+        if self.stopped in UNMEASURED:
+            return []
+        return [block for block in self.seen if block.fate == "counted"]
+
+    def progress(self) -> EvaluationProgressed:
+        """How far it is."""
+        return EvaluationProgressed(
+            blocks=len(self.seen),
+            max_blocks=self.plan.max_blocks,
+            counted=sum(block.fate == "counted" for block in self.seen),
+            stopped=self.stopped,
+        )
+
+    def common(self) -> dict[str, Any]:
+        """The fields that all reports have."""
+        counted, labels = self.counted, list(self.plan.players())
+        effects = _measured_seats(counted)
+        fates = Counter(block.fate for block in self.seen)
+        return {
+            "stopped": self.stopped,
+            "blocks": len(counted),
+            "void": fates["void"],
+            "spoiled": fates["spoiled"],
+            "replayed": sum(block.attempts - 1 for block in self.seen),
+            "entrants": tuple(_measured(label, counted, self.seen, self.digests) for label in labels),
+            "seat_effects": effects,
+            "remarks": (*self._about_twins(), *_remarks(self.plan, self.seen, counted, effects)),
+        }
+
+    def _note_digests(self, row: EpisodeRow) -> None:
+        place = parse_key(row.key)
+        if place is None:
+            return
+        for label, seat in zip(self.lineups(place[0])[place[2] - 1], row.seats, strict=False):
+            if label is None or not seat.digest:
+                continue
+            if (before := self.digests.setdefault(label, seat.digest)) != seat.digest:
+                raise UsageError(
+                    f"The image {seat.image} has changed since the evaluation began: it was {before} and is "
+                    f"{seat.digest} now.",
+                    code="image_changed",
+                    hint="Begin anew in another directory, or name the image by its digest.",
+                )
+
+    def _about_twins(self) -> list[Remark]:
+        players = self.plan.players()
+        remarks: list[Remark] = []
+        for group in self.plan.same_commands:
+            images: dict[str, list[str]] = {}
+            for label in group:
+                images.setdefault(self.digests.get(label) or players[label].image, []).append(players[label].name)
+            for names in images.values():
+                if len(names) > 1:
+                    message = f"{' and '.join(names)} are the same program: you compare a player with itself."
+                    remarks.append(Remark(code="same_player", message=message))
+        return remarks
+
+
+def rounded(value: float) -> float:
+    """A number as a report has it: more digits would differ from one processor to the next."""
+    return float(f"{value:.6g}")
+
+
+def interval_record(interval: Interval | None) -> IntervalRecord | None:
+    """An interval as a report has it."""
+    if interval is None:
+        return None
+    return IntervalRecord(low=rounded(interval.low), high=rounded(interval.high), method=interval.method)
+
+
+def _hopeless(seen: Sequence[JudgedBlock]) -> str:
+    """Whether the first blocks show that more of them are of no use, and why."""
+    if _never_started(seen):
+        return "never_started"
+    first = {block.fate for block in seen[:_PATIENCE]} if len(seen) >= _PATIENCE else set[str]()
+    if first == {"void"}:
+        return "game_faults"
+    return "spoiled" if first == {"spoiled"} else ""
+
+
+def _never_started(seen: Sequence[JudgedBlock]) -> list[str]:
+    """Players that were in none of the first three blocks in which they had a seat."""
+    blocks: dict[str, list[bool]] = {}
+    for block in seen:
+        for label in sorted(block.seated):
+            blocks.setdefault(label, []).append(label in block.absent)
+    return [label for label, absent in blocks.items() if len(absent) >= _PATIENCE and all(absent[:_PATIENCE])]
+
+
+def _measured(
+    label: str, counted: Sequence[JudgedBlock], seen: Sequence[JudgedBlock], digests: Mapping[str, str]
+) -> MeasuredEntrant:
+    scores = [block.scores[label] for block in counted if label in block.scores]
+    return MeasuredEntrant(
+        label=label,
+        mean=rounded(math.fsum(scores) / len(scores)) if scores else None,
+        interval=interval_record(mean_interval(scores)),
+        digest=digests.get(label, ""),
+        forfeits=sum(block.forfeits.get(label, 0) for block in seen),
+    )
+
+
+def _measured_seats(counted: Sequence[JudgedBlock]) -> tuple[MeasuredSeat, ...]:
+    """What each seat is worth."""
+    rows = [block.by_seat for block in counted if block.by_seat]
+    if not rows:
+        return ()
+    count = len(rows[0])
+    # of two seats one is worth what the other is not; of more, each is another chance to be wrong
+    level = 1 - 0.05 / (1 if count == 2 else count)
+    measured: list[MeasuredSeat] = []
+    for slot in range(count):
+        effects = [row[slot] - math.fsum(row) / count for row in rows]
+        measured.append(
+            MeasuredSeat(
+                slot=slot,
+                effect=rounded(math.fsum(effects) / len(effects)),
+                interval=interval_record(mean_interval(effects, level=level)),
+            )
+        )
+    return tuple(measured)
+
+
+def _remarks(
+    plan: EvaluationPlan,
+    seen: Sequence[JudgedBlock],
+    counted: Sequence[JudgedBlock],
+    effects: Sequence[MeasuredSeat],
+) -> list[Remark]:
+    """What a reader must know of any evaluation."""
+    remarks: list[Remark] = []
+    names = {label: player.name for label, player in plan.players().items()}
+
+    def say(code: str, message: str) -> None:
+        remarks.append(Remark(code=code, message=message))
+
+    if absent := _never_started(seen):
+        who = " and ".join(names[label] for label in absent)
+        say("never_started", f"{who} failed in every episode of the first {_PATIENCE} blocks, so nothing was counted.")
+    voids = [block for block in seen if block.fate == "void"]
+    if len(voids) > _VOID_SHARE * len(seen):
+        say(
+            "game_faults",
+            f"{len(voids)} of {len(seen)} blocks are void, the first because: {voids[0].reason} "
+            "The game was measured, not the players.",
+        )
+    spoiled = [block for block in seen if block.fate == "spoiled"]
+    if spoiled:
+        say(
+            "spoiled_blocks",
+            f"{len(spoiled)} of {len(seen)} blocks were spoiled every time they were played, the first because: "
+            f"{spoiled[0].reason}",
+        )
+    if not plan.seeded:
+        say(
+            "no_seed",
+            "The game takes no seed: the episodes of a block share nothing but their time, so seeds cannot be paired.",
+        )
+    groups: dict[tuple[str, ...], list[tuple[float, ...]]] = {}
+    for block in counted:
+        groups.setdefault(tuple(sorted(block.scores)), []).append(
+            tuple(block.scores[key] for key in sorted(block.scores))
+        )
+    alike = max(map(len, groups.values()), default=0) >= _PATIENCE and all(len(set(of)) == 1 for of in groups.values())
+    if len(counted) > 1 and len({score for of in groups.values() for block in of for score in block}) == 1:
+        say("constant_scores", "Everybody scored the same in every block: these scores tell nobody apart.")
+    elif alike:
+        say(
+            "same_blocks",
+            "Every block came out exactly alike: more blocks of the same game are no more evidence about other games.",
+        )
+    for seat in effects:
+        # an interval without width is that of blocks that came out alike
+        if seat.interval is not None and 0 < seat.interval.low < seat.interval.high:
+            say(
+                "seat_effect",
+                f"The game favours seat {seat.slot}, by {seat.effect:g} on average. Everybody sat there equally often.",
+            )
+    for label, count in sorted(sum((Counter(block.forfeits) for block in seen), Counter[str]()).items()):
+        say("forfeits", f"{names[label]} forfeited {count} {'episode' if count == 1 else 'episodes'}.")
+    return remarks

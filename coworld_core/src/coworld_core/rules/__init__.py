@@ -1,0 +1,39 @@
+"""A game as its rules: what may be done, what follows from it, and who has won.
+
+Here live `Rules`, the play of one episode, schemas made of types, replays and the audit.
+No socket, clock, file or thread may be used here: serving and sitting in a seat are the runner's and the client's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .audit import audit_rules as audit_rules
+    from .errors import ActionRefused as ActionRefused
+    from .errors import ReplayFormatError as ReplayFormatError
+    from .errors import RulesError as RulesError
+    from .game import Rules as Rules
+    from .game import RulesConfig as RulesConfig
+    from .game import load_rules as load_rules
+    from .pace import Pace as Pace
+    from .pace import Ticks as Ticks
+    from .pace import Turns as Turns
+    from .play import Frame as Frame
+    from .play import Play as Play
+    from .replay import ReplayHeader as ReplayHeader
+    from .replay import ReplayTick as ReplayTick
+    from .replay import ReplayWriter as ReplayWriter
+    from .replay import RulesReplay as RulesReplay
+    from .replay import play_again as play_again
+    from .replay import read_replay as read_replay
+    from .schemas import EpisodeConfig as EpisodeConfig
+    from .schemas import action_schema as action_schema
+    from .schemas import config_schema as config_schema
+    from .schemas import game_section as game_section
+    from .schemas import read_config as read_config
+    from .schemas import results_schema as results_schema
+
+__getattr__, __dir__ = lazy_names(__name__)

@@ -1,0 +1,247 @@
+"""Whether rules are what they promise: the same game from the same seed and actions, and nothing read from outside."""
+
+from __future__ import annotations
+
+import datetime
+import gc
+import io
+import json
+import os
+import random
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from ..issues import Issue, Report
+from .errors import ActionRefused, RulesError
+from .game import Rules, RulesConfig
+from .play import Play, to_json
+
+__all__ = ["AUDIT_CODES", "audit_rules"]
+
+AUDIT_CODES: Final = {
+    "rules_failed": "the rules raise, or return what they may not",
+    "rules_not_deterministic": "the same seed and actions have given another game",
+    "rules_ignore_seed": "chance is used, and another seed has changed nothing",
+    "rules_read_clock": "a clock is read",
+    "rules_use_files": "a file is opened",
+    "rules_use_sockets": "a socket is opened",
+    "rules_use_global_random": "random numbers that are not those of `rng`",
+}
+"""What an audit may find."""
+
+_HERE: Final = str(Path(__file__).parent)
+_STDLIB: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
+_SITES: Final = ("site-packages", "dist-packages")
+
+
+def audit_rules(
+    rules: type[Rules],
+    *,
+    config: RulesConfig | None = None,
+    seats: int | None = None,
+    seed: int = 1,
+    ticks: int = 1000,
+    sample: Callable[[random.Random], Any] | None = None,
+) -> Report:
+    """Play random legal actions several times over, and compare.
+
+    Compared are whole games, or their first `ticks` ticks: twice with the same seed, and with other seeds where `rng`
+    was used. While they are played, every call of a clock, a file, a socket or of random numbers other than `rng` is an
+    error, with its line. What a library in C does by itself is not seen, nor an order that hangs on hashes of texts,
+    which are others in another process. The order in which actions arrive needs no check: `Play` hands them over in the
+    order of seats.
+
+    Args:
+        rules: The game.
+        config: Its config; by default one that is all defaults.
+        seats: How many seats; by default the least.
+        seed: The seed of the game that is compared, and of the actions.
+        ticks: Most ticks that are played.
+        sample: Makes a random action as JSON, for games whose `legal` returns None; without it their seats miss
+            their time.
+
+    Returns:
+        The findings, with the codes of `AUDIT_CODES`; `line` is the line in the file that the message names.
+    """
+
+    def run(game_seed: int, script: _Script | None = None) -> _Script:
+        play = Play(rules, config=config, seats=seats, seed=game_seed)
+        return _run(play, ticks, script=script, choose=random.Random(seed), sample=sample)
+
+    found: list[Issue] = []
+    with _watched(found):
+        try:
+            first = run(seed)
+            if difference := first.difference(run(seed, first)):
+                found.append(_issue("rules_not_deterministic", f"The same seed and actions: {difference}"))
+            elif first.chance and not any(first.difference(run(seed + n)) for n in range(1, 6)):
+                found.append(_issue("rules_ignore_seed", "Chance is used, and five other seeds gave the same game."))
+        except RulesError as error:
+            lines = "".join(f"\n{line}" for line in error.lines)
+            found.append(_issue("rules_failed", f"{error.message}{lines}"))
+    return Report(source=rules.__name__, issues=tuple(found))
+
+
+@dataclass
+class _Script:
+    """What was done in a game, and everything that was to be seen in it."""
+
+    actions: list[dict[int, Any]] = field(default_factory=list[dict[int, Any]])
+    seen: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
+    chance: bool = False
+
+    def difference(self, other: _Script) -> str | None:
+        """The first difference in words."""
+        for tick, (ours, theirs) in enumerate(zip(self.seen, other.seen, strict=False)):
+            for what, value in ours.items():
+                if value != theirs.get(what):
+                    return f"at tick {tick}, {what} was {value!r} and then {theirs.get(what)!r}."
+        return None
+
+
+def _run(
+    play: Play,
+    ticks: int,
+    *,
+    script: _Script | None,
+    choose: random.Random,
+    sample: Callable[[random.Random], Any] | None,
+) -> _Script:
+    done = _Script()
+    while True:
+        done.seen.append(_view(play))
+        if play.over or play.tick >= ticks:
+            break
+        actions = _actions(play, choose, sample) if script is None else script.actions[play.tick]
+        done.actions.append(actions)
+        try:
+            play.step({seat: play.read(seat, action) for seat, action in actions.items()})
+        except ActionRefused:
+            # Another game than that of the script, as what is legal has shown by now.
+            break
+    done.chance = play.chance_used
+    return done
+
+
+def _actions(play: Play, choose: random.Random, sample: Callable[[random.Random], Any] | None) -> dict[int, Any]:
+    actions: dict[int, Any] = {}
+    for seat in play.to_act:
+        legal = play.legal(seat)
+        if legal is not None:
+            actions[seat] = json.loads(choose.choice(legal))
+        elif sample is not None:
+            actions[seat] = sample(choose)
+    return actions
+
+
+def _view(play: Play) -> dict[str, object]:
+    frame = play.frame()
+    view: dict[str, object] = {"who is to act": frame.to_act, "the drawing": frame.drawing}
+    for seat in range(play.seats):
+        view[f"the observation of seat {seat}"] = play.observe(seat)
+        view[f"what is legal for seat {seat}"] = play.legal(seat)
+    if play.over:
+        view["the results"] = to_json(play.results())
+    return view
+
+
+def _issue(code: str, message: str, line: int | None = None) -> Issue:
+    return Issue(code=code, message=message, line=line)
+
+
+@contextmanager
+def _watched(found: list[Issue]) -> Generator[None]:
+    """Note every call that no rules may make, each line once."""
+    known: set[tuple[str, str, int]] = set()
+
+    def note(code: str, called: str, frame: FrameType | None) -> None:
+        place = _place(frame)
+        if place is not None and (code, *place) not in known:
+            known.add((code, *place))
+            path, line = place
+            found.append(_issue(code, f"{path}:{line} calls {called}: {AUDIT_CODES[code]}.", line))
+
+    def watch(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "c_call":
+            if code := _of_builtin(argument):
+                note(code, getattr(argument, "__qualname__", str(argument)), frame)
+        elif event == "call" and (code := _of_function(frame)):
+            note(code, frame.f_code.co_qualname, frame.f_back)
+
+    before, collecting = sys.getprofile(), gc.isenabled()
+    # A collection may come anywhere, and calls what others have asked it to call.
+    gc.disable()
+    sys.setprofile(watch)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+        if collecting:
+            gc.enable()
+
+
+_CLOCKS: Final = frozenset(
+    getattr(time, name)
+    for name in (
+        *("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "sleep"),
+        *("localtime", "gmtime", "thread_time"),
+    )
+)
+_FILES: Final = frozenset({io.open, io.open_code, os.open, os.listdir, os.scandir, os.stat, os.remove, os.mkdir})
+_GLOBAL: Final[object] = getattr(random.random, "__self__", None)
+_SEED: Final = random.Random.seed.__code__
+# Named and not imported: this package has no use for sockets.
+_SOCKET: Final = ("socket.__init__", f"{sysconfig.get_path('stdlib')}/socket.py")
+
+
+def _of_builtin(function: Any) -> str | None:
+    owner = getattr(function, "__self__", None)
+    if function in _CLOCKS:
+        return "rules_read_clock"
+    if owner in (datetime.datetime, datetime.date) and function.__name__ in ("now", "today", "utcnow"):
+        return "rules_read_clock"
+    if function in _FILES:
+        return "rules_use_files"
+    if owner is _GLOBAL or function is os.urandom:
+        return "rules_use_global_random"
+    if getattr(function, "__module__", None) == "_socket":
+        return "rules_use_sockets"
+    return None
+
+
+def _of_function(frame: FrameType) -> str | None:
+    code = frame.f_code
+    if (code.co_qualname, code.co_filename) == _SOCKET:
+        return "rules_use_sockets"
+    if code.co_filename == random.__file__:
+        inside = frame.f_locals
+        # Without a seed of its own, a generator takes one from the system.
+        if inside.get("self") is _GLOBAL or (code is _SEED and inside.get("a") is None):
+            return "rules_use_global_random"
+    return None
+
+
+def _place(frame: FrameType | None) -> tuple[str, int] | None:
+    """The line of the rules that a call comes from, if it comes from one: the nearest that is no library's."""
+    library: tuple[str, int] | None = None
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if path.startswith("<frozen importlib"):
+            # An import reads files, and a module may be imported when it is first needed.
+            return None
+        if path.startswith(_HERE):
+            return library
+        if any(site in path for site in _SITES):
+            # A library, or rules that are installed like one.
+            library = (path, frame.f_lineno)
+        elif not path.startswith(_STDLIB):
+            return (path, frame.f_lineno)
+        frame = frame.f_back
+    return None

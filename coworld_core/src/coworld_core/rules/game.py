@@ -1,0 +1,156 @@
+"""`Rules`: what an author writes."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from pydantic import BaseModel, ConfigDict
+
+from ..errors import UsageError
+from .pace import Pace, Turns
+
+__all__ = ["RESERVED", "Rules", "RulesConfig", "load_rules"]
+
+RESERVED: Final = frozenset(
+    {"tokens", "players", "seed", "player_connect_timeout_seconds", "seconds_per_move", "ticks_per_second"}
+)
+"""Fields of every game config, which therefore no rules may have."""
+
+
+class RulesConfig(BaseModel):
+    """The config of rules: a model whose fields have defaults or must be in every variant."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Rules:
+    """A game. Its state is the instance; a subclass writes what is below, and nothing else.
+
+    Nothing may be read but `config`, `seats`, `rng` and the state: no clock, file, socket or other random numbers. The
+    same seed and actions then give the same game, which replays, training and tests rely on; `audit_rules` checks it.
+
+    The docstring of the class is the game's description: its first line in lists, all of it on the page of rules.
+
+    Args:
+        config: An instance of `Config`.
+        seats: How many seats there are.
+        rng: The only chance that there is.
+    """
+
+    Config: ClassVar[type[RulesConfig]] = RulesConfig
+    """The config's type; its fields are the fields of the game config."""
+
+    Action: ClassVar[Any] = str
+    """The type of an action: a pydantic model, or anything else that pydantic can read from JSON."""
+
+    Observation: ClassVar[Any] = object
+    """The type of an observation, for its schema; `object` where it is not said."""
+
+    Results: ClassVar[type[BaseModel] | None] = None
+    """The type of what `results` returns; None where it returns nothing."""
+
+    seats: int = 2
+    """How many seats there are: in the class the least, in a game those of the game."""
+
+    most_seats: ClassVar[int | None] = None
+    """The most seats, for games that differ in them; None where there are always as many."""
+
+    pace: ClassVar[Pace] = Turns()
+    """How time passes."""
+
+    max_ticks: ClassVar[int] = 100_000
+    """A game that is not over after so many ticks is never over, which is an error of its rules."""
+
+    version: ClassVar[str] = "0"
+    """The version of the rules; a replay of another is shown, and not played again."""
+
+    # Whoever writes rules knows the type that they have given above.
+    config: Any
+    rng: random.Random
+
+    def __init__(self, config: RulesConfig, *, seats: int, rng: random.Random) -> None:
+        self.config = config
+        self.seats = seats
+        self.rng = rng
+
+    def start(self) -> None:
+        """Set up the state of a new game."""
+        raise NotImplementedError
+
+    def to_act(self) -> Sequence[int]:
+        """The seats whose action is awaited: one for turns, several that act at once, none when the game is over."""
+        raise NotImplementedError
+
+    def legal(self, seat: int) -> Sequence[Any] | None:
+        """What `seat`, which is to act, may do; None where it may do anything that its type allows."""
+        return None
+
+    def observe(self, seat: int) -> Any:
+        """What `seat` sees, as JSON or a pydantic model."""
+        raise NotImplementedError
+
+    def step(self, actions: Mapping[int, Any]) -> None:
+        """Go on by one tick.
+
+        Args:
+            actions: What each seat of `to_act` does, by seat and in ascending order; legal, or None where a seat has
+                missed its time and has no `default`.
+        """
+        raise NotImplementedError
+
+    def scores(self) -> Sequence[float]:
+        """The score of each seat, more is better; asked for when the game is over."""
+        raise NotImplementedError
+
+    def default(self, seat: int) -> Any | None:
+        """What `seat` does when it has missed its time."""
+        return None
+
+    def draw(self) -> str:
+        """The board as text or as one `<svg>` element, for spectators and replays.
+
+        Spectators need no token, so whatever is drawn is known to players too.
+        """
+        return ""
+
+    def text(self, seat: int) -> str | None:
+        """What `seat` sees in words, for people and language models: what is drawn, unless that is a picture."""
+        drawn = self.draw()
+        return None if not drawn or drawn.lstrip().startswith("<svg") else drawn
+
+    def results(self) -> dict[str, Any] | BaseModel | None:
+        """What the results hold beside scores and ticks."""
+        return None
+
+
+def load_rules(name: str) -> type[Rules]:
+    """The rules with a name such as `nim:Nim`: a module and the class in it.
+
+    Raises:
+        UsageError: Code `rules_unknown`: there is no such module or class, or it is not one of rules.
+    """
+    module_name, _, class_name = name.partition(":")
+    if not module_name or not class_name:
+        raise UsageError(f"{name!r} names no rules.", code="rules_unknown", hint="Write MODULE:CLASS, such as nim:Nim.")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"There is no module {error.name!r}, which {name!r} needs.",
+            code="rules_unknown",
+            hint="Modules are looked for in the current directory and among what is installed.",
+        ) from error
+    found = getattr(module, class_name, None)
+    if not (isinstance(found, type) and issubclass(found, Rules)):
+        rules = [key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, Rules)]
+        known = ", ".join(key for key in rules if key != "Rules") or "none"
+        raise UsageError(f"{module_name} has no rules {class_name!r}; it has {known}.", code="rules_unknown")
+    rules_class = found
+    if taken := sorted(RESERVED & rules_class.Config.model_fields.keys()):
+        raise UsageError(
+            f"{name}: the config has {', '.join(taken)}, which every game has already.", code="rules_unknown"
+        )
+    return rules_class

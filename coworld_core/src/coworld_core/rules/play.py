@@ -1,0 +1,262 @@
+"""One episode of rules: asks them, checks what they answer, and lets nothing through that is not legal."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, cast
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from .errors import ActionRefused, RulesError
+from .game import Rules, RulesConfig
+
+__all__ = ["MAX_LEGAL_TOLD", "Frame", "Play", "to_json"]
+
+MAX_LEGAL_TOLD: Final = 10_000
+"""Most legal actions of one seat; more are better described by their type."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """What everybody may see of one moment.
+
+    Attributes:
+        tick: Ticks played.
+        to_act: Whose action is awaited; nobody's when the game is over.
+        drawing: The board, as `Rules.draw` has it.
+    """
+
+    tick: int
+    to_act: tuple[int, ...]
+    drawing: str
+
+
+class Play:
+    """One episode, from its start until nobody is to act.
+
+    Args:
+        rules: The game.
+        config: Its config; by default one that is all defaults.
+        seats: How many seats; by default the least that the game has.
+        seed: The seed of all chance.
+
+    Raises:
+        RulesError: The rules raise, or return what they may not. Any method may raise it.
+        ValueError: The game has never so many seats.
+    """
+
+    def __init__(
+        self, rules: type[Rules], *, config: RulesConfig | None = None, seats: int | None = None, seed: int = 0
+    ) -> None:
+        count = rules.seats if seats is None else seats
+        most = rules.most_seats or rules.seats
+        if not rules.seats <= count <= most:
+            raise ValueError(f"{rules.__name__} has {rules.seats} to {most} seats, not {count}")
+        self.seats = count
+        self.tick = 0
+        self.to_act: tuple[int, ...] = ()
+        self._class = rules
+        self._legal: dict[int, dict[str, Any] | None] = {}
+        self._held: dict[int, Any] = {}
+        self._seed = seed
+        self._rules = rules(rules.Config() if config is None else config, seats=count, rng=random.Random(seed))
+        self._ask("start")
+        self._look()
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody is to act any more."""
+        return not self.to_act
+
+    @property
+    def chance_used(self) -> bool:
+        """Whether the rules have used their random numbers."""
+        return self._rules.rng.getstate() != random.Random(self._seed).getstate()
+
+    # what is to be seen
+
+    def frame(self) -> Frame:
+        """What everybody may see now."""
+        drawing = self._ask("draw")
+        if not isinstance(drawing, str):
+            raise self._wrong("draw", f"a drawing is text, not {type(drawing).__name__}")
+        return Frame(tick=self.tick, to_act=self.to_act, drawing=drawing)
+
+    def observe(self, seat: int) -> str:
+        """What a seat sees, as JSON text."""
+        return self._json("observe", self._ask("observe", seat), seat)
+
+    def text(self, seat: int) -> str | None:
+        """What a seat sees in words, where the rules have words."""
+        text = self._ask("text", seat)
+        if text is not None and not isinstance(text, str):
+            raise self._wrong("text", f"a text is a str or None, not {type(text).__name__}", seat)
+        return text
+
+    # what may be done
+
+    def legal(self, seat: int) -> list[str] | None:
+        """The legal actions of a seat as JSON texts, in the order of the rules; None where the type says it all.
+
+        A seat that is not to act has none.
+        """
+        if seat not in self.to_act:
+            return []
+        known = self._known(seat)
+        return None if known is None else list(known)
+
+    def read(self, seat: int, value: object) -> Any:
+        """An action that came as JSON, checked: `value` is what `json.loads` returned.
+
+        Raises:
+            ActionRefused: The seat is not to act, it is no action, or it is not legal now.
+            RulesError: The type of actions fails.
+        """
+        if seat not in self.to_act:
+            raise ActionRefused("it is not your turn", code="not_your_turn")
+        known = self._known(seat)
+        try:
+            text = to_json(value)
+        except (ValueError, TypeError, RecursionError):
+            raise ActionRefused("the action is no JSON value", code="action_malformed") from None
+        if known is not None and text in known:
+            return known[text]
+        try:
+            action = adapter(self._class.Action).validate_json(text, strict=True)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise ActionRefused(
+                f"no action: {place + ': ' if place else ''}{first['msg']}", code="action_malformed"
+            ) from None
+        except Exception as error:
+            # A validator of the author's own; what it may raise for a wrong value is ValueError.
+            raise RulesError.raised(error, where="Action", tick=self.tick, seat=seat) from error
+        if known is None:
+            return action
+        # The same action may be written in several ways, with defaults or without.
+        if (text := to_json(action)) not in known:
+            raise ActionRefused("not legal now", code="action_illegal")
+        return known[text]
+
+    # what is done
+
+    def step(self, actions: Mapping[int, Any]) -> dict[int, Any]:
+        """Go on by one tick.
+
+        Args:
+            actions: Actions that `read` has returned, by seat. Who is to act and is not in it, or does None, has missed
+                its time: it does its default. Others are not heard.
+
+        Returns:
+            What each seat that was to act has done, in ascending order.
+        """
+        done: dict[int, Any] = {}
+        for seat in self.to_act:
+            action = actions.get(seat)
+            done[seat] = self._ask("default", seat) if action is None else action
+        self._ask("step", done)
+        self._held.update((seat, action) for seat, action in done.items() if action is not None)
+        self.tick += 1
+        self._look()
+        return done
+
+    def held(self, seat: int) -> Any | None:
+        """The last action of a seat where it is legal again, for games that go on with it; else None."""
+        action = self._held.get(seat)
+        if action is None or seat not in self.to_act:
+            return None
+        known = self._known(seat)
+        return action if known is None else known.get(to_json(action))
+
+    def results(self) -> dict[str, Any]:
+        """The results of a game that is over: `scores`, `ticks`, and what the rules add."""
+        raw = self._ask("scores")
+        try:
+            scores = [float(score) for score in raw]
+        except (TypeError, ValueError):
+            raise self._wrong("scores", f"scores are numbers, one a seat, not {raw!r}") from None
+        if len(scores) != self.seats or not all(math.isfinite(score) for score in scores):
+            raise self._wrong("scores", f"scores are {self.seats} finite numbers, one a seat, not {scores}")
+        more = self._ask("results")
+        added: Any = json.loads(self._json("results", {} if more is None else more))
+        if not isinstance(added, dict) or {"scores", "ticks"} & cast("dict[str, Any]", added).keys():
+            raise self._wrong("results", "results are an object without scores and ticks, which are there already")
+        return {"scores": scores, "ticks": self.tick, **added}
+
+    # asking and checking
+
+    def _ask(self, name: str, argument: Any = None) -> Any:
+        method = getattr(self._rules, name)
+        seat = argument if isinstance(argument, int) else None
+        try:
+            return method() if argument is None else method(argument)
+        except Exception as error:
+            raise RulesError.raised(error, where=name, tick=self.tick, seat=seat) from error
+
+    def _wrong(self, where: str, problem: str, seat: int | None = None) -> RulesError:
+        return RulesError(problem, where=where, tick=self.tick, seat=seat)
+
+    def _look(self) -> None:
+        self._legal.clear()
+        named: Any = self._ask("to_act")
+        if not isinstance(named, Sequence | set | frozenset | range) or isinstance(named, str):
+            raise self._wrong("to_act", f"it returns the seats that are to act, not {named!r}")
+        seats = list(cast("Iterable[Any]", named))
+        for seat in seats:
+            if not isinstance(seat, int) or not 0 <= seat < self.seats:
+                raise self._wrong("to_act", f"there is no seat {seat!r}; there are {self.seats}")
+        self.to_act = tuple(sorted(set(seats)))
+        if self.to_act and self.tick >= self._class.max_ticks:
+            raise self._wrong("to_act", f"the game is not over after {self.tick} ticks (max_ticks)")
+
+    def _known(self, seat: int) -> dict[str, Any] | None:
+        if seat not in self._legal:
+            actions: Any = self._ask("legal", seat)
+            known: dict[str, Any] | None = None
+            if actions is not None:
+                if not isinstance(actions, Iterable):
+                    raise self._wrong("legal", f"it returns the legal actions, or None, not {actions!r}", seat)
+                known = {self._json("legal", action, seat): action for action in cast("Iterable[Any]", actions)}
+                if not known:
+                    raise self._wrong("legal", "a seat that is to act has no legal action", seat)
+                if len(known) > MAX_LEGAL_TOLD:
+                    raise self._wrong("legal", f"{len(known)} legal actions; return None and let the type say", seat)
+            self._legal[seat] = known
+        return self._legal[seat]
+
+    def _json(self, where: str, value: object, seat: int | None = None) -> str:
+        try:
+            return to_json(value)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise self._wrong(where, f"not a JSON value: {error}", seat) from error
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """What reads values of a type."""
+    return TypeAdapter(kind)
+
+
+def to_json(value: object) -> str:
+    """A value as JSON text of one form: keys sorted, nothing left out, no NaN.
+
+    Raises:
+        ValueError: There is a NaN or an infinity in it.
+        TypeError: There is something in it that has no JSON form, or a set.
+    """
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json")
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, allow_nan=False, default=_plain)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, set | frozenset):
+        # Texts in a set are in another order in each process.
+        raise TypeError("a set has no order: return a list")
+    return adapter(cast("Any", type(value))).dump_python(value, mode="json")

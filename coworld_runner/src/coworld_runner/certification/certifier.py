@@ -1,0 +1,234 @@
+"""The way through the ten steps: each is timed, told and kept, and record and page are written on every path."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from coworld_core.errors import CoworldError, EnvironmentFault, ImageError, ManifestError
+from coworld_core.events import Notice, RunFinished, RunStarted, StepFinished, StepStarted
+from coworld_core.ids import new_run_id
+from coworld_core.outcome import EpisodeStatus
+
+from .._runs import OpenRun, open_run
+from .._stage import find_package, open_stage
+from ..backend import Backend
+from ..errors import leaves, unwrapped
+from ..events import EventBus, Listener
+from ..packages import Package, default_results_dir
+from ..workspace import default_workspace
+from .answers import StepAnswer, failed, skipped
+from .ledger import StepLedger, Subject
+from .page import render_page
+from .record import RECORD_NAME, Certification, StepId, StepRecord
+from .steps import Candidate, CertifyOptions, carry_out, say_of_refused
+from .transcript import TRANSCRIPT
+
+__all__ = ["PAGE_NAME", "CertifyOptions", "certify", "certify_refused"]
+
+PAGE_NAME = "certification.html"
+"""The page's file in the workspace."""
+
+_BELOW = "certification"
+"""Where certifications go among a package's results."""
+
+
+async def certify(
+    what: Package | str | os.PathLike[str],
+    *,
+    backend: Backend | str = "auto",
+    workspace: str | os.PathLike[str] | None = None,
+    options: CertifyOptions | None = None,
+    overwrite: bool = False,
+    listeners: tuple[Listener, ...] = (),
+    episode_listeners: tuple[Listener, ...] = (),
+    latest: bool = False,
+    run_id: str | None = None,
+) -> Certification:
+    """Take a Coworld through the ten steps of ``coworld-executable``, and leave the evidence in a workspace.
+
+    A failed step does not end it: every later step is carried out whose premises are there, and the others say which
+    step they miss. ``certification.json`` and ``certification.html`` are written on every path, interruption included.
+
+    Args:
+        what: The Coworld: a package, or whatever ``resolve_package`` finds one by. A manifest with errors fails the
+            first step, and nothing is run.
+        backend: An entered backend, or the name of one that is opened for this.
+        workspace: The directory for the evidence; it must be new or empty. None: a fresh one below
+            ``results/certification`` beside the manifest, where ``latest`` points at it.
+        options: How to certify.
+        overwrite: Whether a workspace of an earlier run may be emptied first.
+        listeners: Readers of the certification's events (steps, images, the replay's unit).
+        episode_listeners: Readers of the smoke episode's own events.
+        latest: Whether ``latest`` beside the workspace should point at it.
+        run_id: The certification's label; a new one by default.
+
+    Returns:
+        The record. What is wrong with the Coworld is in its steps.
+
+    Raises:
+        UsageError: There is no such package or backend.
+        WorkspaceError: The workspace is not fresh or not writable; nothing was started.
+        EnvironmentFault: The machine or the engine failed; the record says how far it got.
+    """
+    try:
+        package = await find_package(what)
+    except ManifestError as error:
+        run_id = run_id or new_run_id()
+        fresh = default_workspace(default_results_dir(error.report.source) / _BELOW, run_id)
+        return await certify_refused(
+            error,
+            workspace=Path(workspace) if workspace is not None else fresh,
+            backend=backend if isinstance(backend, Backend) else None,
+            overwrite=overwrite,
+            listeners=listeners,
+            latest=latest or workspace is None,
+            run_id=run_id,
+        )
+    async with open_stage(
+        package,
+        source=package.source,
+        backend=backend,
+        workspace=workspace,
+        latest=latest,
+        run_id=run_id,
+        below=_BELOW,
+    ) as stage:
+        game = package.manifest.game
+        subject = Subject(
+            manifest=package.source,
+            manifest_sha256=package.sha256,
+            coworld=game.name,
+            version=game.version,
+            players=tuple(entry.player_id for entry in package.manifest.certification.players),
+            backend=stage.backend,
+        )
+        with open_run(
+            stage.workspace, run_id=stage.run_id, listeners=listeners, overwrite=overwrite, latest=stage.latest
+        ) as run:
+            candidate = Candidate(
+                package=package,
+                backend=stage.backend,
+                options=options or CertifyOptions(),
+                layout=run.layout,
+                publish=run.bus.publish,
+                episode_listeners=episode_listeners,
+            )
+            return await _go_through(run, subject, partial(carry_out, candidate))
+
+
+async def certify_refused(
+    error: ManifestError,
+    *,
+    workspace: Path,
+    backend: Backend | None = None,
+    overwrite: bool = False,
+    listeners: tuple[Listener, ...] = (),
+    latest: bool = False,
+    run_id: str | None = None,
+) -> Certification:
+    """The certification of a Coworld whose manifest could not be read: its first step fails, and nothing is run.
+
+    Args:
+        error: What ``resolve_package`` raised.
+        workspace: The directory for the evidence; it must be new or empty.
+        backend: Where it would have run, for the record; need not be entered.
+        overwrite: Whether a workspace of an earlier run may be emptied first.
+        listeners: Readers of the certification's events.
+        latest: Whether ``latest`` beside the workspace should point at it.
+        run_id: The certification's label; a new one by default.
+
+    Returns:
+        The record.
+
+    Raises:
+        WorkspaceError: The workspace is not fresh or not writable.
+    """
+    subject = Subject(manifest=error.report.source, backend=backend)
+    with open_run(workspace, run_id=run_id, listeners=listeners, overwrite=overwrite, latest=latest) as run:
+        return await _go_through(run, subject, partial(say_of_refused, error.report))
+
+
+_Answers = Callable[[StepId, StepLedger], Awaitable[StepAnswer]]
+"""Carries a step out; may note in the ledger what other steps and the record are to know."""
+
+
+async def _go_through(run: OpenRun, subject: Subject, answers: _Answers) -> Certification:
+    ledger = StepLedger()
+    run.bus.publish(
+        RunStarted(
+            what="certification",
+            coworld=subject.coworld,
+            version=subject.version,
+            backend=subject.backend.name if subject.backend else "",
+            variant="certification",
+            players=subject.players,
+            workspace=str(run.layout.workspace),
+        )
+    )
+    status: EpisodeStatus = "failed"
+    try:
+        for step in TRANSCRIPT.steps:
+            run.bus.publish(StepStarted(step=step.id, checks=step.checks))
+            begun = time.monotonic()
+            answer = await _answer(answers, step.id, ledger)
+            _tell(run.bus, ledger.note(step, answer, time.monotonic() - begun))
+        status = "completed"
+    except CoworldError as error:
+        ledger.trouble = error.message
+        error.context["workspace"] = str(run.layout.workspace)
+        raise
+    except anyio.get_cancelled_exc_class():
+        status = "interrupted"
+        raise
+    except Exception as error:
+        ledger.trouble = "; ".join(dict.fromkeys(f"{type(leaf).__name__}: {leaf}" for leaf in leaves(error)))
+        raise
+    finally:
+        for step in TRANSCRIPT.steps[len(ledger.steps) :]:
+            _tell(run.bus, ledger.note(step, _not_reached(status, ledger.trouble), 0.0))
+        certification = ledger.record(subject, run, status)
+        _write(run, certification)
+    return certification
+
+
+async def _answer(answers: _Answers, step: StepId, ledger: StepLedger) -> StepAnswer:
+    try:
+        with unwrapped():
+            return await answers(step, ledger)
+    except CoworldError as error:
+        # an image that is not to be had is the Coworld's own fault; any other of the machine or the engine says nothing
+        if isinstance(error, EnvironmentFault) and not isinstance(error, ImageError):
+            raise
+        return failed(error.code, error.message, hint=error.hint)
+
+
+def _tell(bus: EventBus, record: StepRecord) -> None:
+    bus.publish(StepFinished(step=record.id, status=record.status, detail=record.detail, seconds=record.seconds))
+    for item in record.advice:
+        bus.publish(Notice(level="warning", message=f"{record.id}: {item.message}"))
+
+
+def _not_reached(status: EpisodeStatus, trouble: str | None) -> StepAnswer:
+    if status == "interrupted":
+        return skipped("interrupted", "Not checked, because the certification was interrupted")
+    return skipped("platform_error", f"Not checked, because the certification could not go on: {trouble}")
+
+
+def _write(run: OpenRun, certification: Certification) -> None:
+    """Leave the record and the page; without waiting, so that nothing can come between."""
+    run.bus.publish(
+        RunFinished(
+            status=certification.status,
+            ok=certification.ok,
+            scores=certification.scores,
+            seconds=certification.seconds,
+        )
+    )
+    run.reserve.write(run.layout.workspace / RECORD_NAME, certification.to_json().encode())
+    run.reserve.write(run.layout.workspace / PAGE_NAME, render_page(certification).encode())

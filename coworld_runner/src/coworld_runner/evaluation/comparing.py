@@ -1,0 +1,52 @@
+"""Playing two players against each other until it is known which is better."""
+
+from __future__ import annotations
+
+from coworld_core.evaluation.comparison import NEW, OLD, Comparison, ComparisonPlan, ComparisonReport
+from coworld_core.evaluation.markdown import comparison_markdown
+
+from ..packages import Package
+from .lineups import Entrants
+from .playing import EvaluationRun, play_evaluation
+from .rules import EvaluationRules
+
+__all__ = ["compare"]
+
+
+async def compare(
+    package: Package,
+    new: str,
+    old: str,
+    *,
+    run: EvaluationRun,
+    rules: EvaluationRules | None = None,
+    margin: float | None = None,
+) -> ComparisonReport:
+    """Find out whether one player is better than another, in as few episodes as that takes.
+
+    Each block is both orders of the two on one seed; with more than two seats, first the one and then the other in the
+    same seat among the game's own players. The comparison ends as soon as the evidence decides. A workspace that has
+    this comparison already is gone on with: only what it lacks is played.
+
+    Args:
+        package: The Coworld.
+        new: The player that is to be better: the id of a bundled player, or an image.
+        old: The player that it is compared with.
+        run: Where and how to play.
+        rules: What is played, and what counts.
+        margin: Differences of mean scores up to this are not worth having.
+
+    Returns:
+        The report, which is in ``report.json`` and ``report.md`` too.
+
+    Raises:
+        UsageError: An unknown variant, a metric that the results do not have, an image that has changed since the
+            comparison began, or a workspace of another evaluation.
+        ManifestError: The config does not satisfy the game's schema.
+        WorkspaceError: The workspace is not fresh or not writable, or another run writes there.
+        EnvironmentFault: The machine or the engine failed; the report covers what had ended.
+    """
+    entrants = Entrants(package, {NEW: new, OLD: old}, rules or EvaluationRules())
+    rows = entrants.rows()
+    plan = ComparisonPlan.model_validate({**entrants.common(), "new": rows[NEW], "old": rows[OLD], "margin": margin})
+    return await play_evaluation(Comparison(plan), plan, entrants, run, comparison_markdown)

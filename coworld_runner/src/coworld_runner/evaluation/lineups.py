@@ -1,0 +1,143 @@
+"""From a lineup to the plan of an episode: who sits there, and which seed the game gets."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, cast
+
+from coworld_core.episode import SeatRow
+from coworld_core.evaluation.designs import Lineup, block_seed
+from coworld_core.gameconfig import validate_game_config
+
+from ..packages import Package
+from ..plan import EpisodePlan, Seat, plan_episode
+from .rules import EvaluationRules
+
+__all__ = ["Entrants"]
+
+_WIDEST = (2**63 - 1, 2**53 - 1, 2**31 - 1)
+"""Largest seeds to try, for games whose schema says more about them than a maximum."""
+
+
+class Entrants:
+    """Players under measurement, and the game they are measured in.
+
+    Args:
+        package: The Coworld.
+        players: Who is measured, by label: the id of a bundled player, or an image.
+        rules: What is played, and what counts.
+
+    Attributes:
+        base: The episode as the game's author seats it.
+
+    Raises:
+        UsageError: An unknown variant.
+        ManifestError: The config does not satisfy the game's schema.
+    """
+
+    def __init__(self, package: Package, players: Mapping[str, str], rules: EvaluationRules) -> None:
+        self._package = package
+        self._players = players
+        self._rules = rules
+        self._plans: dict[Lineup, EpisodePlan] = {}
+        self.base = plan_episode(package, variant=rules.variant, secret_env=rules.secret_env)
+        self._range = _seed_range(self.base)
+
+    @property
+    def seats(self) -> int:
+        """How many seats the game has."""
+        return len(self.base.seats)
+
+    def common(self) -> dict[str, Any]:
+        """The fields that the plans of all evaluations have."""
+        game, rules = self._package.manifest.game, self._rules
+        return {
+            "coworld": game.name,
+            "version": game.version,
+            "manifest_sha256": self._package.sha256,
+            "variant": self.base.variant,
+            "seats": self.seats,
+            "seed": rules.seed,
+            "seeded": self._range is not None,
+            "metric": rules.metric,
+            "max_blocks": rules.max_blocks,
+            "forfeit": rules.forfeit,
+            "starved": rules.starved,
+            "same_commands": self._same_commands(),
+        }
+
+    def seat(self, label: str) -> Seat:
+        """Whom a label stands for."""
+        return self._plan((label,) * self.seats).seats[0]
+
+    def rows(self) -> dict[str, SeatRow]:
+        """Everybody by label, under names that tell them apart."""
+        seats = {label: self.seat(label) for label in self._players}
+        names = {label: seat.player_name or seat.name for label, seat in seats.items()}
+        alike = {name for name in names.values() if list(names.values()).count(name) > 1}
+        return {
+            label: SeatRow(
+                name=f"{names[label]} ({label})" if names[label] in alike else names[label],
+                player_id=seat.player_id,
+                image=seat.runnable.image if seat.runnable is not None else "",
+            )
+            for label, seat in seats.items()
+        }
+
+    def _same_commands(self) -> tuple[tuple[str, ...], ...]:
+        """Labels of players that differ in their images at most."""
+        groups: dict[str, list[str]] = {}
+        for label in self._players:
+            runnable = self.seat(label).runnable
+            what = (runnable.run, sorted(runnable.env.items())) if runnable is not None else ()
+            groups.setdefault(repr(what), []).append(label)
+        return tuple(tuple(group) for group in groups.values() if len(group) > 1)
+
+    def plan(self, lineup: Lineup, block: int) -> EpisodePlan:
+        """What an episode plays.
+
+        Args:
+            lineup: Who sits where.
+            block: Its block, from 1.
+        """
+        plan = self._plan(lineup)
+        if self._range is None:
+            return plan
+        least, most = self._range
+        drawn = block_seed(self._rules.seed, block, least=least, most=most)
+        return dataclasses.replace(plan, game_config={**plan.game_config, "seed": drawn})
+
+    def _plan(self, lineup: Lineup) -> EpisodePlan:
+        if lineup not in self._plans:
+            others = [seat.player_id or "" for seat in self.base.seats]
+            self._plans[lineup] = plan_episode(
+                self._package,
+                variant=self._rules.variant,
+                players=[
+                    self._players[label] if label is not None else others[slot] for slot, label in enumerate(lineup)
+                ],
+                run=self._rules.command,
+                secret_env=self._rules.secret_env,
+            )
+        return self._plans[lineup]
+
+
+def _seed_range(plan: EpisodePlan) -> tuple[int, int] | None:
+    """The seeds that a game takes, from the smallest to the largest; None when it takes none."""
+    schema = plan.manifest.game.config_schema
+    properties = schema.get("properties")
+    rule: object = cast("Mapping[str, Any]", properties).get("seed") if isinstance(properties, Mapping) else None
+    if rule is None and plan.seed is None:
+        return None
+    said: Mapping[str, object] = cast("Mapping[str, object]", rule) if isinstance(rule, Mapping) else {}
+    least, maximum = said.get("minimum"), said.get("maximum")
+    least = int(least) if isinstance(least, int | float) and not isinstance(least, bool) else 0
+    limit = int(maximum) if isinstance(maximum, int | float) and not isinstance(maximum, bool) else _WIDEST[0]
+    for most in dict.fromkeys(min(limit, widest) for widest in _WIDEST):
+        if most < least:
+            continue
+        ends = ({**plan.game_config, "seed": end} for end in (least, most))
+        if all(validate_game_config(plan.manifest, config, slots=len(plan.seats)).ok for config in ends):
+            return least, most
+    return None

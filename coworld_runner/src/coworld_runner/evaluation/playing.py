@@ -1,0 +1,242 @@
+"""Playing what an evaluation needs next, and keeping its plan and its report beside the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from coworld_core.episode import ROWS_NAME, EpisodeRow, read_record, read_rows
+from coworld_core.errors import CapabilityError, ImageError, UsageError
+from coworld_core.evaluation.designs import Lineup
+from coworld_core.evaluation.judging import BlockLedger
+from coworld_core.evaluation.metrics import known_metrics, measured
+from coworld_core.evaluation.reports import EvaluationPlan, EvaluationReport
+from coworld_core.events import EvaluationProgressed, Notice, RunFinished, RunStarted
+from coworld_core.outcome import EpisodeStatus
+from coworld_core.records import open_record, read_as
+
+from .._hints import listed
+from ..backend import Backend
+from ..episode import EpisodeOptions
+from ..events import Listener
+from ..many import EpisodeListeners, Many, Tally, open_many
+from ..plan import EpisodePlan
+from ..workspace import atomic_write
+from .lineups import Entrants
+
+__all__ = ["PLAN_NAME", "REPORT_NAME", "EvaluationRun", "play_evaluation"]
+
+PLAN_NAME = "plan.json"
+REPORT_NAME = "report.json"
+
+_Plan = TypeVar("_Plan", bound=EvaluationPlan)
+_Report = TypeVar("_Report", bound=EvaluationReport, covariant=True)
+
+
+class _Evaluation(Protocol[_Report]):
+    """What goes on: takes rows in any order, and says when it is over (``coworld_core.evaluation``)."""
+
+    ledger: BlockLedger
+    stopped: str
+
+    def add(self, row: EpisodeRow) -> None: ...
+    def progress(self) -> EvaluationProgressed: ...
+    def report(self) -> _Report: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationRun:
+    """Where and how an evaluation is played; the fields are those of ``run_many``."""
+
+    backend: Backend
+    workspace: Path
+    parallel: int = 1
+    options: EpisodeOptions | None = None
+    overwrite: bool = False
+    listeners: tuple[Listener, ...] = ()
+    episode_listeners: EpisodeListeners | None = None
+    latest: bool = False
+    run_id: str | None = None
+
+
+async def play_evaluation(
+    evaluation: _Evaluation[_Report],
+    plan: EvaluationPlan,
+    entrants: Entrants,
+    run: EvaluationRun,
+    markdown: Callable[[_Report], str],
+) -> _Report:
+    """Play until the evaluation is over, or go on with the one in the workspace.
+
+    ``plan.json``, ``report.json`` and ``report.md`` are beside the rows on every path; the report covers what had
+    ended.
+
+    Args:
+        evaluation: It, with no rows.
+        plan: What it is about.
+        entrants: Who plays.
+        run: Where and how.
+        markdown: Makes the page of its report.
+
+    Raises:
+        UsageError: The workspace has another evaluation, or the metric is not in the results.
+        WorkspaceError: The workspace is not fresh or not writable, or another run writes there.
+        EnvironmentFault: The machine or the engine failed.
+    """
+    if run.parallel < 1:
+        raise UsageError("The number of episodes at a time must be at least 1.", code="bad_count")
+    known = not run.overwrite and _is_begun(run.workspace, plan)
+    with open_many(
+        run.workspace,
+        run_id=run.run_id,
+        listeners=run.listeners,
+        overwrite=run.overwrite,
+        resume=known,
+        latest=run.latest,
+    ) as many:
+        workspace = many.run.layout.workspace
+        atomic_write(workspace / PLAN_NAME, _as_file(plan))
+        _tell_start(many, plan, entrants, run)
+        for row in read_rows(workspace):
+            evaluation.add(_measure(row, plan, workspace))
+        many.run.bus.publish(evaluation.progress())
+        with _reported(many, evaluation, markdown) as tally:
+            await _play(many, evaluation, plan, entrants, run, tally)
+    return evaluation.report()
+
+
+async def _play(
+    many: Many,
+    evaluation: _Evaluation[EvaluationReport],
+    plan: EvaluationPlan,
+    entrants: Entrants,
+    run: EvaluationRun,
+    tally: Tally,
+) -> None:
+    asked: set[str] = set()
+    ledger = evaluation.ledger
+
+    def needed() -> tuple[int, str, Lineup] | None:
+        """The next episode: of the first block that lacks one, which may have to be played again."""
+        for block in range(len(ledger.judged) + 1, plan.max_blocks + 1):
+            for key, lineup in ledger.missing(block):
+                if key not in asked:
+                    return block, key, lineup
+        return None
+
+    def episodes() -> Iterator[tuple[str, EpisodePlan]]:
+        while not evaluation.stopped and (found := needed()) is not None:
+            block, key, lineup = found
+            asked.add(key)
+            yield key, entrants.plan(lineup, block)
+
+    def take_in(row: EpisodeRow) -> None:
+        judged = len(ledger.judged)
+        evaluation.add(_measure(row, plan, many.run.layout.workspace))
+        if len(ledger.judged) > judged:
+            many.run.bus.publish(evaluation.progress())
+        if row.starved and not plan.starved and not evaluation.stopped:
+            hint = " Fewer at a time may help (--parallel)." if run.parallel > 1 else ""
+            many.run.bus.publish(
+                Notice(
+                    level="warning",
+                    message=f"{row.key}: the machine was short of processors, so its block is played again.{hint}",
+                )
+            )
+
+    # the last episodes that are under way may show that some block must be played again
+    while not evaluation.stopped and needed() is not None:
+        await many.play(
+            episodes(),
+            tally,
+            backend=run.backend,
+            parallel=run.parallel,
+            options=run.options,
+            episode_listeners=run.episode_listeners,
+            fatal=(CapabilityError, ImageError, UsageError),
+            on_row=take_in,
+        )
+
+
+@contextmanager
+def _reported(many: Many, evaluation: _Evaluation[_Report], markdown: Callable[[_Report], str]) -> Generator[Tally]:
+    """Write the report on every path, and say how the run ended."""
+    tally = Tally()
+    try:
+        yield tally
+    finally:
+        report = evaluation.report()
+        status: EpisodeStatus = "completed" if evaluation.stopped else "interrupted"
+        many.run.bus.publish(RunFinished(status=status, ok=bool(evaluation.stopped), seconds=many.run.seconds()))
+        workspace = many.run.layout.workspace
+        many.run.reserve.write(workspace / REPORT_NAME, _as_file(report))
+        atomic_write(workspace / "report.md", markdown(report).encode())
+
+
+def _is_begun(workspace: Path, plan: EvaluationPlan) -> bool:
+    """Whether the workspace has this evaluation already.
+
+    Raises:
+        UsageError: It has another.
+    """
+    path = workspace.expanduser().absolute() / PLAN_NAME
+    if not path.is_file():
+        # killed before it could say what it is about
+        rows = path.with_name(ROWS_NAME)
+        return rows.is_file() and rows.stat().st_size == 0
+    what = "evaluation plan"
+    found = read_as(type(plan), open_record(path, what=what, name=PLAN_NAME), what=what)
+    # more blocks may be asked for at any time: the evidence holds however often one looks
+    others = [
+        name for name in type(plan).model_fields if name != "max_blocks" and getattr(found, name) != getattr(plan, name)
+    ]
+    if others:
+        raise UsageError(
+            f"{path.parent} has an evaluation that differs from this one in: {listed(others)}.",
+            code="another_evaluation",
+            hint="Repeat the command that began it, or name another directory with -o.",
+        )
+    return True
+
+
+def _measure(row: EpisodeRow, plan: EvaluationPlan, workspace: Path) -> EpisodeRow:
+    """The row with what is measured in the place of the scores.
+
+    Raises:
+        UsageError: The results have no such thing.
+    """
+    if not plan.metric or not row.scores:
+        return row
+    results = read_record(workspace / row.workspace).results or {}
+    numbers = measured(results, plan.metric, plan.seats)
+    if numbers is None:
+        known = known_metrics(results, plan.seats)
+        raise UsageError(
+            f"The results have no list of {plan.seats} numbers at {plan.metric!r}.",
+            code="metric_unknown",
+            hint=f"There is {listed(known)}." if known else "There is none at all.",
+        )
+    return row.model_copy(update={"scores": numbers})
+
+
+def _tell_start(many: Many, plan: EvaluationPlan, entrants: Entrants, run: EvaluationRun) -> None:
+    seated = entrants.rows().values()
+    many.run.bus.publish(
+        RunStarted(
+            what="batch",
+            coworld=plan.coworld,
+            version=plan.version,
+            backend=run.backend.name,
+            variant=plan.variant,
+            players=tuple(row.name for row in seated),
+            player_ids=tuple(row.player_id for row in seated),
+            workspace=str(many.run.layout.workspace),
+        )
+    )
+
+
+def _as_file(value: EvaluationPlan | EvaluationReport) -> bytes:
+    return (value.model_dump_json(indent=2) + "\n").encode()

@@ -1,0 +1,49 @@
+"""Playing several players against each other until it is known who is better than whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coworld_core.errors import UsageError
+from coworld_core.evaluation.markdown import ranking_markdown
+from coworld_core.evaluation.ranking import Ranking, RankingPlan, RankingReport, player_labels
+
+from ..packages import Package
+from .lineups import Entrants
+from .playing import EvaluationRun, play_evaluation
+from .rules import EvaluationRules
+
+__all__ = ["rank"]
+
+
+async def rank(
+    package: Package, players: Sequence[str], *, run: EvaluationRun, rules: EvaluationRules | None = None
+) -> RankingReport:
+    """Find out who is better than whom among several players.
+
+    A round robin: each block is a group of as many players as there are seats, on one seed, with everybody in every
+    seat. It ends when everybody is told apart from everybody else, or the blocks are used up. A workspace that has this
+    ranking already is gone on with.
+
+    Args:
+        package: The Coworld.
+        players: Who is ranked, at least two: ids of bundled players, or images.
+        run: Where and how to play.
+        rules: What is played, and what counts.
+
+    Returns:
+        The report, which is in ``report.json`` and ``report.md`` too.
+
+    Raises:
+        UsageError: Fewer than two players, or as ``compare``.
+        ManifestError: The config does not satisfy the game's schema.
+        WorkspaceError: The workspace is not fresh or not writable, or another run writes there.
+        EnvironmentFault: The machine or the engine failed; the report covers what had ended.
+    """
+    if len(players) < 2:
+        raise UsageError("There must be at least 2 players to rank.", code="bad_count")
+    labels = player_labels(len(players))
+    entrants = Entrants(package, dict(zip(labels, players, strict=True)), rules or EvaluationRules())
+    rows = entrants.rows()
+    plan = RankingPlan.model_validate({**entrants.common(), "entrants": tuple(rows[label] for label in labels)})
+    return await play_evaluation(Ranking(plan), plan, entrants, run, ranking_markdown)

@@ -1,0 +1,65 @@
+"""The manifest of served rules: `python -m coworld_runner.serving.manifest MODULE:CLASS FILE` brings one up to date.
+
+What the types and docstrings say is written anew; players, variants, owner and whatever else an author has added stays.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from coworld_core.errors import CoworldError, UsageError
+from coworld_core.rules import Rules, game_section, load_rules
+
+__all__ = ["brought_up_to_date", "main"]
+
+
+def brought_up_to_date(manifest: Mapping[str, Any], rules: type[Rules]) -> dict[str, Any]:
+    """A manifest that says of the game what its rules say now.
+
+    Args:
+        manifest: A manifest or a template of one, as JSON.
+        rules: The game.
+
+    Raises:
+        UsageError: It has no `game`.
+    """
+    game = manifest.get("game")
+    if not isinstance(game, dict):
+        raise UsageError("The manifest has no game.", code="manifest_invalid")
+    section = game_section(rules)
+    docs: dict[str, Any] = {**game.get("docs", {}), **section["docs"]}  # type: ignore[dict-item]
+    return {**manifest, "game": {**game, **section, "docs": docs}}
+
+
+def main() -> int:
+    """Bring a file up to date and return the exit code: 0 done, 2 for a wrong call."""
+    if len(sys.argv) != 3:
+        print("usage: python -m coworld_runner.serving.manifest MODULE:CLASS FILE", file=sys.stderr)
+        return 2
+    path = Path(sys.argv[2])
+    try:
+        rules = load_rules(sys.argv[1])
+        before = path.read_text(encoding="utf-8")
+        after = dumped(brought_up_to_date(json.loads(before), rules))
+    except CoworldError as error:
+        print(error.message, file=sys.stderr)
+        return 2
+    except (OSError, ValueError) as error:
+        print(f"{path} cannot be read: {error}", file=sys.stderr)
+        return 2
+    path.write_text(after, encoding="utf-8")
+    print(f"{path}: {'brought up to date' if after != before else 'nothing to change'}")
+    return 0
+
+
+def dumped(manifest: Mapping[str, Any]) -> str:
+    """A manifest as text, as it stands in a file."""
+    return json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,394 @@
+"""One running game: seats, clocks and spectators. Clients are told through outboxes and never waited for."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import anyio
+import anyio.lowlevel
+
+from coworld_core.rules import (
+    ActionRefused,
+    EpisodeConfig,
+    Frame,
+    Play,
+    ReplayHeader,
+    ReplayWriter,
+    Rules,
+    RulesError,
+    Ticks,
+)
+from coworld_core.rules.schemas import action_schema
+from coworld_core.rules.wire import PROTOCOL
+
+from .outbox import Outbox
+
+__all__ = ["OVER", "REPLACED", "Match"]
+
+OVER: Final = "the game is over"
+REPLACED: Final = "replaced by a newer connection"
+
+OWN_QUEUE: Final = 1.0
+"""Most seconds between asking a seat and the bytes having left that are taken for ours; more are the reader's."""
+
+MAX_LINES: Final = 100
+"""Lines of the log for one seat."""
+
+
+@dataclass
+class _Seat:
+    """One seat: who sits there now, what it has said, and its clock."""
+
+    bank: float
+    outbox: Outbox | None = None
+    seen: bool = False
+    action: Any = None
+    acted: bool = False
+    told: int = -1
+    """The tick of the newest observation that was handed out."""
+    asked: float = math.inf
+    """When it was asked, by the event loop's clock."""
+    said: int = 0
+    """Lines that the log has of it."""
+
+
+class Match:
+    """A game between the seats of `config`, from the first connection to the last frame.
+
+    Args:
+        rules: The game.
+        config: Its config.
+        seed: The seed of all chance.
+        log: Takes lines for people; nothing said there holds a token.
+
+    Raises:
+        RulesError: The game cannot even start.
+    """
+
+    def __init__(self, rules: type[Rules], config: EpisodeConfig, *, seed: int, log: Callable[[str], None]) -> None:
+        self._rules = rules
+        self._config = config
+        self._log = log
+        try:
+            self._schema = action_schema(rules)
+        except Exception as error:
+            raise RulesError.raised(error, where="Action", tick=0) from error
+        self._play = Play(rules, config=config.rules, seats=config.seats, seed=seed)
+        pace = config.pace
+        self._clock = None if isinstance(pace, Ticks) else pace
+        self._seats = [_Seat(bank=self._clock.bank if self._clock else 0.0) for _ in config.tokens]
+        self._viewers: set[Outbox] = set()
+        self._all_seen = anyio.Event()
+        self._heard = anyio.Event()
+        self._started = False
+        self._end: str | None = None
+        self._failure: RulesError | None = None
+        self._frame = self._play.frame()
+        self._writer = ReplayWriter(
+            ReplayHeader(
+                rules=rules.__name__,
+                version=rules.version,
+                config=config.public(),
+                seed=seed,
+                seats=config.seats,
+                names=list(config.names),
+            )
+        )
+        self._writer.add(self._frame)
+
+    @property
+    def tick(self) -> int:
+        """Ticks played."""
+        return self._play.tick
+
+    # seats and spectators
+
+    def join(self, slot: int) -> Outbox:
+        """Give a seat to a new connection; an older connection is closed.
+
+        The game starts once every seat was taken at some time, so a player that drops and comes back does not hold up
+        the others.
+        """
+        seat = self._seats[slot]
+        if seat.outbox is not None:
+            seat.outbox.finish(None, reason=REPLACED)
+        outbox = seat.outbox = Outbox()
+        self._say(seat, f"seat {slot} ({json.dumps(self._config.names[slot])}) {'re' * seat.seen}connected")
+        seat.seen = True
+        outbox.notify(self._hello(slot))
+        if self._end is not None:
+            outbox.finish(self._end, reason=OVER)
+        else:
+            outbox.put(self._observe(slot))
+        if all(other.seen for other in self._seats):
+            self._all_seen.set()
+        return outbox
+
+    def leave(self, slot: int, outbox: Outbox) -> None:
+        """Take note that the connection behind `outbox` is gone."""
+        seat = self._seats[slot]
+        if seat.outbox is outbox:
+            seat.outbox = None
+            if self._end is None:
+                self._say(seat, f"seat {slot} disconnected")
+
+    def watch(self) -> Outbox:
+        """Add a spectator, who gets the present state at once."""
+        outbox = Outbox()
+        outbox.notify(_json({"type": "hello", **_about(self._rules, self._config)}))
+        # The state after the end is the last one, and the end comes after it.
+        (outbox.put if self._end is None else outbox.notify)(_state(self._frame))
+        if self._end is not None:
+            outbox.finish(self._end, reason=OVER)
+        else:
+            self._viewers.add(outbox)
+        return outbox
+
+    def unwatch(self, outbox: Outbox) -> None:
+        """Remove a spectator."""
+        self._viewers.discard(outbox)
+
+    def fail(self, error: RulesError) -> None:
+        """Let the game end with a failure that was seen elsewhere: rules may fail while a newcomer is greeted."""
+        self._failure = self._failure or error
+        self._all_seen.set()
+        self._heard.set()
+
+    # what players say
+
+    def delivered(self, slot: int) -> None:
+        """Take note that what was pending for a seat has left: its clock does not run while we are busy."""
+        seat, now = self._seats[slot], anyio.current_time()
+        if seat.told == self._play.tick and now - seat.asked < OWN_QUEUE and not seat.acted:
+            seat.told, seat.asked = -1, now
+
+    def hear(self, slot: int, message: str | bytes) -> str | None:
+        """Take a message of the player in a seat; return what it is told of it where it is refused."""
+        try:
+            return self._hear(slot, message)
+        except RulesError as error:
+            self.fail(error)
+            return None
+
+    def _hear(self, slot: int, message: str | bytes) -> str | None:
+        try:
+            tick, action = _read_act(message)
+        except ValueError as error:
+            return self._refused(slot, str(error))
+        seat = self._seats[slot]
+        if self._end is not None:
+            return self._refused(slot, "the game is over")
+        if not self._started:
+            return self._refused(slot, "the game has not begun")
+        if tick != self._play.tick:
+            gone = tick < self._play.tick
+            return self._refused(slot, f"too late: tick {tick} is over" if gone else f"tick {tick} has not come yet")
+        if seat.acted:
+            return self._refused(slot, "you have acted in this tick already")
+        if anyio.current_time() > self._deadline(seat):
+            return self._refused(slot, "too late: your time for this tick is over")
+        try:
+            seat.action = self._play.read(slot, action)
+        except ActionRefused as refused:
+            return self._refused(slot, refused.message)
+        seat.acted = True
+        self._charge(seat)
+        self._heard.set()
+        return None
+
+    # the game
+
+    async def play(self) -> None:
+        """Wait for the players, then play to the end.
+
+        Raises:
+            RulesError: The rules fail.
+            TimeoutError: No player has come at all.
+        """
+        with anyio.move_on_after(self._config.connect_timeout):
+            await self._all_seen.wait()
+        if absent := [slot for slot, seat in enumerate(self._seats) if not seat.seen]:
+            if len(absent) == len(self._seats):
+                raise TimeoutError(f"no player has connected within {self._config.connect_timeout:g} s")
+            self._log(f"starting without seat {', '.join(map(str, absent))}: never connected")
+        self._started = True
+        self._log(f"game starts: {self._rules.__name__}, {self._config.seats} seats")
+        due = anyio.current_time()
+        while not self._play.over and self._failure is None:
+            self._ask()
+            if self._clock is None:
+                due = await self._wait_for_tick(due)
+            else:
+                await self._wait_for_moves()
+            if self._failure is not None:
+                break
+            actions = {slot: self._action(slot) for slot in self._play.to_act}
+            done = self._play.step(actions)
+            self._frame = self._play.frame()
+            self._writer.add(self._frame, done)
+        if self._failure is not None:
+            raise self._failure
+        self._log(f"game over after {self._play.tick} ticks")
+
+    def results(self) -> dict[str, Any]:
+        """The results of a game that is over.
+
+        Raises:
+            RulesError: The rules fail.
+        """
+        return self._play.results()
+
+    def replay(self, *, reason: str, results: Mapping[str, Any] | None = None) -> bytes:
+        """The replay of all that was played; the game cannot go on after that."""
+        return self._writer.finish(reason=reason, results=results)
+
+    def finish(self, *, reason: str, results: Mapping[str, Any] | None = None) -> None:
+        """Tell everybody that it is over, and close every connection."""
+        scores = None if results is None else results["scores"]
+        self._end = _json({"type": "over", "scores": scores, "results": results, "reason": reason})
+        for seat in self._seats:
+            if seat.outbox is not None:
+                seat.outbox.finish(self._end, reason=OVER)
+        for viewer in list(self._viewers):
+            viewer.notify(_state(self._frame))
+            viewer.finish(self._end, reason=OVER)
+
+    # asking and waiting
+
+    def _ask(self) -> None:
+        now = anyio.current_time()
+        for seat in self._seats:
+            seat.action, seat.acted, seat.told, seat.asked = None, False, self._play.tick, now
+        for slot, seat in enumerate(self._seats):
+            if seat.outbox is not None:
+                seat.outbox.put(self._observe(slot))
+        state = _state(self._frame)
+        for viewer in self._viewers:
+            viewer.put(state)
+
+    async def _wait_for_moves(self) -> None:
+        while True:
+            self._heard = anyio.Event()
+            if self._failure is not None:
+                return
+            waiting = [seat for seat in map(self._seats.__getitem__, self._play.to_act) if not seat.acted and seat.seen]
+            left = max((self._deadline(seat) for seat in waiting), default=0.0) - anyio.current_time()
+            if left <= 0:
+                # Connections have their turn even where nobody needs to be waited for.
+                await anyio.lowlevel.checkpoint()
+                break
+            with anyio.move_on_after(left):
+                await self._heard.wait()
+                continue
+            # What has come while we were busy has come in time.
+            for _ in range(3):
+                await anyio.lowlevel.checkpoint()
+        for slot in self._play.to_act:
+            seat = self._seats[slot]
+            if not seat.acted:
+                seat.bank = 0.0
+                self._say(seat, f"seat {slot} has missed its time in tick {self._play.tick}")
+
+    async def _wait_for_tick(self, due: float) -> float:
+        assert isinstance(self._config.pace, Ticks)
+        period = 1 / self._config.pace.hz
+        due += period
+        # Small delays are made good by the schedule. After a long one it starts afresh, because a burst of ticks would
+        # give the players no time to answer.
+        if (now := anyio.current_time()) > due:
+            due = now + period
+        await anyio.sleep_until(due)
+        return due
+
+    def _action(self, slot: int) -> Any:
+        seat = self._seats[slot]
+        if seat.acted:
+            return seat.action
+        return self._play.held(slot) if isinstance(self._config.pace, Ticks) and self._config.pace.hold else None
+
+    def _deadline(self, seat: _Seat) -> float:
+        return math.inf if self._clock is None else seat.asked + self._clock.per_move + seat.bank
+
+    def _charge(self, seat: _Seat) -> None:
+        if self._clock is not None:
+            used = anyio.current_time() - seat.asked
+            seat.bank = max(seat.bank - max(used - self._clock.per_move, 0.0), 0.0)
+
+    def _say(self, seat: _Seat, line: str) -> None:
+        # Somebody who comes and goes all the time fills nobody's disk.
+        if seat.said < MAX_LINES:
+            seat.said += 1
+            self._log(line)
+
+    # words
+
+    def _hello(self, slot: int) -> str:
+        more = {
+            "protocol": PROTOCOL,
+            "seat": slot,
+            "seats": self._config.seats,
+            "pace": self._config.pace.describe(),
+            "action_schema": self._schema,
+        }
+        return _json({"type": "hello", **_about(self._rules, self._config), **more})
+
+    def _observe(self, slot: int) -> str:
+        seat, play = self._seats[slot], self._play
+        turn = self._started and slot in play.to_act and not seat.acted
+        parts = [
+            f'"type":"observe","tick":{play.tick},"your_turn":{_json(turn)},"observation":{play.observe(slot)}',
+        ]
+        if turn and (legal := play.legal(slot)) is not None:
+            parts.append(f'"legal":[{",".join(legal)}]')
+        if (text := play.text(slot)) is not None:
+            parts.append(f'"text":{_json(text)}')
+        if turn and self._clock is not None:
+            left = max(self._deadline(seat) - anyio.current_time(), 0.0)
+            parts.append(f'"time_left":{left:.3f}')
+        return f"{{{','.join(parts)}}}"
+
+    def _refused(self, slot: int, reason: str) -> str:
+        legal = self._play.legal(slot) if self._started and not self._seats[slot].acted else []
+        told = f',"legal":[{",".join(legal)}]' if legal else ""
+        return f'{{"type":"refused","tick":{self._play.tick},"reason":{_json(reason)}{told}}}'
+
+
+def _read_act(message: str | bytes) -> tuple[int, Any]:
+    """The tick and the action of a player's message.
+
+    Raises:
+        ValueError: Why it is none.
+    """
+    try:
+        value: Any = json.loads(message)
+    # Deep nesting exhausts the stack of the parser; numbers of many digits are refused by Python.
+    except (ValueError, RecursionError):
+        raise ValueError("the message is no JSON") from None
+    if not isinstance(value, dict) or cast("dict[str, Any]", value).get("type") != "act":
+        raise ValueError('send {"type": "act", "tick": …, "action": …}')
+    said = cast("dict[str, Any]", value)
+    tick = said.get("tick")
+    if not isinstance(tick, int) or isinstance(tick, bool) or "action" not in said:
+        raise ValueError("an act has a tick, which is a whole number, and an action")
+    return tick, said["action"]
+
+
+def _state(frame: Frame) -> str:
+    return _json({"type": "state", "tick": frame.tick, "to_act": frame.to_act, "drawing": frame.drawing})
+
+
+def _about(rules: type[Rules], config: EpisodeConfig) -> dict[str, Any]:
+    return {
+        "game": rules.__name__,
+        "version": rules.version,
+        "names": list(config.names),
+        "config": config.public(),
+    }
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,61 @@
+"""What one connection still has to be told: the newest state only, so that a slow reader costs nothing."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import anyio
+
+__all__ = ["MAX_NOTICES", "Outbox"]
+
+MAX_NOTICES: Final = 8
+"""Answers that may wait for one connection; who asks faster than it reads loses the rest."""
+
+
+class Outbox:
+    """The pending messages of one connection, filled without ever waiting.
+
+    Notices (a greeting, answers to what came) are kept in order, up to `MAX_NOTICES`. A state that was not sent before
+    the next one came is replaced by it. After `finish` nothing more is taken.
+    """
+
+    def __init__(self) -> None:
+        self._state: str | None = None
+        self._notices: deque[str] = deque()
+        self._filled = anyio.Event()
+        self._reason: str | None = None
+
+    @property
+    def close_reason(self) -> str | None:
+        """Why the connection ends once everything is sent, or None while it goes on."""
+        return self._reason
+
+    def put(self, state: str) -> None:
+        """Make `state` the next state to send."""
+        if self._reason is None:
+            self._state = state
+            self._filled.set()
+
+    def notify(self, notice: str) -> None:
+        """Add a notice, unless too many are waiting."""
+        if self._reason is None and len(self._notices) < MAX_NOTICES:
+            self._notices.append(notice)
+            self._filled.set()
+
+    def finish(self, state: str | None, *, reason: str) -> None:
+        """Send what is pending, with `state` in place of a state, then close the connection with `reason`."""
+        if self._reason is None:
+            self._state = state
+            self._reason = reason
+            self._filled.set()
+
+    async def take(self) -> list[str]:
+        """Wait for messages and return them in sending order; an empty list means the end."""
+        while not (self._notices or self._state is not None or self._reason is not None):
+            self._filled = anyio.Event()
+            await self._filled.wait()
+        messages = [*self._notices, *([] if self._state is None else [self._state])]
+        self._notices.clear()
+        self._state = None
+        return messages

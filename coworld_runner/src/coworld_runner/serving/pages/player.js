@@ -1,0 +1,69 @@
+let about = null;
+let now = null;
+let ended = false;
+let send = () => {};
+
+function act(action) {
+  if (ended || !now || !now.your_turn) return;
+  send({ type: "act", tick: now.tick, action });
+  for (const button of el("controls").querySelectorAll("button")) button.disabled = true;
+}
+
+function showChoices() {
+  setNotice("");
+  if (!now.your_turn) { el("controls").replaceChildren(); return; }
+  if (now.legal) {
+    el("controls").replaceChildren(...now.legal.map((action, number) => {
+      const key = number < 9 ? [make("kbd", { "aria-hidden": "true" }, String(number + 1))] : [];
+      const button = make("button", { type: "button" }, ...key, words(action));
+      button.addEventListener("click", () => act(action));
+      return button;
+    }));
+    return;
+  }
+  const typed = make("textarea", { "aria-label": "Your action, as JSON", spellcheck: "false" });
+  const button = make("button", { type: "button" }, "Send");
+  button.addEventListener("click", () => {
+    try { act(JSON.parse(typed.value)); } catch { act(typed.value); }
+  });
+  el("controls").replaceChildren(typed, button);
+}
+
+function hear(message) {
+  if (message.type === "hello") {
+    about = message;
+    showGame(message, message.names[message.seat]);
+  } else if (message.type === "observe") {
+    const board = message.text === undefined ? null : message.text;
+    if (!now && board === null) talk(socketUrl("player", "global"), (seen) => { if (seen.type === "state" && seen.drawing) showBoard(seen.drawing); }, () => true);
+    if (board !== null) showBoard(board);
+    else if (!el("board").querySelector("img")) showBoard(JSON.stringify(message.observation, null, 2));
+    now = message;
+    showSeats(about.names, message.your_turn ? [about.seat] : [], null, about.seat);
+    setStatus(message.your_turn ? "Your turn" : "Waiting", message.your_turn ? "turn" : "");
+    showChoices();
+  } else if (message.type === "refused") {
+    if (now && message.tick === now.tick) { showChoices(); setNotice(message.reason); }
+  } else if (message.type === "over") {
+    ended = true;
+    el("controls").replaceChildren();
+    showSeats(about.names, [], message.scores, about.seat);
+    setStatus(endings[message.reason] || message.reason);
+  }
+}
+
+send = talk(socketUrl("player"), hear, (event) => {
+  if (ended) return true;
+  if (!event.reason.startsWith("replaced")) return false;
+  ended = true;
+  setStatus("Seat taken", "failed");
+  setNotice("A newer connection with the same link plays on. Reload to take the seat back.");
+  return true;
+});
+
+document.addEventListener("keydown", (event) => {
+  const typing = event.target instanceof HTMLTextAreaElement;
+  if (typing || event.ctrlKey || event.altKey || event.metaKey || event.repeat || !now || !now.legal) return;
+  const number = Number(event.key) - 1;
+  if (Number.isInteger(number) && number >= 0 && number < Math.min(9, now.legal.length)) act(now.legal[number]);
+});

@@ -1,0 +1,72 @@
+const STEP = 600;
+let head = null;
+const ticks = [];
+let at = 0;
+let speed = 1;
+let playing = true;
+let timer = 0;
+
+const slider = make("input", { type: "range", min: "0", max: "0", value: "0", "aria-label": "Tick" });
+const pause = make("button", { type: "button" }, "Pause");
+const back = make("button", { type: "button" }, "Back");
+const on = make("button", { type: "button" }, "Step");
+const pace = make("select", { "aria-label": "Speed" }, ...[0.25, 0.5, 1, 2, 4, 8].map((value) => make("option", { value: String(value) }, `${value}×`)));
+const share = make("button", { type: "button" }, "Copy link");
+pace.value = "1";
+el("controls").append(pause, back, on, slider, pace, share);
+
+function show(tick) {
+  at = Math.max(0, Math.min(tick, ticks.length - 1));
+  const seen = ticks[at];
+  const last = at === head.count - 1;
+  showBoard(seen.drawing);
+  showSeats(head.header.names, seen.to_act, last && head.results ? head.results.scores : null);
+  slider.max = String(ticks.length - 1);
+  slider.value = String(at);
+  slider.setAttribute("aria-valuetext", `tick ${seen.tick} of ${ticks[ticks.length - 1].tick}`);
+  setStatus(last ? endings[head.reason] || head.reason || "The end" : `Tick ${seen.tick}`);
+  const done = Object.entries(seen.actions).map(([seat, action]) => `${head.header.names[seat]}: ${action === null ? "no action" : words(action)}`);
+  setNotice(done.join(" · "));
+}
+
+function go() {
+  clearTimeout(timer);
+  pause.textContent = playing ? "Pause" : "Play";
+  if (!playing) return;
+  const end = at >= ticks.length - 1;
+  // A short rest at the end, then from the beginning again.
+  timer = setTimeout(() => { show(end ? 0 : at + 1); go(); }, (end ? 3 * STEP : STEP) / speed);
+}
+
+function hold(tick) { playing = false; show(tick); go(); }
+
+pause.addEventListener("click", () => { playing = !playing; go(); });
+back.addEventListener("click", () => hold(at - 1));
+on.addEventListener("click", () => hold(at + 1));
+slider.addEventListener("input", () => hold(Number(slider.value)));
+pace.addEventListener("change", () => { speed = Number(pace.value); go(); });
+share.addEventListener("click", () => {
+  location.hash = `tick=${at}`;
+  if (navigator.clipboard) navigator.clipboard.writeText(location.href).catch(() => {});
+});
+document.addEventListener("keydown", (event) => {
+  if (!ticks.length || event.ctrlKey || event.altKey || event.metaKey || event.target instanceof HTMLSelectElement) return;
+  if (event.key === " " && !(event.target instanceof HTMLButtonElement)) { event.preventDefault(); pause.click(); }
+  if (event.target === slider) return;
+  if (event.key === "ArrowLeft") hold(at - 1);
+  if (event.key === "ArrowRight") hold(at + 1);
+});
+
+let started = false;
+talk(socketUrl("replay"), (message) => {
+  if (message.type === "replay") { head = message; ticks.length = 0; showGame(message.header, "replay"); }
+  if (message.type !== "ticks") return;
+  ticks.push(...message.ticks);
+  if (!started) {
+    started = true;
+    const asked = location.hash.match(/^#tick=(\d+)$/);
+    playing = !asked;
+    show(asked ? Number(asked[1]) : 0);
+    go();
+  } else show(at);
+}, () => started && ticks.length >= head.count);

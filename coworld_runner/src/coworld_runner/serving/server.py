@@ -1,0 +1,298 @@
+"""Routes and connections: pages, the sockets of players and spectators, and those of replays; in both dialects."""
+
+from __future__ import annotations
+
+import hmac
+import http
+import logging
+import re
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Final
+from urllib.parse import SplitResult, parse_qs, urlsplit
+
+import anyio
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+
+from coworld_core.errors import CoworldError
+from coworld_core.rules import RulesError
+from coworld_core.rules.wire import MAX_FRAME
+
+from .match import Match
+from .outbox import Outbox
+from .pages import render
+
+__all__ = ["game_server", "replay_server", "talked_out"]
+
+STUCK_SECONDS: Final = 10.0
+"""A client that takes no byte for this long is dropped."""
+
+CLOSING_SECONDS: Final = 1.0
+"""How long the end of a game waits for clients to take their last message and close."""
+
+VIEWER_PAUSE: Final = 1 / 30
+"""Seconds between two states for one spectator; eyes need no more."""
+
+FREE_MESSAGES: Final = 32
+"""Messages of one player that are taken as they come; each one refused beyond them waits, and so does its sender."""
+
+FLOOD_PAUSE: Final = 0.05
+
+MAX_VIEWERS: Final = 1000
+
+_Reply = Callable[[str | bytes], str | None]
+_Load = Callable[[str], Awaitable[Sequence[str]]]
+"""Gives the messages that show the replay at an address."""
+
+
+@asynccontextmanager
+async def game_server(match: Match, tokens: Sequence[str], *, listener: socket.socket) -> AsyncGenerator[Server]:
+    """Serve a running game.
+
+    Args:
+        match: The game.
+        tokens: The secret of each seat.
+        listener: Where it listens.
+    """
+    watching = 0
+
+    async def connected(connection: ServerConnection) -> None:
+        nonlocal watching
+        url = _url(connection.request)
+        try:
+            if url.path == "/player":
+                slot = _seat(url, tokens)
+                assert slot is not None, "nobody else gets here"
+                outbox = match.join(slot)
+                try:
+                    await converse(
+                        connection, outbox, answer=partial(match.hear, slot), sent=partial(match.delivered, slot)
+                    )
+                finally:
+                    match.leave(slot, outbox)
+            else:
+                watching += 1
+                outbox = match.watch()
+                try:
+                    await converse(connection, outbox, pause=VIEWER_PAUSE)
+                finally:
+                    watching -= 1
+                    match.unwatch(outbox)
+        except RulesError as error:
+            match.fail(error)
+
+    async def route(connection: ServerConnection, request: Request) -> Response | None:
+        url = _url(request)
+        if url.path == "/player":
+            if _seat(url, tokens) is None:
+                return connection.respond(http.HTTPStatus.FORBIDDEN, "slot or token missing or wrong\n")
+            return None
+        if url.path == "/global":
+            full = watching >= MAX_VIEWERS
+            return connection.respond(http.HTTPStatus.SERVICE_UNAVAILABLE, "too many watch\n") if full else None
+        return _common(connection, url, pages=("player", "global"), home="client/global")
+
+    async with _serve(connected, route, listener) as server:
+        yield server
+
+
+@asynccontextmanager
+async def replay_server(
+    messages: Sequence[str] | None, *, load: _Load, listener: socket.socket
+) -> AsyncGenerator[Server]:
+    """Serve one replay, or in the older dialect those that requests name by `?uri=`.
+
+    Args:
+        messages: What shows the one replay, or None for those of requests.
+        load: Loads a replay by its address.
+        listener: Where it listens.
+    """
+
+    async def named(url: SplitResult) -> Sequence[str]:
+        return messages if messages is not None else await load(parse_qs(url.query).get("uri", [""])[0])
+
+    async def connected(connection: ServerConnection) -> None:
+        outbox = Outbox()
+        try:
+            for message in await named(_url(connection.request)):
+                await connection.send(message)
+        except CoworldError:
+            return
+        except ConnectionClosed:
+            return
+        await converse(connection, outbox)
+
+    async def route(connection: ServerConnection, request: Request) -> Response | None:
+        url = _url(request)
+        is_page = re.match(r"/clients?/replay(/|$)", url.path)
+        if not is_page and not re.match(r"/replay(/|$)", url.path):
+            return _common(connection, url, pages=(), home="client/replay")
+        try:
+            await named(url)
+        except CoworldError as error:
+            status = http.HTTPStatus.NOT_FOUND if parse_qs(url.query).get("uri") else http.HTTPStatus.BAD_REQUEST
+            return connection.respond(status, f"{error.message}\n")
+        return _page("replay") if is_page else None
+
+    async with _serve(connected, route, listener, compress=True) as server:
+        yield server
+
+
+async def converse(
+    connection: ServerConnection,
+    outbox: Outbox,
+    *,
+    answer: _Reply | None = None,
+    sent: Callable[[], None] | None = None,
+    pause: float = 0.0,
+) -> None:
+    """Serve one connection until it closes, is finished, or is stuck.
+
+    Args:
+        connection: The connection.
+        outbox: What to send; filled by others while this runs.
+        answer: Takes each message and may return a reply. Without it messages are passed over.
+        sent: Called when all that was pending has been handed to the network.
+        pause: Least seconds between two rounds of sending.
+    """
+    async with anyio.create_task_group() as tasks:
+
+        async def send() -> None:
+            try:
+                while True:
+                    messages = await outbox.take()
+                    with anyio.fail_after(STUCK_SECONDS):
+                        for message in messages:
+                            await connection.send(message)
+                        if sent is not None:
+                            sent()
+                        # Nothing can be added to a finished outbox, so all is said.
+                        if outbox.close_reason is not None:
+                            await connection.close(reason=outbox.close_reason)
+                            break
+                    if pause:
+                        await anyio.sleep(pause)
+            except TimeoutError:
+                connection.transport.abort()
+            except ConnectionClosed:
+                pass
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(send)
+        free = FREE_MESSAGES
+        try:
+            async for message in connection:
+                reply = None if answer is None else answer(message)
+                if reply is None and answer is not None:
+                    free = FREE_MESSAGES
+                    continue
+                if reply is not None:
+                    outbox.notify(reply)
+                free -= 1
+                if free < 0:
+                    # What is not read fills the sender's own buffers, and nobody else's time.
+                    await anyio.sleep(FLOOD_PAUSE)
+        except ConnectionClosed:
+            pass
+        tasks.cancel_scope.cancel()
+
+
+async def talked_out(server: Server) -> None:
+    """Wait until the clients have closed their sockets, at most `CLOSING_SECONDS`.
+
+    To end while a client's message is unread would make the kernel reset the connection, and the client could lose the
+    last message.
+    """
+    with anyio.move_on_after(CLOSING_SECONDS):
+        for connection in server.connections:
+            await connection.wait_closed()
+
+
+@asynccontextmanager
+async def _serve(
+    connected: Callable[[ServerConnection], Awaitable[None]],
+    route: Callable[[ServerConnection, Request], Awaitable[Response | None]],
+    listener: socket.socket,
+    *,
+    compress: bool = False,
+) -> AsyncGenerator[Server]:
+    server = await serve(
+        connected,
+        sock=listener,
+        process_request=route,
+        max_size=MAX_FRAME,
+        max_queue=4,
+        compression="deflate" if compress else None,
+        close_timeout=CLOSING_SECONDS,
+        # Pings keep idle proxies open. Nobody is dropped for a late answer: a player may be thinking.
+        ping_timeout=None,
+        # Its lines show requests, and with them tokens.
+        logger=_silent(),
+        server_header=None,
+    )
+    try:
+        yield server
+    finally:
+        with anyio.CancelScope(shield=True):
+            server.close()
+            with anyio.move_on_after(2 * CLOSING_SECONDS):
+                await server.wait_closed()
+            for connection in server.connections:
+                connection.transport.abort()
+
+
+def _silent() -> logging.Logger:
+    logger = logging.Logger("coworld.serving")
+    logger.disabled = True
+    return logger
+
+
+def _url(request: Request | None) -> SplitResult:
+    try:
+        return urlsplit(request.path if request is not None else "")
+    except ValueError:
+        return urlsplit("")
+
+
+def _seat(url: SplitResult, tokens: Sequence[str]) -> int | None:
+    """The slot whose token the query has, or None when either is missing or wrong."""
+    query = parse_qs(url.query)
+    slot, token = query.get("slot", [""])[0], query.get("token", [""])[0]
+    if not (slot.isascii() and slot.isdigit() and len(slot) < 5 and int(slot) < len(tokens)):
+        return None
+    right = hmac.compare_digest(token.encode(errors="replace"), tokens[int(slot)].encode(errors="replace"))
+    return int(slot) if right else None
+
+
+def _common(connection: ServerConnection, url: SplitResult, *, pages: Sequence[str], home: str) -> Response:
+    """The routes that every server has: health, the pages under both prefixes, and a way from the root to one."""
+    if url.path == "/healthz":
+        return _response(http.HTTPStatus.OK, b'{"ok":true}', {"Content-Type": "application/json"})
+    if match := re.fullmatch(rf"/clients?/({'|'.join(pages) or '$'})", url.path):
+        return _page(match[1])
+    if url.path == "/":
+        return _response(http.HTTPStatus.TEMPORARY_REDIRECT, b"", {"Location": home})
+    return connection.respond(http.HTTPStatus.NOT_FOUND, "no such page\n")
+
+
+def _page(name: str) -> Response:
+    document = render(name)
+    headers = {
+        "Content-Type": "text/html; charset=utf-8",
+        "Content-Security-Policy": document.policy,
+        "Cache-Control": "no-store",
+        # The address of the player page has a token.
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return _response(http.HTTPStatus.OK, document.html.encode(), headers)
+
+
+def _response(status: http.HTTPStatus, body: bytes, headers: dict[str, str]) -> Response:
+    length = {"Connection": "close", "Content-Length": str(len(body))}
+    return Response(status.value, status.phrase, Headers({**length, **headers}), body)

@@ -1,0 +1,108 @@
+"""New games and players, made of the files in `templates`, which are a game and a player that work."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import sys
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coworld_core.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+__all__ = ["NewFiles", "new_game", "new_player"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewFiles:
+    """What was made.
+
+    Attributes:
+        directory: Where.
+        paths: The files, relative to it.
+    """
+
+    directory: Path
+    paths: tuple[str, ...]
+
+
+def new_game(name: str, *, directory: Path | None = None) -> NewFiles:
+    """Make the directory of a new game: rules, a player, the manifest template, and what an image is built of.
+
+    Args:
+        name: The game's name: small letters, digits, hyphens and underscores.
+        directory: Where; by default a directory of that name here.
+
+    Raises:
+        UsageError: It is no name for a game, or there is something at that place.
+    """
+    module = name.replace("-", "_")
+    if not re.fullmatch(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*", name):
+        raise UsageError(
+            f"{name!r} is no name for a game.",
+            code="bad_name",
+            hint="Small letters, digits and single hyphens or underscores, a letter first: connect-four.",
+        )
+    if keyword.iskeyword(module) or module in sys.stdlib_module_names:
+        raise UsageError(f"{name!r} is a name of Python's own.", code="bad_name", hint="Take another one.")
+    place = directory or Path(name)
+    if place.is_file() or (place.is_dir() and any(place.iterdir())):
+        raise UsageError(f"There is something at {place} already.", code="path_taken", hint="Name a new directory.")
+    words = {
+        "NEWGAME": module.upper(),
+        "NewGame": "".join(part.capitalize() for part in module.split("_")),
+        "newgame:NewGame": f"{module}:{''.join(part.capitalize() for part in module.split('_'))}",
+        "newgame.py": f"{module}.py",
+        "import newgame": f"import {module}",
+        "newgame": name,
+    }
+    return _written("game", place, words)
+
+
+def new_player(path: Path) -> NewFiles:
+    """Make the file of a new player, which plays any game of the kit, at random.
+
+    Raises:
+        UsageError: There is something at that place, or its name does not end with `.py`.
+    """
+    if path.suffix != ".py":
+        raise UsageError(f"{path} is no Python file.", code="bad_name", hint=f"Write {path}.py.")
+    if path.exists():
+        raise UsageError(f"There is something at {path} already.", code="path_taken", hint="Name a new file.")
+    return _written("player", path.parent, {"bot.py": path.name})
+
+
+def _written(kind: str, place: Path, words: dict[str, str]) -> NewFiles:
+    # The longest first: a part of it may be a word as well.
+    pattern = re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))))
+
+    def renamed(text: str) -> str:
+        return pattern.sub(lambda found: words[found[0]], text)
+
+    made: list[str] = []
+    try:
+        for name, source in _files(files("coworld_runner.serving") / "templates" / kind):
+            target = place / renamed(name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(renamed(source.read_text("utf-8")), encoding="utf-8")
+            made.append(str(target.relative_to(place)))
+    except OSError as error:
+        raise UsageError(f"{place} cannot be written: {error.strerror}.", code="path_unwritable") from error
+    return NewFiles(directory=place, paths=tuple(sorted(made)))
+
+
+def _files(folder: Traversable, under: str = "") -> list[tuple[str, Traversable]]:
+    found: list[tuple[str, Traversable]] = []
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            found += [] if entry.name == "__pycache__" else _files(entry, f"{under}{entry.name}/")
+        else:
+            # A file that is named so in the tree would count there.
+            name = ".dockerignore" if entry.name == "dockerignore" else entry.name
+            found.append((under + name, entry))
+    return found

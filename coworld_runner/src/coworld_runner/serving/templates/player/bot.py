@@ -1,0 +1,8 @@
+"""A player: asked for an action whenever it is its turn."""
+
+from typing import Any
+
+
+def act(observation: Any, legal: Any, rng: Any) -> Any:
+    """Return one of the legal actions."""
+    return rng.choice(legal)

@@ -1,0 +1,326 @@
+"""Artifacts of episodes: one by one, as a bundle, and by links that need no token."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import sqlalchemy as sa
+from fastapi import Query
+from pydantic import Field
+from starlette.responses import Response, StreamingResponse
+
+from coworld_core import api
+
+from ..artifacts_serving import filename_of, plain_chunks, send, send_plain
+from ..bundles import BundlePlan, Kept, ZipEntry, plan_bundle, stream_zip, unknown_tokens
+from ..columns import JsonObject
+from ..episodes_access import find_episode, own_slots, visible
+from ..errors import Refusal, forbidden, invalid, not_found
+from ..models import Artifact, Coworld, EpisodeRequest
+from ..services import Services
+from ..worker_queue import OVER
+from .calls import Anyone, ApiRouter, Call, Json, Known, QueryModel, Team, binary, gate, refusals
+from .episodes import find_job, refuse_unfinished, split_ids
+from .pages import PageQuery, paginate
+
+__all__ = ["router"]
+
+router = ApiRouter(tags=["Artifacts"])
+
+INLINE_LIMIT = 64 * 1024
+"""Bytes of JSON that a download manifest carries itself."""
+
+_KINDS = {"results": "results", "replay": "replay", "logs": "game_logs", "error-info": "error_info"}
+CATEGORIES = ("results", "replay", "events", "error_info", "game_logs", "player_logs", "player_artifact")
+
+
+class BundleQuery(QueryModel):
+    """What a bundle is to include."""
+
+    include: str | None = Field(
+        default=None,
+        max_length=200,
+        description="With commas between: results, replay, error_info, game_logs, player_logs, player_artifact.",
+    )
+
+
+class LinkQuery(QueryModel):
+    """What makes a link good."""
+
+    expires: str = Field(default="", max_length=20)
+    signature: str = Field(default="", max_length=80)
+
+
+class DownloadQuery(PageQuery):
+    """What is to be downloaded."""
+
+    ids: list[str] = Field(description="1 to 50 ids, all of episode requests or all of experience requests.")
+    include: list[str] | None = Field(default=None, description="Categories; all by default.")
+    agent: list[int] | None = Field(default=None, description="Seats, for what is a player's; all by default.")
+
+
+# --- one by one
+
+
+@router.get(
+    "/v2/episode-requests/{ereq}/artifacts/{kind}",
+    response_class=binary("application/octet-stream"),
+    responses=refusals(409, 412, 416),
+)
+async def get_artifact(call: Anyone, ereq: str, kind: str) -> Response:
+    """One artifact: `spec`, `game-config`, `logs`, `error-info`, `results` or `replay` (unpacked)."""
+    row = await find_episode(call.db, call.services, call.caller, ereq)
+    if kind == "game-config":
+        return _json(row.game_config)
+    if kind == "spec":
+        return _json(await _spec(call, row))
+    if kind not in _KINDS:
+        known = ", ".join(("spec", "game-config", *_KINDS))
+        raise Refusal(404, f"There are no artifacts {kind!r}; there are {known}.", code="not_found")
+    return send_plain(call.services.artifacts, call.request, _kept(row, _KINDS[kind]))
+
+
+@router.get(
+    "/v2/episode-requests/{ereq}/{version_id}/policy-logs/{agent}",
+    response_class=binary("text/plain"),
+    responses=refusals(409),
+)
+async def get_policy_log(call: Known, ereq: str, version_id: str, agent: str) -> Response:
+    """What one's own player wrote: its last 10,000 lines."""
+    return await _of_player(call, ereq, version_id, agent, "player_logs")
+
+
+@router.get(
+    "/v2/episode-requests/{ereq}/{version_id}/policy-artifact/{agent}",
+    response_class=binary("application/zip"),
+    responses=refusals(409, 412, 416),
+)
+async def get_policy_artifact(call: Known, ereq: str, version_id: str, agent: str) -> Response:
+    """What one's own player has kept."""
+    return await _of_player(call, ereq, version_id, agent, "player_artifact")
+
+
+@router.get("/v2/episode-requests/{ereq}/bundle", response_class=binary("application/zip"), responses=refusals(409))
+async def get_bundle(call: Anyone, ereq: str, query: Annotated[BundleQuery, Query()]) -> Response:
+    """Everything one may have of an episode, as one zip; what one may not have is left out."""
+    include = None
+    if query.include is not None:
+        include = [token.strip() for token in query.include.split(",") if token.strip()]
+        if unknown := unknown_tokens(include):
+            raise invalid(f"There is no part {unknown[0]!r} of a bundle.", at=("query", "include"))
+    row = await find_episode(call.db, call.services, call.caller, ereq)
+    refuse_unfinished(row)
+    by_place = {(item.kind, item.position): item for item in row.artifacts}
+    plan = plan_bundle(
+        row.id,
+        succeeded=row.status == "completed",
+        kept=[Kept(category=kind, position=None if at < 0 else at) for kind, at in by_place],
+        include=include,
+        slots=own_slots(call.caller, row),
+    )
+    entries = [
+        _entry(call.services, name, by_place[kept.category, -1 if kept.position is None else kept.position])
+        for name, kept in plan.files
+    ]
+    headers = {"Content-Disposition": f'attachment; filename="{row.id}.zip"'}
+    if call.request.method == "HEAD":
+        return Response(headers=headers, media_type="application/zip")
+    return StreamingResponse(stream_zip(plan.manifest, entries), headers=headers, media_type="application/zip")
+
+
+def _entry(services: Services, name: str, artifact: Artifact) -> ZipEntry:
+    compress = BundlePlan.compresses(Kept(category=artifact.kind))
+    return ZipEntry(name=name, chunks=lambda: plain_chunks(services.artifacts, artifact), compress=compress)
+
+
+# --- by link
+
+
+@router.get("/files/{artifact_id}/{filename}", response_class=binary("application/octet-stream"))
+async def get_file(
+    call: Annotated[Call, gate("anyone", tolerant=True)],
+    artifact_id: str,
+    filename: str,
+    query: Annotated[LinkQuery, Query()],
+) -> Response:
+    """An artifact as it is stored, for whoever has the link."""
+    links = call.services.runtime.links
+    if not links.is_good(artifact_id, query.expires, query.signature):
+        raise forbidden("This link is not one of this server's.", code="bad_link")
+    if links.expired(query.expires):
+        raise forbidden("This link has expired: ask for the episode again to get a new one.", code="link_expired")
+    artifact = await call.db.get(Artifact, artifact_id)
+    if artifact is None:
+        raise not_found("file", filename)
+    return send(call.services.artifacts, call.request, artifact)
+
+
+@router.get("/v2/episode-requests/download-manifest", response_model=api.DownloadPage)
+async def get_download_manifest(call: Anyone, query: Annotated[DownloadQuery, Query()]) -> Json:
+    """What there is to download of some episodes, with links that need no token."""
+    ids, kind = split_ids(query.ids)
+    wanted = [part.strip() for text in query.include or CATEGORIES for part in text.split(",") if part.strip()]
+    if unknown := [part for part in wanted if part not in CATEGORIES]:
+        raise invalid(f"There is no category {unknown[0]!r}.", at=("query", "include"))
+    column = EpisodeRequest.id if kind == "ereq" else EpisodeRequest.experience_request_id
+    seen = sa.select(EpisodeRequest).where(visible(call.caller, public=call.services.settings.public), column.in_(ids))
+    page = await paginate(call.db, seen, query, moment=EpisodeRequest.created_at, key=EpisodeRequest.id)
+    known = set(await call.db.scalars(seen.with_only_columns(column)))
+    entries: list[JsonObject] = []
+    for row in page.rows:
+        for category in CATEGORIES:
+            if category in wanted:
+                entries += [
+                    await _download(call, row, category, position) for position in _places(call, row, category, query)
+                ]
+    return Json(
+        {
+            "entries": entries,
+            "unavailable_ids": [item for item in ids if item not in known],
+            "next_cursor": page.next_cursor,
+        }
+    )
+
+
+def _places(call: Call, row: EpisodeRequest, category: str, query: DownloadQuery) -> list[int]:
+    if not category.startswith("player_"):
+        return [-1]
+    slots = own_slots(call.caller, row)
+    return [
+        seat.position
+        for seat in row.participants
+        if (slots is None or seat.position in slots) and (query.agent is None or seat.position in query.agent)
+    ]
+
+
+async def _download(call: Call, row: EpisodeRequest, category: str, position: int) -> JsonObject:
+    artifact = next((item for item in row.artifacts if (item.kind, item.position) == (category, position)), None)
+    entry: JsonObject = {
+        "episode_request_id": row.id,
+        "category": category,
+        "position": None if position < 0 else position,
+    }
+    if artifact is None:
+        return entry | {
+            "artifact_id": f"{row.id}:{category}:{position}",
+            "filename": "",
+            "state": "not_produced" if row.status in OVER else "pending",
+            "media_type": "",
+            "encoding": "identity",
+        }
+    link = call.services.runtime.links.url(artifact.id, filename_of(artifact))
+    entry |= {
+        "artifact_id": artifact.id,
+        "version": artifact.sha256,
+        "filename": filename_of(artifact),
+        "state": "ready",
+        "media_type": artifact.media_type,
+        "encoding": artifact.encoding,
+        "size": artifact.size,
+        "etag": f'"{artifact.sha256}"',
+        "url": link.url,
+        "expires_at": link.expires_at,
+    }
+    if category in ("results", "error_info") and artifact.size <= INLINE_LIMIT:
+        entry["inline_json"] = json.loads(await call.services.artifacts.get(artifact.key))
+    return entry
+
+
+# --- for the team, by job
+
+
+@router.get("/jobs/{job}/artifacts/{kind}", response_class=binary("application/octet-stream"), responses=refusals(409))
+async def get_job_artifact(call: Team, job: str, kind: str) -> Response:
+    """One artifact, by job: `results`, `replay` or `logs`."""
+    row = await find_job(call, job)
+    if kind not in ("results", "replay", "logs"):
+        raise Refusal(404, f"There are no artifacts {kind!r}; there are results, replay, logs.", code="not_found")
+    return send_plain(call.services.artifacts, call.request, _kept(row, _KINDS[kind]))
+
+
+@router.get("/jobs/{job}/policy-logs", response_model=list[str])
+async def list_job_logs(call: Team, job: str) -> Json:
+    """Names of the players' logs."""
+    return Json(_names(await find_job(call, job), "player_logs"))
+
+
+@router.get("/jobs/{job}/policy-logs/{agent}", response_class=binary("text/plain"), responses=refusals(409))
+async def get_job_log(call: Team, job: str, agent: str) -> Response:
+    """A player's log."""
+    row = await find_job(call, job)
+    return send(call.services.artifacts, call.request, _kept(row, "player_logs", _slot(agent)))
+
+
+@router.get("/jobs/{job}/policy-artifact", response_model=list[str])
+async def list_job_policy_artifacts(call: Team, job: str) -> Json:
+    """Names of what the players have kept."""
+    return Json(_names(await find_job(call, job), "player_artifact"))
+
+
+@router.get("/jobs/{job}/policy-artifact/{agent}", response_class=binary("application/zip"), responses=refusals(409))
+async def get_job_policy_artifact(call: Team, job: str, agent: str) -> Response:
+    """What a player has kept."""
+    row = await find_job(call, job)
+    return send(call.services.artifacts, call.request, _kept(row, "player_artifact", _slot(agent)))
+
+
+# --- parts
+
+
+async def _of_player(call: Call, ereq: str, version_id: str, agent: str, kind: str) -> Response:
+    row = await find_episode(call.db, call.services, call.caller, ereq)
+    slot = _slot(agent)
+    seat = next((seat for seat in row.participants if seat.position == slot), None)
+    if seat is None or seat.policy_version_id != version_id:
+        raise Refusal(404, f"The policy version {version_id!r} does not sit in slot {slot}.", code="not_found")
+    slots = own_slots(call.caller, row)
+    if slots is not None and slot not in slots:
+        raise forbidden("Only the owner of a policy may see what it wrote.", code="not_yours")
+    return send(call.services.artifacts, call.request, _kept(row, kind, slot))
+
+
+def _slot(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 6):
+        raise Refusal(404, f"{text!r} is no slot.", code="not_found")
+    return int(text)
+
+
+def _kept(row: EpisodeRequest, kind: str, position: int = -1) -> Artifact:
+    artifact = next((item for item in row.artifacts if (item.kind, item.position) == (kind, position)), None)
+    if artifact is None:
+        refuse_unfinished(row)
+        what = kind.replace("_", " ") if position < 0 else f"{kind.replace('_', ' ')} of slot {position}"
+        raise Refusal(404, f"The episode {row.id} has left no {what}.", code="not_found")
+    return artifact
+
+
+def _names(row: EpisodeRequest, kind: str) -> list[str]:
+    return [filename_of(item) for item in row.artifacts if item.kind == kind]
+
+
+async def _spec(call: Call, row: EpisodeRequest) -> JsonObject:
+    """What was to be played, without what is secret."""
+    coworld = await call.db.get_one(Coworld, row.coworld_id)
+    return {
+        "coworld_id": coworld.id,
+        "coworld_name": coworld.name,
+        "coworld_version": coworld.version,
+        "manifest_hash": coworld.manifest_hash,
+        "variant_id": row.variant_id,
+        "game_config": row.game_config,
+        "players": [
+            {
+                "position": seat.position,
+                "policy_version_id": seat.policy_version_id,
+                "policy_name": seat.policy_name,
+                "version": seat.version,
+                "bundled_player": seat.bundled_player,
+            }
+            for seat in row.participants
+        ],
+    }
+
+
+def _json(value: JsonObject) -> Response:
+    return Response(json.dumps(value, indent=2) + "\n", media_type="application/json")

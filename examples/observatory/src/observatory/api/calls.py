@@ -1,0 +1,357 @@
+"""What every route of the API stands on: who calls, in which transaction, and how refusals and answers are written.
+
+::
+
+    router = ApiRouter(tags=["Leagues"])
+
+    @router.get("/v2/leagues/{league_id}", response_model=api.League)
+    async def get_league(call: Anyone, league_id: str) -> Json: ...
+
+The type of ``call`` says who may call. ``response_model`` describes the answer, which handlers write themselves
+(``Json``): reading every row of a page again as a model would cost more than all the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import Annotated, Any, Literal, cast
+
+import pydantic_core
+import sqlalchemy as sa
+from fastapi import APIRouter, Request, Response, Security
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+from pydantic import BaseModel, ConfigDict
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+from starlette.requests import HTTPConnection
+from starlette.routing import Match
+
+from ..errors import Refusal, conflict, forbidden, unauthenticated
+from ..identity.auth import ANONYMOUS, Caller
+from ..models import Idempotent
+from ..services import Services
+
+__all__ = [
+    "PREFIX",
+    "Access",
+    "Anyone",
+    "ApiRouter",
+    "Call",
+    "Gate",
+    "InPerson",
+    "Json",
+    "Known",
+    "QueryModel",
+    "Team",
+    "binary",
+    "gate",
+    "read_body",
+    "refusals",
+]
+
+PREFIX = "/observatory"
+"""What all paths of the API begin with."""
+
+Access = Literal["anyone", "known", "user", "team"]
+"""``anyone``; ``known``: a user or a player; ``user``: a user in person; ``team``: a member of the team."""
+
+MAX_BODY = 8 * 1024 * 1024
+"""Largest JSON body read, in bytes."""
+
+_REPLAYED = "Idempotent-Replayed"
+
+_REASONS: Mapping[int, str] = {
+    400: "It cannot be meant.",
+    401: "No token, or one that is not good (any more).",
+    403: "Not with this token.",
+    404: "There is none, or it is not the caller's to see.",
+    409: "Not in the state things are in.",
+    410: "It was there once.",
+    412: "It has changed since.",
+    413: "Too long.",
+    416: "No such range.",
+    422: "It does not have the right form.",
+    501: "Not on this platform.",
+    503: "Not now; try again.",
+}
+
+
+class QueryModel(BaseModel):
+    """Base of query strings: what is not known is ignored, as everywhere on the web."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Json(JSONResponse):
+    """A value as JSON: models by alias, moments as RFC 3339, what is no number as null."""
+
+    def render(self, content: Any) -> bytes:
+        """The value's text."""
+        return pydantic_core.to_json(content, by_alias=True, inf_nan_mode="null")
+
+
+@dataclass(kw_only=True)
+class Call:
+    """One request on its way through."""
+
+    request: Request
+    services: Services
+    caller: Caller
+    db: AsyncSession
+    """The call's session: a transaction for what changes something, else for reading. It ends with the handler, before
+    the answer is sent."""
+
+    @property
+    def base_url(self) -> str:
+        """Where clients reach this server, without a slash at the end."""
+        return self.services.settings.url
+
+
+class Gate(HTTPBearer):
+    """Whom a route lets in, and what it holds meanwhile.
+
+    Args:
+        access: Who may call it.
+        tolerant: Whether a token that is not good makes its bearer anonymous instead of a 401.
+        held: Whether a route that changes something holds a transaction from its beginning to its end. One that takes
+            long holds none, and opens its own.
+        secret: Whether the answer holds a token. Such an answer is never kept, also not under an Idempotency-Key.
+    """
+
+    def __init__(self, access: Access, *, tolerant: bool = False, held: bool = True, secret: bool = False) -> None:
+        super().__init__(scheme_name="token", auto_error=False)
+        self.access = access
+        self.tolerant = tolerant
+        self.held = held
+        self.secret = secret
+
+    async def __call__(self, request: HTTPConnection) -> Any:
+        """The call, which ``_Route`` has let in before anything of the body was read."""
+        return request.state.call
+
+    def admit(self, caller: Caller) -> None:
+        """Let a caller in.
+
+        Raises:
+            Refusal: 401 or 403.
+        """
+        if self.access == "anyone":
+            return
+        caller.require()
+        if self.access != "known" and caller.kind == "player":
+            raise forbidden("A player's session cannot do this: use your own token.", code="user_token_needed")
+        if self.access == "team" and not caller.is_team:
+            raise forbidden("Only members of the team may do this.", code="team_only")
+
+
+def gate(access: Access, **options: bool) -> Any:
+    """A ``Gate`` as a dependency; in the OpenAPI document, its access is a role that the token has to have."""
+    return Security(Gate(access, **options), scopes=[access] if access in ("user", "team") else [])
+
+
+Anyone = Annotated[Call, gate("anyone")]
+Known = Annotated[Call, gate("known")]
+InPerson = Annotated[Call, gate("user")]
+Team = Annotated[Call, gate("team")]
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Statuses that a route may answer besides the usual ones, as the OpenAPI document has them."""
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {
+        status: {"description": _REASONS.get(status) or f"{HTTPStatus(status).phrase}.", "content": content}
+        for status in sorted(statuses)
+    }
+
+
+def binary(media_type: str) -> type[Response]:
+    """What a route answers when that is not JSON."""
+    return type("Binary", (Response,), {"media_type": media_type})
+
+
+class _JsonRequest(Request):
+    """A request whose body is JSON, whatever it is called, and no longer than ``MAX_BODY``."""
+
+    async def body(self) -> bytes:
+        """The whole body."""
+        if not hasattr(self, "_body"):
+            self._body = await read_body(self, MAX_BODY)
+        return self._body
+
+    async def json(self) -> Any:
+        """The body's value."""
+        try:
+            return pydantic_core.from_json(await self.body())
+        except ValueError as error:
+            raise json.JSONDecodeError(str(error), "", 0) from error
+
+
+class _Route(APIRoute):
+    """A route of the API: first who calls is settled, then the body is read, then one transaction does it all."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        doc = inspect.getdoc(endpoint) or ""
+        options["summary"] = doc.partition("\n")[0].rstrip(".")
+        options["response_description"] = f"{options['summary']}."
+        options["operation_id"] = f"{endpoint.__module__.rpartition('.')[2]}_{endpoint.__name__}"
+        super().__init__(path, endpoint, **options)
+        gate = self._gate()
+        extra: dict[str, Any] = {**(self.openapi_extra or {})}
+        if gate.access == "anyone":
+            extra["security"] = [{}]
+        if self._remembers(gate):
+            shape = {"type": "string", "maxLength": 200, "pattern": "^[A-Za-z0-9_.-]+$"}
+            extra["parameters"] = [{"name": "Idempotency-Key", "in": "header", "required": False, "schema": shape}]
+        self.openapi_extra = extra
+        self.responses = {**refusals(*self._usual(gate)), **self.responses}
+
+    def matches(self, scope: Any) -> tuple[Match, Any]:
+        """Whether it is asked for: who may GET may HEAD."""
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            return super().matches({**scope, "method": "GET"})
+        return super().matches(scope)
+
+    async def handle(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer."""
+        if scope["method"] == "HEAD" and "GET" in (self.methods or ()):
+            await self.app(scope, receive, send)
+        else:
+            await super().handle(scope, receive, send)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The route as a function of the request."""
+        handle, gate = super().get_route_handler(), self._gate()
+        has_body, writes, remembers = self.body_field is not None, self._writes(gate), self._remembers(gate)
+
+        async def answer(request: Request) -> Response:
+            _refuse_nul(request)
+            services = cast("Services", request.app.state.services)
+            async with services.database.reading() as session:
+                caller = await identify(request, services, session, tolerant=gate.tolerant)
+            gate.admit(caller)
+            key = request.headers.get("idempotency-key") if remembers and caller.known else None
+            if has_body:
+                scope = {**request.scope, "headers": [*_without_type(request), (b"content-type", b"application/json")]}
+                request = _JsonRequest(scope, request.receive)
+                # the body comes as slowly as its sender likes, so the transaction begins after it
+                await request.body()
+            open_session = services.database.writing if writes else services.database.reading
+            try:
+                async with open_session() as session:
+                    call = Call(request=request, services=services, caller=caller, db=session)
+                    request.state.call = call
+                    if key is None:
+                        return await handle(request)
+                    return await _once(call, partial(handle, request), key)
+            except IntegrityError as error:
+                # two did the same at once, and the database let one of them
+                raise conflict(
+                    "Somebody else just did that: look again, then decide.", code="concurrent_change"
+                ) from error
+
+        return answer
+
+    def _gate(self) -> Gate:
+        return next(part.call for part in self.dependant.dependencies if isinstance(part.call, Gate))
+
+    def _writes(self, gate: Gate) -> bool:
+        return gate.held and "GET" not in (self.methods or ())
+
+    def _remembers(self, gate: Gate) -> bool:
+        """Whether an answer under an Idempotency-Key is kept and given again."""
+        return self._writes(gate) and not gate.secret and "POST" in (self.methods or ())
+
+    def _usual(self, gate: Gate) -> set[int]:
+        # team rights may be asked for anywhere, and refused; a NUL is in order nowhere
+        statuses = {403, 422}
+        if not gate.tolerant:
+            statuses.add(401)
+        if self.param_convertors or self.body_field is not None:
+            statuses.add(404)
+        if self.body_field is not None:
+            statuses |= {409, 413}
+        if self.dependant.query_params:
+            statuses.add(400)
+        if "GET" not in (self.methods or ()):
+            statuses |= {400, 409}
+        return statuses
+
+
+ApiRouter = partial(APIRouter, prefix=PREFIX, route_class=_Route)
+"""A noun's routes."""
+
+
+async def identify(request: Request, services: Services, session: AsyncSession, *, tolerant: bool = False) -> Caller:
+    """Who sent a request.
+
+    Raises:
+        Refusal: 401 for a token that is not good, unless ``tolerant``.
+    """
+    reading = request.method in ("GET", "HEAD")
+    caller = await services.tokens.caller(session, request.headers, request.cookies, reading=reading)
+    if caller is not None:
+        return caller
+    if tolerant:
+        return ANONYMOUS
+    raise unauthenticated("The token is not valid (any more): sign in again.")
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """A request's whole body.
+
+    Raises:
+        Refusal: 413 when it is longer than ``limit`` bytes.
+    """
+    content = bytearray()
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > limit:
+            raise Refusal(413, f"The body is longer than {limit} bytes.", code="too_large")
+    return bytes(content)
+
+
+async def _once(call: Call, handle: Callable[[], Coroutine[Any, Any, Response]], key: str) -> Response:
+    """Answer a POST under a key: what was answered before is answered again."""
+    if not key.isprintable() or len(key) > 200:
+        raise Refusal(400, "An Idempotency-Key is at most 200 printable characters.", code="bad_idempotency_key")
+    subject = call.caller.subject_id or ""
+    content = await call.request.body() if isinstance(call.request, _JsonRequest) else b""
+    method, path = call.request.method.encode(), call.request.url.path.encode()
+    digest = hashlib.sha256(b"\0".join((method, path, content))).hexdigest()
+    if call.services.database.dialect == "postgresql":
+        # whoever comes second waits here for the first; SQLite has one writer at a time anyway
+        number = int.from_bytes(hashlib.sha256(f"{subject}\0{key}".encode()).digest()[:8], signed=True)
+        await call.db.execute(sa.select(sa.func.pg_advisory_xact_lock(number)))
+    stored = await call.db.get(Idempotent, (subject, key))
+    if stored is not None:
+        if stored.digest != digest:
+            raise Refusal(422, "This Idempotency-Key was used for another request.", code="idempotency_key_reused")
+        headers = {_REPLAYED: "true"}
+        return Response(stored.body, status_code=stored.status, headers=headers, media_type="application/json")
+    response = await handle()
+    body = bytes(response.body).decode()
+    call.db.add(Idempotent(subject_id=subject, key=key, digest=digest, status=response.status_code, body=body))
+    await call.db.flush()
+    return response
+
+
+def _without_type(request: Request) -> list[tuple[bytes, bytes]]:
+    return [(name, value) for name, value in request.scope["headers"] if name != b"content-type"]
+
+
+def _refuse_nul(request: Request) -> None:
+    # no database keeps a NUL in a text, so nothing of ours is named with one
+    if any("\0" in str(value) for value in request.path_params.values()):
+        raise Refusal(404, "Not found: nothing has such a name.", code="not_found")
+    if any("\0" in value for pair in request.query_params.multi_items() for value in pair):
+        raise Refusal(
+            422, [{"type": "value_error", "loc": ["query"], "msg": "contains a NUL"}], code="validation_error"
+        )

@@ -1,0 +1,384 @@
+"""The catalogue of Coworlds: uploads, versions, what the bare name means, and how the hosted check went."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, cast
+
+import anyio.to_thread
+import sqlalchemy as sa
+from fastapi import Query
+from packaging.version import Version
+from pydantic import Field
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coworld_core import api
+from coworld_core.errors import ImageError, ManifestError
+from coworld_core.images import ImageRef
+from coworld_core.loading import dump_manifest, load_manifest, manifest_sha256
+from coworld_core.manifest import ROLE_SECTIONS, Manifest
+
+from ..columns import JsonObject
+from ..errors import Refusal, conflict, forbidden, invalid, not_found
+from ..identity.auth import Caller
+from ..models import Coworld, CoworldName, Game, Image
+from ..naming import name_key
+from ..smoke import check_state, order_check
+from .calls import Anyone, ApiRouter, Call, Json, Known, refusals
+from .images import find_image, image_at, public_uri
+from .leagues import slug
+from .pages import Envelope, PageQuery, paginate
+
+__all__ = ["add_coworld", "coworld_json", "find_coworld", "router"]
+
+router = ApiRouter(tags=["Coworlds"])
+
+
+class CoworldQuery(PageQuery):
+    """Which Coworlds."""
+
+    limit: int = Field(default=200, ge=1, le=1000, description="Most rows of the page.")
+    name: api.Text | None = Field(default=None, description="Only the versions of a name.")
+    canonical: bool = Field(default=False, description="Only the versions that bare names mean.")
+
+
+@router.get("/v2/coworlds", response_model=list[api.Coworld])
+async def list_coworlds(call: Anyone, query: Annotated[CoworldQuery, Query()]) -> Json:
+    """All Coworlds with their manifests, newest first."""
+    page = await paginate(call.db, _chosen(call, query), query, moment=Coworld.created_at, key=Coworld.id)
+    images = await _images_of(call.db, page.rows)
+    return page.bare(lambda row: coworld_json(row, images, call))
+
+
+@router.get("/v2/coworlds/summaries", response_model=Envelope[api.CoworldSummary])
+async def list_summaries(call: Anyone, query: Annotated[CoworldQuery, Query()]) -> Json:
+    """All Coworlds in short, newest first."""
+    page = await paginate(call.db, _chosen(call, query), query, moment=Coworld.created_at, key=Coworld.id)
+    return Json(page.envelope(_summary_json))
+
+
+@router.get("/v2/coworlds/{coworld_id}", response_model=api.Coworld)
+async def get_coworld(call: Anyone, coworld_id: str) -> Json:
+    """One Coworld; its images are given as anybody can pull them."""
+    coworld = await find_coworld(call.db, call.caller, coworld_id)
+    return Json(coworld_json(coworld, await _images_of(call.db, [coworld]), call))
+
+
+@router.post("/v2/coworlds/upload", response_model=api.Coworld, responses=refusals(409))
+async def upload_coworld(call: Known, body: api.CoworldUploadBody) -> Json:
+    """Add a version of a Coworld; the very same one again is said to be there already."""
+    manifest = await _checked(body.manifest)
+    manifest = await _by_ids(call.db, call.services.settings.registry, manifest)
+    coworld = await add_coworld(
+        call.db, call.caller, manifest, visibility=body.visibility or "public", certification=body.certification
+    )
+    return Json(coworld_json(coworld, await _images_of(call.db, [coworld]), call))
+
+
+@router.post("/v2/coworlds/patch-commissioner", response_model=api.Coworld, responses=refusals(409))
+async def patch_commissioner(call: Known, body: api.PatchCommissionerBody) -> Json:
+    """Add a version of a Coworld that differs from the present one in its commissioner's image."""
+    present = await call.db.scalar(
+        sa.select(Coworld).where(Coworld.name_key == name_key(body.coworld_name), Coworld.canonical)
+    )
+    if present is None or not _visible_to(present, call.caller):
+        raise not_found("Coworld", body.coworld_name)
+    manifest = cast("JsonObject", json.loads(json.dumps(present.manifest)))
+    entries: list[JsonObject] = manifest.get("commissioner") or []
+    chosen = [entry for entry in entries if body.runnable_id in (None, entry.get("id"))]
+    if len(chosen) != 1:
+        said = "several commissioners: name one" if len(chosen) > 1 else "no such commissioner"
+        raise invalid(f"{present.name} has {said}.", at=("body", "runnable_id"))
+    chosen[0]["image"] = body.container_image_id
+    manifest["game"]["version"] = body.version or next_version(present.version)
+    coworld = await add_coworld(call.db, call.caller, await _checked(manifest), visibility=present.visibility)
+    return Json(coworld_json(coworld, await _images_of(call.db, [coworld]), call))
+
+
+@router.post("/v2/coworlds/{name}/visibility")
+async def set_visibility(call: Known, name: str, body: api.VisibilityBody) -> Json:
+    """Show all versions of a Coworld to everybody, or to its owner alone."""
+    owner = await call.db.get(CoworldName, name_key(name))
+    if owner is None:
+        raise not_found("Coworld", name)
+    if not call.caller.owns(owner.user_id):
+        raise forbidden(f"{owner.name} belongs to somebody else.")
+    rows = (await call.db.scalars(sa.select(Coworld).where(Coworld.name_key == owner.key))).all()
+    for row in rows:
+        row.visibility = body.visibility
+    await call.db.flush()
+    await _publish_images(call.db, rows)
+    return Json(
+        {"coworld_name": owner.name, "visibility": body.visibility, "versions": sorted(row.version for row in rows)}
+    )
+
+
+@router.get("/v2/coworlds/{coworld_id}/certification", response_model=api.CertificationState)
+async def get_certification(call: Anyone, coworld_id: str) -> Json:
+    """How the hosted check of a Coworld stands: an episode of its own players, played after the upload."""
+    coworld = await find_coworld(call.db, call.caller, coworld_id)
+    return Json(await check_state(call.db, coworld))
+
+
+@router.post(
+    "/v2/coworlds/{coworld_id}/certification/retry", response_model=api.CertificationState, responses=refusals(409)
+)
+async def retry_certification(call: Known, coworld_id: str) -> Json:
+    """Order the hosted check again."""
+    coworld = await find_coworld(call.db, call.caller, coworld_id)
+    if not call.caller.owns(coworld.user_id):
+        raise forbidden(f"{coworld.name} belongs to somebody else.")
+    state = await check_state(call.db, coworld)
+    if state["state"] in ("queued", "certifying"):
+        raise conflict("The check is on its way already.", code="check_on_its_way")
+    await order_check(call.db, coworld, call.caller.require().id)
+    return Json(await check_state(call.db, coworld))
+
+
+async def find_coworld(session: AsyncSession, caller: Caller, coworld_id: str) -> Coworld:
+    """A Coworld somebody may see.
+
+    Raises:
+        Refusal: 404 when there is none.
+    """
+    coworld = await session.get(Coworld, coworld_id)
+    if coworld is None or not _visible_to(coworld, caller):
+        raise not_found("Coworld", coworld_id)
+    return coworld
+
+
+async def add_coworld(
+    session: AsyncSession,
+    caller: Caller,
+    manifest: Manifest,
+    *,
+    visibility: str = "public",
+    certification: JsonObject | None = None,
+) -> Coworld:
+    """Add a version of a Coworld, in the caller's name.
+
+    Args:
+        session: A writing session.
+        caller: Who uploads it; the first to use a name owns it.
+        manifest: What is uploaded, checked.
+        visibility: ``public`` or ``private``.
+        certification: What the uploader says about it.
+
+    Raises:
+        Refusal: 403 for somebody else's name, 409 for a version that is there with other content, 422 for images that
+            were not uploaded here.
+    """
+    user = caller.require()
+    key, version = name_key(manifest.game.name), manifest.game.version
+    owner = await session.get(CoworldName, key)
+    if owner is not None and owner.user_id != user.id and not caller.elevated:
+        raise forbidden(f"The name {owner.name!r} belongs to somebody else.", code="name_taken")
+    images = await _checked_images(session, caller, manifest)
+    text, digest = dump_manifest(manifest), manifest_sha256(manifest)
+    there = await session.scalar(sa.select(Coworld).where(Coworld.name_key == key, Coworld.version == version))
+    if there is not None:
+        if there.manifest_hash == digest:
+            return there
+        raise conflict(
+            f"{there.name} {version} is there already with other content: choose another version.",
+            code="version_taken",
+        )
+    if owner is None:
+        session.add(CoworldName(key=key, name=manifest.game.name, user_id=user.id))
+        await session.flush()
+    coworld = Coworld(
+        name_key=key,
+        name=manifest.game.name,
+        version=version,
+        manifest=json.loads(text),
+        manifest_hash=digest,
+        size_bytes=len(text.encode()),
+        user_id=user.id,
+        visibility=visibility,
+        certification=certification,
+    )
+    session.add(coworld)
+    await session.flush()
+    if visibility == "public":
+        for image in images:
+            image.public = True
+    await _choose_canonical(session, coworld, manifest)
+    await order_check(session, coworld, user.id)
+    return coworld
+
+
+def next_version(version: str) -> str:
+    """The version after one: the last number of its release is one more."""
+    release = list(Version(version).release)
+    release[-1] += 1
+    return ".".join(map(str, release))
+
+
+async def _choose_canonical(session: AsyncSession, added: Coworld, manifest: Manifest) -> None:
+    """Let the bare name mean the highest version; of equal ones, the newest."""
+    others = await session.execute(
+        sa.select(Coworld.id, Coworld.version, Coworld.canonical).where(
+            Coworld.name_key == added.name_key, Coworld.id != added.id
+        )
+    )
+    if any(Version(other) > Version(added.version) for _, other, canonical in others if canonical):
+        return
+    await session.execute(
+        sa.update(Coworld).where(Coworld.name_key == added.name_key, Coworld.id != added.id).values(canonical=False)
+    )
+    added.canonical = True
+    game = await session.scalar(sa.select(Game).where(Game.name_key == added.name_key))
+    if game is None:
+        game = Game(name=added.name, slug=slug(added.name), name_key=added.name_key)
+        session.add(game)
+    game.coworld_id, game.description = added.id, manifest.game.description
+    await session.flush()
+
+
+async def _checked(document: JsonObject) -> Manifest:
+    """The manifest, by the strict rules.
+
+    Raises:
+        Refusal: 422 with every issue.
+    """
+    try:
+        loaded = await anyio.to_thread.run_sync(lambda: load_manifest(document, mode="strict"))
+    except ManifestError as error:
+        issues: list[dict[str, object]] = [
+            {
+                "type": issue.code,
+                "loc": ["body", "manifest", *issue.pointer.split("/")[1:]],
+                "msg": issue.message,
+                "hint": issue.hint,
+            }
+            for issue in error.report.errors
+        ]
+        raise Refusal(422, issues, code="manifest_invalid") from error
+    return loaded.manifest
+
+
+async def _by_ids(session: AsyncSession, registry: str, manifest: Manifest) -> Manifest:
+    """The manifest with images of our own registry, which it may name as we give them out, under their ids."""
+    ids: dict[str, str] = {}
+    for text in manifest.images():
+        if (image := await image_at(session, registry, text)) is not None:
+            ids[text] = image.id
+    if not ids:
+        return manifest
+    document = cast("JsonObject", json.loads(dump_manifest(manifest)))
+    for entry in _image_entries(document):
+        entry["image"] = ids.get(entry["image"], entry["image"])
+    return await _checked(document)
+
+
+async def _checked_images(session: AsyncSession, caller: Caller, manifest: Manifest) -> list[Image]:
+    """The uploaded images of a manifest, each of them there and the caller's to use.
+
+    Whatever else an image may be called, an engine would look for it on its own machine or at an address that came with
+    the request.
+
+    Raises:
+        Refusal: 422 for one that is not there, is not complete, or was not uploaded here.
+    """
+    found: list[Image] = []
+    for text in manifest.images():
+        place = ("body", "manifest")
+        try:
+            reference = ImageRef.parse(text)
+        except ImageError as error:
+            raise invalid(error.message, at=place) from error
+        if reference.kind == "unpublished":
+            try:
+                image = await find_image(session, caller, text)
+            except Refusal as error:
+                raise invalid(f"{error.message} Upload it first.", at=place, code="image_unknown") from error
+            if image.status != "ready":
+                raise invalid(f"The image {image.name} ({text}) is not complete.", at=place, code="image_pending")
+            found.append(image)
+        elif reference.kind in ("digest", "content"):
+            raise invalid(f"The image {text!r} is not from here: upload it.", at=place, code="foreign_image")
+        else:
+            raise invalid(
+                f"The image {text!r} may come to mean something else: upload it.", at=place, code="mutable_image"
+            )
+    return found
+
+
+async def _publish_images(session: AsyncSession, changed: Sequence[Coworld]) -> None:
+    """Let everybody pull what a public Coworld names, and nobody else what only private ones do."""
+    public = (await session.scalars(sa.select(Coworld).where(Coworld.visibility == "public"))).all()
+    named = {text for row in public for text in _image_fields(row.manifest)}
+    for image in (await _images_of(session, changed)).values():
+        image.public = image.id in named
+
+
+def _chosen(call: Call, query: CoworldQuery) -> sa.Select[Coworld]:
+    statement = sa.select(Coworld)
+    if not call.caller.elevated:
+        statement = statement.where(
+            sa.or_(Coworld.visibility == "public", Coworld.user_id == (call.caller.user_id or ""))
+        )
+    if query.name is not None:
+        statement = statement.where(Coworld.name_key == name_key(query.name))
+    return statement.where(Coworld.canonical) if query.canonical else statement
+
+
+def _visible_to(coworld: Coworld, caller: Caller) -> bool:
+    return coworld.visibility == "public" or caller.owns(coworld.user_id)
+
+
+async def _images_of(session: AsyncSession, coworlds: Sequence[Coworld]) -> dict[str, Image]:
+    wanted = {text for row in coworlds for text in _image_fields(row.manifest) if text.startswith("img_")}
+    if not wanted:
+        return {}
+    return {image.id: image for image in await session.scalars(sa.select(Image).where(Image.id.in_(wanted)))}
+
+
+def _image_entries(manifest: JsonObject) -> list[JsonObject]:
+    return [manifest["game"]["runnable"], *(entry for name in ROLE_SECTIONS for entry in manifest.get(name) or ())]
+
+
+def _image_fields(manifest: JsonObject) -> list[str]:
+    return [str(entry["image"]) for entry in _image_entries(manifest)]
+
+
+def coworld_json(coworld: Coworld, images: dict[str, Image], call: Call) -> JsonObject:
+    """A Coworld; uploaded images are named as they can be pulled."""
+    manifest = cast("JsonObject", json.loads(json.dumps(coworld.manifest)))
+    for entry in _image_entries(manifest):
+        if (image := images.get(entry["image"])) is not None:
+            entry["image"] = public_uri(image, call.services.settings.registry)
+    return {
+        "id": coworld.id,
+        "name": coworld.name,
+        "version": coworld.version,
+        "manifest": manifest,
+        "manifest_hash": coworld.manifest_hash,
+        "size_bytes": coworld.size_bytes,
+        "canonical": coworld.canonical,
+        "created_at": coworld.created_at,
+        "visibility": coworld.visibility,
+        "certification": coworld.certification,
+        "certification_status_url": f"{call.base_url}/observatory/v2/coworlds/{coworld.id}/certification",
+    }
+
+
+def _summary_json(coworld: Coworld) -> JsonObject:
+    manifest = coworld.manifest
+    return {
+        "id": coworld.id,
+        "name": coworld.name,
+        "version": coworld.version,
+        "manifest_summary": {
+            "description": manifest["game"].get("description"),
+            "owner": manifest["game"].get("owner"),
+            "variants": [{"id": row["id"], "name": row.get("name")} for row in manifest.get("variants") or ()],
+            "role_counts": {name: len(manifest.get(name) or ()) for name in ROLE_SECTIONS},
+        },
+        "manifest_hash": coworld.manifest_hash,
+        "size_bytes": coworld.size_bytes,
+        "canonical": coworld.canonical,
+        "created_at": coworld.created_at,
+        "visibility": coworld.visibility,
+    }

@@ -1,0 +1,111 @@
+"""Secrets of Coworlds: put, listed by name, deleted; never shown."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coworld_core import api
+
+from ..columns import JsonObject, now
+from ..errors import Refusal, forbidden, not_found
+from ..identity.auth import Caller
+from ..models import Coworld, CoworldName, CoworldSecret
+from ..naming import name_key
+from .calls import ApiRouter, Call, Json, Known, gate, read_body, refusals
+
+__all__ = ["router"]
+
+router = ApiRouter(tags=["Secrets"])
+
+MAX_SECRET = 1024 * 1024
+"""Longest secret, in bytes."""
+
+_RAW = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+"""The handler reads the body itself, so the document has to be told."""
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
+
+
+@router.get("/v2/coworlds/secrets/{coworld}", response_model=list[api.Secret])
+async def list_secrets(call: Known, coworld: str) -> Json:
+    """The names of the secrets of a Coworld of one's own."""
+    owner = await _own_name(call.db, call.caller, coworld)
+    rows = await call.db.scalars(
+        sa.select(CoworldSecret).where(CoworldSecret.name_key == owner.key).order_by(CoworldSecret.name)
+    )
+    canonical = await _canonical_id(call.db, owner)
+    return Json([_secret_json(row, owner, canonical) for row in rows])
+
+
+@router.put(
+    "/v2/coworlds/secrets/{coworld}/{name}", response_model=api.Secret, responses=refusals(400, 413), openapi_extra=_RAW
+)
+async def put_secret(call: Annotated[Call, gate("known", held=False)], coworld: str, name: str) -> Json:
+    """Keep a secret of a Coworld of one's own, given as raw bytes, in the place of one of that name."""
+    if not _NAME.fullmatch(name):
+        raise Refusal(400, "A secret's name has up to 128 letters, digits, `_`, `.` and `-`.", code="bad_name")
+    # the body comes as slowly as its sender likes, so the transaction begins after it
+    content = await read_body(call.request, MAX_SECRET)
+    async with call.services.database.writing() as session:
+        owner = await _own_name(session, call.caller, coworld)
+        row = await session.scalar(
+            sa.select(CoworldSecret).where(CoworldSecret.name_key == owner.key, CoworldSecret.name == name)
+        )
+        if row is None:
+            row = CoworldSecret(name_key=owner.key, name=name, user_id=owner.user_id)
+            session.add(row)
+        row.size_bytes, row.updated_at = len(content), now()
+        await session.flush()
+        await call.services.vault.put("coworld", row.id, content)
+        return Json(_secret_json(row, owner, await _canonical_id(session, owner)))
+
+
+@router.delete("/v2/coworlds/secrets/{coworld}/{name}", response_model=api.Secret)
+async def delete_secret(call: Known, coworld: str, name: str) -> Json:
+    """Forget a secret of a Coworld of one's own."""
+    owner = await _own_name(call.db, call.caller, coworld)
+    row = await call.db.scalar(
+        sa.select(CoworldSecret).where(CoworldSecret.name_key == owner.key, CoworldSecret.name == name)
+    )
+    if row is None:
+        raise not_found("secret", name)
+    answer = _secret_json(row, owner, await _canonical_id(call.db, owner))
+    await call.db.delete(row)
+    await call.db.flush()
+    await call.services.vault.delete("coworld", row.id)
+    return Json(answer)
+
+
+async def _own_name(session: AsyncSession, caller: Caller, coworld: str) -> CoworldName:
+    owner = await session.get(CoworldName, name_key(coworld))
+    if owner is None and (version := await session.get(Coworld, coworld)) is not None:
+        owner = await session.get(CoworldName, version.name_key)
+    if owner is None:
+        raise not_found("Coworld", coworld)
+    if not caller.owns(owner.user_id):
+        raise forbidden(f"{owner.name} belongs to somebody else.")
+    return owner
+
+
+async def _canonical_id(session: AsyncSession, owner: CoworldName) -> str | None:
+    return await session.scalar(sa.select(Coworld.id).where(Coworld.name_key == owner.key, Coworld.canonical))
+
+
+def _secret_json(row: CoworldSecret, owner: CoworldName, coworld_id: str | None) -> JsonObject:
+    return {
+        "coworld_id": coworld_id,
+        "coworld_name": owner.name,
+        "owner_user_id": row.user_id,
+        "secret_name": row.name,
+        "size_bytes": row.size_bytes,
+        "updated_at": row.updated_at,
+    }

@@ -1,0 +1,257 @@
+"""Episode requests: asked for, listed, looked at."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Annotated, Literal
+
+import sqlalchemy as sa
+from fastapi import Query
+from pydantic import Field
+
+from coworld_core import api
+
+from ..columns import JsonObject, now
+from ..episodes_access import find_episode, own_slots, view_of, visible
+from ..errors import Refusal, not_found
+from ..models import Coworld, EpisodeRequest, Game, Participant
+from ..services import Services
+from ..worker_runtime import open_runtime
+from .calls import Anyone, ApiRouter, Call, Json, Known, Team, refusals
+from .pages import Envelope, Page, PageQuery, paginate
+from .rounds import find_round
+
+__all__ = ["lifespan", "router", "split_ids"]
+
+router = ApiRouter(tags=["Episodes"])
+
+MAX_IDS = 50
+"""Ids that may be followed at once."""
+
+
+@asynccontextmanager
+async def lifespan(services: Services) -> AsyncGenerator[None]:
+    """The worker and what else runs beside the server."""
+    async with open_runtime(services):
+        yield
+
+
+class EpisodeQuery(PageQuery):
+    """Which episodes."""
+
+    league_id: str | None = Field(default=None, max_length=64)
+    division_id: str | None = Field(default=None, max_length=64)
+    round_id: str | None = Field(default=None, max_length=64)
+    coworld_id: str | None = Field(default=None, max_length=64)
+    experience_request_id: str | None = Field(default=None, max_length=64)
+    player_id: str | None = Field(default=None, max_length=64, description="A player who takes part.")
+    policy_version_id: str | None = Field(default=None, max_length=64, description="A policy version that takes part.")
+    mine: bool = Field(default=False, description="Only those the caller asked for or takes part in.")
+    status: list[str] | None = Field(default=None, description="One or several states.")
+    ids: list[str] | None = Field(
+        default=None, description="1 to 50 ids, all of episode requests or all of experience requests: a short form."
+    )
+    view: Literal["progress", "results"] = Field(default="progress", description="With `ids`: how much of each.")
+
+
+class SourceQuery(PageQuery):
+    """Which episodes of a Coworld."""
+
+    source: str | None = Field(default=None, max_length=32, description="experience, request, coworld_upload or round.")
+
+
+Id = Annotated[str, Field(max_length=64)]
+
+
+@router.get("/v2/episode-requests", response_model=Envelope[api.EpisodeRequest] | api.ProgressPage)
+async def list_episodes(call: Anyone, query: Annotated[EpisodeQuery, Query()]) -> Json:
+    """Episodes one may see, newest first; with `ids` those of some requests in short."""
+    statement = _seen(call)
+    for column, value in (
+        (EpisodeRequest.league_id, query.league_id),
+        (EpisodeRequest.division_id, query.division_id),
+        (EpisodeRequest.round_id, query.round_id),
+        (EpisodeRequest.coworld_id, query.coworld_id),
+        (EpisodeRequest.experience_request_id, query.experience_request_id),
+    ):
+        if value is not None:
+            statement = statement.where(column == value)
+    if query.player_id is not None:
+        statement = statement.where(_seats(Participant.player_id == query.player_id))
+    if query.policy_version_id is not None:
+        statement = statement.where(_seats(Participant.policy_version_id == query.policy_version_id))
+    if query.mine:
+        mine = call.caller.require().id
+        statement = statement.where(sa.or_(EpisodeRequest.user_id == mine, _seats(Participant.user_id == mine)))
+    if query.status:
+        statement = statement.where(EpisodeRequest.status.in_(query.status))
+    view = view_of(call.services)
+    if query.ids is not None:
+        ids, kind = split_ids(query.ids)
+        column = EpisodeRequest.id if kind == "ereq" else EpisodeRequest.experience_request_id
+        page = await _page(call, statement.where(column.in_(ids)), query)
+        known = set(await call.db.scalars(_seen(call).where(column.in_(ids)).with_only_columns(column)))
+        return Json(
+            {
+                "entries": [view.progress(row, results=query.view == "results") for row in page.rows],
+                "unavailable_ids": [item for item in ids if item not in known],
+                "next_cursor": page.next_cursor,
+                "observed_at": now(),
+            }
+        )
+    return Json((await _page(call, statement, query)).envelope(view.full))
+
+
+@router.get("/v2/episode-requests/{ereq}", response_model=api.EpisodeRequest)
+async def get_episode(call: Anyone, ereq: str) -> Json:
+    """An episode."""
+    row = await find_episode(call.db, call.services, call.caller, ereq)
+    return Json(view_of(call.services).full(row))
+
+
+@router.get("/v2/episode-requests/{ereq}/episode-stats", response_model=api.EpisodeStats, responses=refusals(409))
+async def get_stats(call: Anyone, ereq: str) -> Json:
+    """What its results say in numbers."""
+    return Json(stats_of(await find_episode(call.db, call.services, call.caller, ereq)))
+
+
+@router.get("/v2/episode-requests/{ereq}/policy-artifacts", response_model=list[api.PlayerEvidence])
+async def list_evidence(call: Known, ereq: str) -> Json:
+    """What one's own players have left behind, by slot."""
+    row = await find_episode(call.db, call.services, call.caller, ereq)
+    slots = own_slots(call.caller, row)
+    kept = {(item.kind, item.position) for item in row.artifacts}
+    return Json(
+        [
+            {
+                "position": seat.position,
+                "policy_version_id": seat.policy_version_id,
+                "policy_name": seat.policy_name,
+                "has_log": ("player_logs", seat.position) in kept,
+                "has_artifact": ("player_artifact", seat.position) in kept,
+            }
+            for seat in row.participants
+            if seat.policy_version_id is not None and (slots is None or seat.position in slots)
+        ]
+    )
+
+
+@router.get("/v2/rounds/{round_id}/episode-requests", response_model=Envelope[api.EpisodeRequest])
+async def list_of_round(call: Anyone, round_id: str, query: Annotated[PageQuery, Query()]) -> Json:
+    """Episodes of a round."""
+    await find_round(call.db, call.caller, round_id)
+    return Json(await _rows(call, _seen(call).where(EpisodeRequest.round_id == round_id), query))
+
+
+@router.get("/v2/policy-versions/{version_id}/episode-requests", response_model=Envelope[api.EpisodeRequest])
+async def list_of_policy_version(call: Anyone, version_id: str, query: Annotated[PageQuery, Query()]) -> Json:
+    """Episodes a policy version takes part in."""
+    seats = _seats(Participant.policy_version_id == version_id)
+    return Json(await _rows(call, _seen(call).where(seats), query))
+
+
+@router.get("/v2/coworlds/{coworld_id}/episode-requests", response_model=Envelope[api.EpisodeRequest])
+async def list_of_coworld(call: Anyone, coworld_id: str, query: Annotated[SourceQuery, Query()]) -> Json:
+    """Episodes of a Coworld's version."""
+    if await call.db.get(Coworld, coworld_id) is None:
+        raise not_found("Coworld", coworld_id)
+    statement = _seen(call).where(EpisodeRequest.coworld_id == coworld_id)
+    if query.source is not None:
+        statement = statement.where(EpisodeRequest.source == query.source)
+    return Json(await _rows(call, statement, query))
+
+
+@router.get("/v2/games/{game_id}/episodes", response_model=Envelope[api.EpisodeRequest])
+async def list_of_game(call: Anyone, game_id: str, query: Annotated[PageQuery, Query()]) -> Json:
+    """Episodes of a game, whatever its version."""
+    game = await call.db.get(Game, game_id)
+    if game is None:
+        raise not_found("game", game_id)
+    versions = sa.select(Coworld.id).where(Coworld.name_key == game.name_key)
+    return Json(await _rows(call, _seen(call).where(EpisodeRequest.coworld_id.in_(versions)), query))
+
+
+@router.get("/jobs/{job}/episode-stats", response_model=api.EpisodeStats, responses=refusals(409))
+async def get_job_stats(call: Team, job: str) -> Json:
+    """The same, for the team, by job."""
+    return Json(stats_of(await find_job(call, job)))
+
+
+async def find_job(call: Call, job: str) -> EpisodeRequest:
+    """An episode by its job, for the team.
+
+    Raises:
+        Refusal: 404 when there is none.
+    """
+    row = await call.db.scalar(sa.select(EpisodeRequest).where(EpisodeRequest.job_id == job))
+    if row is None:
+        raise not_found("job", job)
+    return row
+
+
+def stats_of(row: EpisodeRequest) -> JsonObject:
+    """The statistics of an episode.
+
+    Raises:
+        Refusal: 404 when there are none, 409 with ``Retry-After`` while there may still be some.
+    """
+    if row.stats is not None:
+        return row.stats
+    refuse_unfinished(row)
+    raise Refusal(404, f"The episode {row.id} has no results, so there are no statistics.", code="not_found")
+
+
+def refuse_unfinished(row: EpisodeRequest) -> None:
+    """Refuse what an episode has only when it is over.
+
+    Raises:
+        Refusal: 409, with the seconds after which to ask again.
+    """
+    if row.status in ("pending", "running"):
+        raise Refusal(
+            409,
+            f"The episode {row.id} is {row.status}; ask again when it is over.",
+            code="not_over",
+            headers={"Retry-After": "2"},
+        )
+
+
+def split_ids(given: list[str]) -> tuple[list[str], Literal["ereq", "xreq"]]:
+    """Ids from a query, given one by one or with commas between.
+
+    Raises:
+        Refusal: 422 for none, too many, or ids of several kinds.
+    """
+    ids = list(dict.fromkeys(item.strip() for text in given for item in text.split(",") if item.strip()))
+    kinds = {item.partition("_")[0] for item in ids}
+    if not 1 <= len(ids) <= MAX_IDS or kinds not in ({"ereq"}, {"xreq"}):
+        raise Refusal(
+            422,
+            [
+                {
+                    "type": "bad_ids",
+                    "loc": ["query", "ids"],
+                    "msg": f"Give 1 to {MAX_IDS} ids, all of them `ereq_…` or all of them `xreq_…`.",
+                }
+            ],
+            code="validation_error",
+        )
+    return ids, "ereq" if kinds == {"ereq"} else "xreq"
+
+
+def _seen(call: Call) -> sa.Select[EpisodeRequest]:
+    return sa.select(EpisodeRequest).where(visible(call.caller, public=call.services.settings.public))
+
+
+def _seats(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    return EpisodeRequest.id.in_(sa.select(Participant.episode_request_id).where(condition))
+
+
+async def _page(call: Call, statement: sa.Select[EpisodeRequest], query: PageQuery) -> Page[EpisodeRequest]:
+    return await paginate(call.db, statement, query, moment=EpisodeRequest.created_at, key=EpisodeRequest.id)
+
+
+async def _rows(call: Call, statement: sa.Select[EpisodeRequest], query: PageQuery) -> JsonObject:
+    view = view_of(call.services)
+    return (await _page(call, statement, query)).envelope(view.row)

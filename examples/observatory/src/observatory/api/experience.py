@@ -1,0 +1,321 @@
+"""Experience requests: many episodes asked for at once, by a roster; and single episodes asked for the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+from fastapi import Query
+from pydantic import Field
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import joinedload
+
+from coworld_core import api
+from coworld_core.errors import CoworldError, ManifestError, UsageError
+from coworld_core.loading import load_manifest
+
+from ..columns import JsonObject, new_id, now
+from ..database import next_revision
+from ..episodes_access import view_of
+from ..errors import Refusal, conflict, not_found
+from ..models import Coworld, EpisodeRequest, ExperienceRequest, Participant, User
+from ..scheduling import Candidate, draw_seats, episode_configs, plan_config
+from ..worker_queue import settle_request
+from .calls import ApiRouter, Call, Json, Known, refusals
+from .experience_roster import Arena, find_arena, read_roster
+from .pages import Envelope, PageQuery, paginate
+
+__all__ = ["router"]
+
+router = ApiRouter(tags=["Experience requests"])
+
+
+_NOT_HERE = {"episode_player_llm_spend_limit_usd", "game_config_overlay_secret", "state"}
+"""What other platforms can do: better refused than left undone."""
+
+
+class ExperienceQuery(PageQuery):
+    """Which experience requests."""
+
+    mine: bool = Field(default=False, description="Only the caller's own; the team may ask for all.")
+
+
+@router.post("/v2/experience-requests", response_model=api.ExperienceDetail, responses=refusals(400, 404))
+async def create_request(call: Known, body: api.ExperienceBody) -> Json:
+    """Ask for up to 100 episodes."""
+    for name in _NOT_HERE & body.model_fields_set:
+        issue: dict[str, object] = {
+            "type": "extra_forbidden",
+            "loc": ["body", name],
+            "msg": "This platform has nothing of the kind.",
+        }
+        raise Refusal(422, [issue], code="validation_error")
+    arena, drawn, configs = await _prepare(call, body, body.num_episodes)
+    user = call.caller.require()
+    row = ExperienceRequest(
+        id=new_id("xreq"),
+        user_id=user.id,
+        player_id=call.caller.player_id,
+        coworld_id=arena.coworld.id,
+        variant_id=arena.variant_id,
+        league_id=arena.league_id,
+        division_id=arena.division_id,
+        body=body.model_dump(mode="json", exclude_none=True),
+        episode_count=body.num_episodes,
+        title=body.title,
+        description=body.description,
+    )
+    call.db.add(row)
+    await call.db.flush()
+    await _add_episodes(call, arena, drawn, configs, source="experience", request_id=row.id)
+    row.revision = await next_revision(call.db)
+    await call.db.flush()
+    return Json(await _detail(call, row, arena.coworld, user))
+
+
+@router.post("/v2/episode-requests", response_model=api.EpisodeRequest, responses=refusals(400, 404))
+async def create_episode(call: Known, body: api.EpisodeBody) -> Json:
+    """Ask for one episode."""
+    arena, drawn, configs = await _prepare(call, body, 1)
+    (episode_id,) = await _add_episodes(call, arena, drawn, configs, source="request")
+    row = await call.db.get_one(EpisodeRequest, episode_id, populate_existing=True)
+    return Json(view_of(call.services).full(row))
+
+
+@router.get("/v2/experience-requests", response_model=Envelope[api.ExperienceRequest])
+async def list_requests(call: Known, query: Annotated[ExperienceQuery, Query()]) -> Json:
+    """One's own requests, newest first."""
+    statement = sa.select(ExperienceRequest).options(
+        joinedload(ExperienceRequest.coworld), joinedload(ExperienceRequest.user)
+    )
+    if query.mine or not call.caller.elevated:
+        statement = statement.where(_mine(call))
+    page = await paginate(call.db, statement, query, moment=ExperienceRequest.created_at, key=ExperienceRequest.id)
+    counts = await _counts(call.db, [row.id for row in page.rows])
+    return Json(page.envelope(lambda row: _row(row, row.coworld, row.user, counts.get(row.id, {}))))
+
+
+@router.get("/v2/experience-requests/{xreq}", response_model=api.ExperienceDetail)
+async def get_request(call: Known, xreq: str) -> Json:
+    """A request with its episodes."""
+    row = await _find(call, xreq)
+    return Json(await _detail(call, row, row.coworld, row.user))
+
+
+@router.get("/v2/experience-requests/{xreq}/episodes", response_model=list[api.EpisodeRequest])
+async def list_episodes(call: Known, xreq: str) -> Json:
+    """All episodes of a request, in their order."""
+    row = await _find(call, xreq)
+    view = view_of(call.services)
+    return Json([view.full(episode) for episode in await _episodes(call.db, row.id)])
+
+
+@router.get("/v2/experience-requests/{xreq}/episode-requests", response_model=Envelope[api.EpisodeRequest])
+async def page_episodes(call: Known, xreq: str, query: Annotated[PageQuery, Query()]) -> Json:
+    """Episodes of a request, page by page."""
+    row = await _find(call, xreq)
+    statement = sa.select(EpisodeRequest).where(EpisodeRequest.experience_request_id == row.id)
+    page = await paginate(call.db, statement, query, moment=EpisodeRequest.created_at, key=EpisodeRequest.id)
+    return Json(page.envelope(view_of(call.services).row))
+
+
+@router.post("/v2/experience-requests/{xreq}/cancel", response_model=api.ExperienceDetail, responses=refusals(404, 409))
+async def cancel_request(call: Known, xreq: str) -> Json:
+    """Begin no more of a request's episodes; those that run are finished. Once more does no harm."""
+    found = await _find(call, xreq)
+    coworld, user = found.coworld, found.user
+    row = await call.db.get_one(ExperienceRequest, xreq, with_for_update=True, populate_existing=True)
+    if row.status in ("completed", "failed"):
+        raise conflict(f"The experience request {xreq} is {row.status} already.", code="already_finished")
+    if row.status != "cancelled":
+        row.status, row.cancelled_at = "cancelled", now()
+        waiting = await call.db.scalars(
+            sa.select(EpisodeRequest)
+            .where(EpisodeRequest.experience_request_id == xreq, EpisodeRequest.status == "pending")
+            .order_by(EpisodeRequest.id)
+            .with_for_update(of=EpisodeRequest)
+        )
+        for episode in waiting.all():
+            episode.status, episode.completed_at = "cancelled", now()
+            episode.revision = await next_revision(call.db)
+        await call.db.flush()
+        await settle_request(call.db, xreq)
+        await call.db.flush()
+    return Json(await _detail(call, row, coworld, user))
+
+
+# --- parts
+
+
+async def _prepare(
+    call: Call, body: api.EpisodeBody, count: int
+) -> tuple[Arena, list[tuple[Candidate, ...]], list[dict[str, Any]]]:
+    """Who plays, and with which configs."""
+    arena = await find_arena(call.db, call.caller, body)
+    wishes = await read_roster(call.db, call.caller, arena, body.roster)
+    try:
+        manifest = load_manifest(dict(arena.coworld.manifest), template=True).manifest
+        arena = replace(arena, variant_id=arena.variant_id or manifest.variants[0].id)
+        overrides = body.game_config_overrides or {}
+        config = plan_config(manifest, arena.variant_id, overrides, seats=len(wishes))
+        drawn = draw_seats(wishes, episodes=count, ladder=arena.ladder, pool=arena.pool, seed=new_id())
+        configs = episode_configs(
+            manifest,
+            config,
+            [[candidate.label for candidate in seats] for seats in drawn],
+            seed_pinned="seed" in overrides,
+        )
+    except (ManifestError, UsageError) as error:
+        raise Refusal(400, _said(error), code=error.code) from error
+    return arena, drawn, configs
+
+
+def _said(error: CoworldError) -> str:
+    if isinstance(error, ManifestError):
+        lines = [f"{issue.pointer or '/'}: {issue.message}" for issue in error.report.issues[:10]]
+        return "The game config does not fit the game.\n" + "\n".join(lines)
+    return f"{error.message} {error.hint}" if error.hint else error.message
+
+
+async def _add_episodes(
+    call: Call,
+    arena: Arena,
+    drawn: Sequence[Sequence[Candidate]],
+    configs: Sequence[dict[str, Any]],
+    *,
+    source: str,
+    request_id: str | None = None,
+) -> list[str]:
+    moment = now()
+    ids: list[str] = []
+    participants: list[Participant] = []
+    for index, (seats, config) in enumerate(zip(drawn, configs, strict=True)):
+        row = EpisodeRequest(
+            id=new_id("ereq"),
+            user_id=call.caller.require().id,
+            player_id=call.caller.player_id,
+            source=source,
+            experience_request_id=request_id,
+            index=index,
+            league_id=arena.league_id,
+            division_id=arena.division_id,
+            coworld_id=arena.coworld.id,
+            variant_id=arena.variant_id,
+            game_config=config,
+            seed=_seed(config),
+            # each has a number of its own, so that readers can stop after any of them
+            revision=await next_revision(call.db),
+            created_at=moment,
+        )
+        call.db.add(row)
+        ids.append(row.id)
+        participants += [
+            Participant(
+                episode_request_id=row.id,
+                position=position,
+                policy_version_id=seat.policy_version_id,
+                policy_id=seat.policy_id,
+                policy_name=seat.name,
+                version=seat.version,
+                user_id=seat.owner_user_id,
+                player_id=seat.player_id,
+                player_name=seat.player_name,
+            )
+            for position, seat in enumerate(seats)
+        ]
+    await call.db.flush()
+    call.db.add_all(participants)
+    await call.db.flush()
+    return ids
+
+
+def _seed(config: dict[str, Any]) -> int | None:
+    seed = config.get("seed")
+    return seed if isinstance(seed, int) and not isinstance(seed, bool) and abs(seed) < 1 << 63 else None
+
+
+def _mine(call: Call) -> sa.ColumnElement[bool]:
+    mine = ExperienceRequest.user_id == call.caller.user_id
+    if call.caller.player_id is None:
+        return mine
+    return sa.and_(
+        mine, sa.or_(ExperienceRequest.player_id.is_(None), ExperienceRequest.player_id == call.caller.player_id)
+    )
+
+
+async def _find(call: Call, xreq: str) -> ExperienceRequest:
+    statement = (
+        sa.select(ExperienceRequest)
+        .where(ExperienceRequest.id == xreq)
+        .options(joinedload(ExperienceRequest.coworld), joinedload(ExperienceRequest.user))
+    )
+    if not call.caller.elevated:
+        statement = statement.where(_mine(call))
+    row = await call.db.scalar(statement)
+    if row is None:
+        raise not_found("experience request", xreq)
+    return row
+
+
+async def _episodes(session: AsyncSession, request_id: str) -> Sequence[EpisodeRequest]:
+    return (
+        await session.scalars(
+            sa.select(EpisodeRequest)
+            .where(EpisodeRequest.experience_request_id == request_id)
+            .order_by(EpisodeRequest.index)
+            .execution_options(populate_existing=True)
+        )
+    ).all()
+
+
+async def _counts(session: AsyncSession, ids: Sequence[str]) -> dict[str, dict[str, int]]:
+    counts: dict[str, dict[str, int]] = {}
+    if ids:
+        found = await session.execute(
+            sa.select(EpisodeRequest.experience_request_id, EpisodeRequest.status, sa.func.count())
+            .where(EpisodeRequest.experience_request_id.in_(ids))
+            .group_by(EpisodeRequest.experience_request_id, EpisodeRequest.status)
+        )
+        for key, status, count in found:
+            counts.setdefault(str(key), {})[status] = count
+    return counts
+
+
+async def _detail(call: Call, row: ExperienceRequest, coworld: Coworld, user: User) -> JsonObject:
+    episodes = await _episodes(call.db, row.id)
+    counts: dict[str, int] = {}
+    for episode in episodes:
+        counts[episode.status] = counts.get(episode.status, 0) + 1
+    view = view_of(call.services)
+    return _row(row, coworld, user, counts) | {"episodes": [view.full(episode) for episode in episodes]}
+
+
+def _row(row: ExperienceRequest, coworld: Coworld, user: User, counts: dict[str, int]) -> JsonObject:
+    return {
+        "id": row.id,
+        "requester_user_id": row.user_id,
+        "requester": user.name,
+        "coworld_id": row.coworld_id,
+        "coworld_name": coworld.name,
+        "coworld_version": coworld.version,
+        "variant_id": row.variant_id,
+        "league_id": row.league_id,
+        "division_id": row.division_id,
+        "status": row.status,
+        "episode_count": row.episode_count,
+        "pending_count": counts.get("pending", 0),
+        "submitted_count": 0,
+        "running_count": counts.get("running", 0),
+        "completed_count": counts.get("completed", 0),
+        # a cancelled episode is none that has ended well
+        "failed_count": counts.get("failed", 0) + counts.get("cancelled", 0),
+        "cancelled_count": counts.get("cancelled", 0),
+        "error": row.error,
+        "title": row.title,
+        "description": row.description,
+        "created_at": row.created_at,
+        "started_at": row.started_at,
+        "completed_at": row.completed_at,
+    }

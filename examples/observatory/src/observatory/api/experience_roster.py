@@ -1,0 +1,216 @@
+"""What a request means: which Coworld, in which league, and who is meant by the entries of its roster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coworld_core.api import EpisodeBody, ExperienceTarget, PolicyRef, RosterEntry
+from coworld_core.errors import UsageError
+
+from ..errors import Refusal, not_found
+from ..identity.auth import Caller
+from ..models import Coworld, Division, EpisodeScore, Game, League, Membership, Player, Policy, PolicyVersion
+from ..scheduling import Candidate, Wish
+
+__all__ = ["Arena", "find_arena", "read_roster"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arena:
+    """Where a request's episodes are played."""
+
+    coworld: Coworld
+    variant_id: str | None
+    league_id: str | None = None
+    division_id: str | None = None
+    ladder: tuple[Candidate, ...] = ()
+    """The division's champions, the best first."""
+    pool: tuple[Candidate, ...] = ()
+    """Live members that may be drawn."""
+
+
+async def find_arena(session: AsyncSession, caller: Caller, body: EpisodeBody) -> Arena:
+    """What a body asks to be played, and where.
+
+    Raises:
+        Refusal: 404 for what there is not, or the caller may not know of; 400 for what cannot be meant.
+    """
+    target = body.target
+    if target is None or (target.coworld_id and not _names_league(target)):
+        coworld = await _coworld(session, caller, (target.coworld_id if target else body.coworld_id) or "")
+        variant = body.variant_id or (target.variant_id if target else None)
+        return Arena(coworld=coworld, variant_id=variant, pool=await _pool(session, caller, coworld=coworld))
+    division = await _division(session, caller, target)
+    league = division.league
+    chosen = target.coworld_id or league.game.coworld_id
+    if chosen is None:
+        raise Refusal(400, f"The game of the league {league.name!r} has no Coworld.", code="no_coworld")
+    coworld = await _coworld(session, caller, chosen)
+    if coworld.name_key != league.game.name_key:
+        raise Refusal(
+            400, f"The league {league.name!r} plays {league.game.name}, not {coworld.name}.", code="other_game"
+        )
+    return Arena(
+        coworld=coworld,
+        variant_id=body.variant_id or target.variant_id or league.variant_id,
+        league_id=league.id,
+        division_id=division.id,
+        ladder=await _ladder(session, caller, division),
+        pool=await _pool(session, caller, division=division),
+    )
+
+
+async def read_roster(session: AsyncSession, caller: Caller, arena: Arena, roster: Sequence[RosterEntry]) -> list[Wish]:
+    """Who is meant by each entry.
+
+    Raises:
+        Refusal: 404 for a policy that is neither the caller's nor a live member; 400 for a reference that is none.
+    """
+    known: dict[str, Candidate] = {}
+    wishes: list[Wish] = []
+    for entry in roster:
+        slot = None if entry.slot is None or entry.slot < 0 else entry.slot
+        reference = entry.player.policy_ref
+        if reference is None:
+            wishes.append(Wish(top_n=entry.player.top_n, random=bool(entry.player.random), slot=slot))
+            continue
+        if reference not in known:
+            known[reference] = await _candidate(session, caller, arena, reference)
+        wishes.append(Wish(policy=known[reference], slot=slot))
+    return wishes
+
+
+def _names_league(target: ExperienceTarget) -> bool:
+    return any((target.league_id, target.division_id, target.league_name, target.division_name))
+
+
+async def _coworld(session: AsyncSession, caller: Caller, coworld_id: str) -> Coworld:
+    row = await session.get(Coworld, coworld_id)
+    if row is None or (row.visibility != "public" and not caller.owns(row.user_id)):
+        raise not_found("Coworld", coworld_id)
+    return row
+
+
+async def _division(session: AsyncSession, caller: Caller, target: ExperienceTarget) -> Division:
+    """The division a target names; of a league alone, the highest in which is competed."""
+    statement = (
+        sa.select(Division)
+        .join(League, League.id == Division.league_id)
+        .where(League.disabled_at.is_(None), Division.archived_at.is_(None))
+        .order_by(Division.level.desc())
+    )
+    if not caller.elevated:
+        statement = statement.where(~League.hidden, ~Division.hidden)
+    named = (
+        (League.id, target.league_id, "league"),
+        (League.name, target.league_name, "league"),
+        (Division.id, target.division_id, "division"),
+        (Division.name, target.division_name, "division"),
+    )
+    for column, value, _ in named:
+        if value is not None:
+            statement = statement.where(column == value)
+    if target.division_id is None and target.division_name is None:
+        statement = statement.where(Division.type == "competition")
+    rows = (await session.scalars(statement.limit(2 if target.league_id or target.league_name else 3))).unique().all()
+    if not rows:
+        _, value, kind = next(item for item in named if item[1] is not None)
+        raise not_found(kind, str(value))
+    if len({row.league_id for row in rows}) > 1:
+        raise Refusal(400, "Divisions of several leagues are called that: name the league, too.", code="ambiguous")
+    return rows[0]
+
+
+def _live(caller: Caller) -> sa.Select[Membership]:
+    """Members that compete, and whose owners let others choose them."""
+    statement = (
+        sa.select(Membership)
+        .join(PolicyVersion, PolicyVersion.id == Membership.policy_version_id)
+        .join(Policy, Policy.id == PolicyVersion.policy_id)
+        .where(Membership.end_time.is_(None), Membership.status == "competing")
+    )
+    if caller.elevated:
+        return statement
+    return statement.where(sa.or_(Policy.selection_scope == "any_request", Policy.user_id == caller.user_id))
+
+
+async def _ladder(session: AsyncSession, caller: Caller, division: Division) -> tuple[Candidate, ...]:
+    standing = (
+        sa.select(EpisodeScore.policy_version_id, sa.func.avg(EpisodeScore.score).label("score"))
+        .where(EpisodeScore.division_id == division.id)
+        .group_by(EpisodeScore.policy_version_id)
+        .subquery()
+    )
+    rows = await session.scalars(
+        _live(caller)
+        .outerjoin(standing, standing.c.policy_version_id == Membership.policy_version_id)
+        .where(Membership.division_id == division.id, Membership.is_champion)
+        .order_by(standing.c.score.desc().nulls_last(), Membership.created_at, Membership.id)
+    )
+    return tuple(_of_member(row) for row in rows.unique())
+
+
+async def _pool(
+    session: AsyncSession, caller: Caller, *, division: Division | None = None, coworld: Coworld | None = None
+) -> tuple[Candidate, ...]:
+    statement = _live(caller).order_by(Membership.created_at, Membership.id)
+    if division is not None:
+        statement = statement.where(Membership.division_id == division.id)
+    if coworld is not None:
+        leagues = (
+            sa.select(League.id)
+            .join(Game, Game.id == League.game_id)
+            .where(Game.name_key == coworld.name_key, ~League.hidden, League.disabled_at.is_(None))
+        )
+        statement = statement.where(Membership.league_id.in_(leagues))
+    found = {row.policy_version_id: _of_member(row) for row in (await session.scalars(statement)).unique()}
+    return tuple(found.values())
+
+
+def _of_member(row: Membership) -> Candidate:
+    return _of_version(row.policy_version, row.player)
+
+
+def _of_version(version: PolicyVersion, player: Player | None) -> Candidate:
+    player = player or version.player
+    return Candidate(
+        policy_version_id=version.id,
+        policy_id=version.policy_id,
+        name=version.policy.name,
+        version=version.version,
+        owner_user_id=version.user_id,
+        player_id=player.id if player else None,
+        player_name=player.name if player else None,
+    )
+
+
+async def _candidate(session: AsyncSession, caller: Caller, arena: Arena, text: str) -> Candidate:
+    try:
+        reference = PolicyRef.parse(text)
+    except UsageError as error:
+        raise Refusal(400, f"{error.message} {error.hint}", code="bad_policy_ref") from error
+    own = sa.select(PolicyVersion).join(Policy, Policy.id == PolicyVersion.policy_id)
+    if reference.id is not None:
+        own = own.where(PolicyVersion.id == reference.id)
+    else:
+        own = own.where(Policy.name == reference.name, PolicyVersion.user_id == caller.user_id)
+        if reference.version is not None:
+            own = own.where(PolicyVersion.version == reference.version)
+    rows = (await session.scalars(own.order_by(PolicyVersion.version.desc()))).unique()
+    mine = next((row for row in rows if caller.owns(row.user_id, row.player_id)), None)
+    if mine is not None:
+        return _of_version(mine, None)
+    for member in arena.pool:
+        if reference.id is not None:
+            meant = member.policy_version_id == reference.id
+        else:
+            meant = member.name == reference.name and reference.version in (None, member.version)
+        if meant:
+            return member
+    raise Refusal(
+        404, f"The policy {text!r} is neither one of yours nor a live member of this game's leagues.", code="not_found"
+    )

@@ -1,0 +1,233 @@
+"""The feed of changes: what has become of some episodes since a cursor, told when it happens."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime as dt
+import hashlib
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import anyio
+import sqlalchemy as sa
+from fastapi import Query
+from pydantic import Field
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coworld_core import api
+
+from ..columns import JsonObject, now
+from ..episodes_access import view_of, visible
+from ..errors import Refusal
+from ..feed_bell import last_revision
+from ..identity.auth import Caller
+from ..models import EpisodeRequest, ExperienceRequest
+from ..services import Services
+from .calls import Anyone, ApiRouter, Json, QueryModel, refusals
+from .episodes import split_ids
+
+__all__ = ["lifespan", "router", "wait_for_changes"]
+
+router = ApiRouter(tags=["Episodes"])
+
+LONGEST_WAIT = 25
+"""Seconds a call may wait for something to happen."""
+
+_GOOD_FOR = dt.timedelta(hours=24)
+
+
+@asynccontextmanager
+async def lifespan(services: Services) -> AsyncGenerator[None]:
+    """Who looks for changes, for all who wait."""
+    bell = services.runtime.bell
+    async with anyio.create_task_group() as group:
+        group.start_soon(bell.watch, services.database)
+        try:
+            yield
+        finally:
+            group.cancel_scope.cancel()
+
+
+class ChangesQuery(QueryModel):
+    """What is followed, and from where."""
+
+    ids: list[str] = Field(description="1 to 50 ids, all of episode requests or all of experience requests.")
+    view: Literal["progress", "results"] = Field(default="progress", description="How much is told of each.")
+    limit: int = Field(default=100, ge=1, le=200, description="Most entries of one answer.")
+    cursor: str | None = Field(default=None, max_length=400, description="`next_cursor` of the answer before.")
+    wait_seconds: float = Field(default=0, ge=0, le=LONGEST_WAIT, description="How long to wait for a change.")
+
+
+@dataclass(frozen=True)
+class _Cursor:
+    """How far a reader has come."""
+
+    seen: int
+    """Number of the last change it knows."""
+    snapshot: int
+    """Number of the last change when it began: up to here it is told how things are, from here on what happens."""
+    what: str
+    """Digest of what it follows."""
+    begun: int
+    """When, in seconds since 1970."""
+
+    def text(self) -> str:
+        packed = json.dumps([self.seen, self.snapshot, self.what, self.begun], separators=(",", ":")).encode()
+        return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+
+@router.get("/v2/episode-requests/changes", response_model=api.ChangePage, responses=refusals(404, 409, 410))
+async def get_changes(call: Anyone, query: Annotated[ChangesQuery, Query()]) -> Json:
+    """What has become of some episodes since a cursor; without one, how they are. May wait until something happens."""
+    ids, kind = split_ids(query.ids)
+    what = hashlib.sha256("\n".join((query.view, *sorted(ids))).encode()).hexdigest()[:16]
+    cursor = await _begin(call.services, query.cursor, what)
+    page = await wait_for_changes(
+        call.services, call.caller, ids, kind, after=cursor.seen, limit=query.limit, seconds=query.wait_seconds
+    )
+    if page is None:
+        raise Refusal(404, "There are no such requests.", code="not_found")
+    view = view_of(call.services)
+    following = _Cursor(page.seen, cursor.snapshot, cursor.what, cursor.begun)
+    return Json(
+        {
+            "batches": page.batches,
+            "phase": "snapshot" if cursor.seen < cursor.snapshot else "changes",
+            "entries": [
+                {
+                    "id": row.id,
+                    "experience_request_id": row.experience_request_id,
+                    "revision": row.revision,
+                    "removed": False,
+                    "episode": view.progress(row, results=query.view == "results"),
+                }
+                for row in page.rows
+            ],
+            "next_cursor": following.text(),
+            "has_more": page.more,
+            "poll_after_seconds": 0 if page.more or page.rows else 1,
+            "expires_at": dt.datetime.fromtimestamp(cursor.begun, dt.UTC) + _GOOD_FOR,
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What has happened after a change."""
+
+    rows: Sequence[EpisodeRequest]
+    """Episodes that changed, by the number of their last change."""
+    batches: list[JsonObject]
+    seen: int
+    """The number up to which all is told."""
+    more: bool
+
+
+async def wait_for_changes(
+    services: Services,
+    caller: Caller,
+    ids: Sequence[str],
+    kind: Literal["ereq", "xreq"],
+    *,
+    after: int,
+    limit: int,
+    seconds: float,
+) -> Changes | None:
+    """What has become of some requests after a change of this number; None when the caller may see none of them.
+
+    Args:
+        services: The Observatory.
+        caller: Who asks.
+        ids: What is followed.
+        kind: Of what kind the ids are.
+        after: The last change that is known.
+        limit: Most episodes to tell of.
+        seconds: How long to wait for a change when there is none.
+    """
+    deadline = anyio.current_time() + seconds
+    while True:
+        newest = await last_revision(services.database)
+        async with services.database.reading() as session:
+            changes = await _changes(session, services, caller, ids, kind, after=after, limit=limit)
+        if changes is None or changes.rows or changes.seen > after:
+            return changes
+        left = deadline - anyio.current_time()
+        if left <= 0 or services.runtime.bell.closed:
+            return changes
+        await services.runtime.bell.beyond(newest, timeout=left)
+
+
+async def _changes(
+    session: AsyncSession,
+    services: Services,
+    caller: Caller,
+    ids: Sequence[str],
+    kind: Literal["ereq", "xreq"],
+    *,
+    after: int,
+    limit: int,
+) -> Changes | None:
+    seen = visible(caller, public=services.settings.public)
+    column = EpisodeRequest.id if kind == "ereq" else EpisodeRequest.experience_request_id
+    batches, newest = await _batches(session, ids, kind, seen)
+    if not batches:
+        return None
+    rows = (
+        await session.scalars(
+            sa.select(EpisodeRequest)
+            .where(column.in_(ids), seen, EpisodeRequest.revision > after)
+            .order_by(EpisodeRequest.revision)
+            .limit(limit + 1)
+        )
+    ).all()
+    more, rows = len(rows) > limit, rows[:limit]
+    last = rows[-1].revision if rows else after
+    return Changes(rows=rows, batches=batches, seen=last if more else max(last, newest, after), more=more)
+
+
+async def _batches(
+    session: AsyncSession, ids: Sequence[str], kind: Literal["ereq", "xreq"], seen: sa.ColumnElement[bool]
+) -> tuple[list[JsonObject], int]:
+    """Where the things followed stand, and the number of the last change of a request as a whole."""
+    if kind == "ereq":
+        found = await session.execute(
+            sa.select(EpisodeRequest.id, EpisodeRequest.status).where(EpisodeRequest.id.in_(ids), seen)
+        )
+        return [{"id": key, "status": status, "episode_count": 1} for key, status in found], 0
+    mine = sa.select(EpisodeRequest.experience_request_id).where(EpisodeRequest.experience_request_id.in_(ids), seen)
+    rows = (
+        await session.execute(
+            sa.select(
+                ExperienceRequest.id,
+                ExperienceRequest.status,
+                ExperienceRequest.episode_count,
+                ExperienceRequest.revision,
+            ).where(ExperienceRequest.id.in_(mine))
+        )
+    ).all()
+    return (
+        [{"id": row.id, "status": row.status, "episode_count": row.episode_count} for row in rows],
+        max((row.revision for row in rows), default=0),
+    )
+
+
+async def _begin(services: Services, text: str | None, what: str) -> _Cursor:
+    newest = await last_revision(services.database)
+    moment = int(now().timestamp())
+    if text is None:
+        return _Cursor(0, newest, what, moment)
+    try:
+        seen, snapshot, digest, begun = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        if not all(type(number) is int and 0 <= number < 1 << 53 for number in (seen, snapshot, begun)):
+            raise ValueError(text)
+    except (ValueError, TypeError, binascii.Error, RecursionError) as error:
+        raise Refusal(400, "This is no cursor of this feed: begin again without one.", code="bad_cursor") from error
+    if digest != what:
+        raise Refusal(409, "This cursor is for other ids, or another view: begin again.", code="other_cursor")
+    if seen > newest or moment - begun > _GOOD_FOR.total_seconds():
+        raise Refusal(410, "This cursor is not good any more: begin again without one.", code="cursor_expired")
+    return _Cursor(seen, snapshot, what, begun)

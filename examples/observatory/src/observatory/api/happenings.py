@@ -1,0 +1,116 @@
+"""What happens in competitions, told to whom it concerns."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import sqlalchemy as sa
+from fastapi import Query
+from pydantic import Field
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coworld_core import api
+
+from ..columns import JsonObject
+from ..models import Event, League, Membership, PolicyVersion
+from .calls import Anyone, ApiRouter, Call, Json
+from .leagues import visible_leagues
+from .pages import PageQuery, paginate
+from .views import division_json, league_json, player_ref, policy_version_json
+
+__all__ = ["record", "router"]
+
+router = ApiRouter(tags=["Events"])
+
+
+class EventQuery(PageQuery):
+    """Which events."""
+
+    league_id: str | None = Field(default=None, pattern="^league_")
+    division_id: str | None = Field(default=None, pattern="^div_")
+    round_id: str | None = Field(default=None, pattern="^round_")
+    event_type: str | None = Field(default=None, max_length=64)
+    audience: str | None = Field(default=None, max_length=16)
+    player_id: str | None = Field(default=None, max_length=64)
+    policy_version_id: str | None = Field(default=None, max_length=64)
+
+
+@router.get("/v2/competition-events", response_model=list[api.CompetitionEvent])
+async def list_events(call: Anyone, query: Annotated[EventQuery, Query()]) -> Json:
+    """Events of the leagues one may see, newest first; those for one's own eyes among them."""
+    statement = sa.select(Event).where(
+        sa.or_(Event.league_id.is_(None), Event.league_id.in_(_visible(call))),
+    )
+    if not call.caller.elevated:
+        own = Event.user_id == call.caller.user_id if call.caller.user_id else sa.false()
+        statement = statement.where(sa.or_(Event.audience == "public", own))
+    given = query.model_dump(exclude={"limit", "offset", "cursor"}, exclude_none=True)
+    for name, value in given.items():
+        statement = statement.where(getattr(Event, name) == value)
+    page = await paginate(call.db, statement, query, moment=Event.created_at, key=Event.id)
+    return page.bare(lambda event: _event_json(event, call.base_url))
+
+
+async def record(
+    session: AsyncSession,
+    event_type: str,
+    headline: str,
+    *,
+    summary: str = "",
+    audience: str = "public",
+    membership: Membership | None = None,
+    policy_version: PolicyVersion | None = None,
+    league_id: str | None = None,
+    payload: JsonObject | None = None,
+) -> Event:
+    """Write down that something happened.
+
+    Args:
+        session: A writing session.
+        event_type: Stable name of the kind of event.
+        headline: In a few words.
+        summary: In a sentence or two.
+        audience: ``public``, or ``owner`` for the eyes of whose policy it is.
+        membership: What it is about, if that is a membership.
+        policy_version: What it is about, if that is a policy version.
+        league_id: Where, when no membership says it.
+        payload: For programs.
+    """
+    version = policy_version or (membership.policy_version if membership else None)
+    event = Event(
+        event_type=event_type,
+        headline=headline,
+        summary=summary,
+        audience=audience,
+        user_id=version.user_id if version else None,
+        player_id=membership.player_id if membership else version.player_id if version else None,
+        policy_version_id=version.id if version else None,
+        league_id=membership.league_id if membership else league_id,
+        division_id=membership.division_id if membership else None,
+        payload=payload or {},
+    )
+    session.add(event)
+    await session.flush()
+    return event
+
+
+def _visible(call: Call) -> sa.Select[str]:
+    return visible_leagues(call.caller).with_only_columns(League.id)
+
+
+def _event_json(event: Event, base_url: str) -> JsonObject:
+    return {
+        "id": event.id,
+        "event_type": event.event_type,
+        "audience": event.audience,
+        "user_id": event.user_id,
+        "player": player_ref(event.player),
+        "policy_version": policy_version_json(event.policy_version) if event.policy_version else None,
+        "league": league_json(event.league, base_url) if event.league else None,
+        "division": division_json(event.division, base_url) if event.division else None,
+        "round_id": event.round_id,
+        "headline": event.headline,
+        "summary": event.summary,
+        "payload": event.payload,
+        "created_at": event.created_at,
+    }

@@ -1,0 +1,74 @@
+"""Hosted play: a game whose seats are for whoever joins, played in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+from coworld_core import api
+
+from ..errors import not_found
+from ..hosted_sessions import Session, open_sessions, seat_json, sessions_of, wait_ready
+from ..services import Services
+from .calls import ApiRouter, Call, Json, gate, refusals
+from .catalogue import find_coworld
+
+__all__ = ["lifespan", "router"]
+
+router = ApiRouter(tags=["Play"])
+
+
+@asynccontextmanager
+async def lifespan(services: Services) -> AsyncGenerator[None]:
+    """The games that run for people."""
+    async with open_sessions(services):
+        yield
+
+
+@router.post("/v2/coworlds/play/session", response_model=api.PlaySession, responses=refusals(404, 502, 503))
+async def start_play(call: Annotated[Call, gate("known", held=False)], body: api.PlaySessionBody) -> Json:
+    """Start a game that waits for its players."""
+    coworld = await find_coworld(call.db, call.caller, body.coworld_id)
+    sessions = sessions_of(call.services)
+    session = await sessions.play(coworld, body.variant_id, call.caller, spectators=body.allow_spectators)
+    await wait_ready(session)
+    return Json(
+        {
+            "session_id": session.id,
+            "join_url": f"{call.base_url}/play/{session.id}",
+            "lobby_url": f"{call.base_url}/play/{session.id}",
+            "player_count": session.slots,
+            "global_url": f"{call.base_url}/sessions/{session.id}{session.page}" if session.spectators else None,
+        }
+    )
+
+
+@router.post(
+    "/v2/coworlds/play/session/{session_id}/join",
+    response_model=api.JoinedSession,
+    responses=refusals(404, 409, 502, 503),
+)
+async def join_play(call: Annotated[Call, gate("known", held=False)], session_id: str) -> Json:
+    """Take a seat, the same one each time; its link lets in whoever has it."""
+    sessions = sessions_of(call.services)
+    session = sessions.get(session_id)
+    if session is None or session.kind != "play":
+        raise not_found("game", session_id)
+    await wait_ready(session)
+    seat = await sessions.join(session, call.caller)
+    url = player_url(call.base_url, session, seat.slot)
+    return Json(
+        {
+            "player_url": url,
+            "target_url": url,
+            "entrant_kind": "player",
+            "slot": seat.slot,
+            "player": seat_json(seat),
+        }
+    )
+
+
+def player_url(base_url: str, session: Session, slot: int) -> str:
+    """Where a seat is played."""
+    return f"{base_url}/sessions/{session.id}{session.seats[slot]}"

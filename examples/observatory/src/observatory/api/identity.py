@@ -1,0 +1,109 @@
+"""Who am I, and as whom do I play."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import sqlalchemy as sa
+
+from coworld_core import api
+
+from ..columns import JsonObject
+from ..errors import conflict, not_found
+from ..identity.auth import PLAYER_SESSION, take_code
+from ..models import Player
+from .calls import ApiRouter, Call, InPerson, Json, gate, refusals
+
+__all__ = ["player_json", "router"]
+
+router = ApiRouter(tags=["Identity"])
+
+
+@router.get("/whoami", response_model=api.Whoami)
+async def whoami(call: Annotated[Call, gate("anyone", tolerant=True)]) -> Json:
+    """Who the token speaks for; without a good one, nobody."""
+    caller = call.caller
+    user, player = caller.user, caller.player
+    if user is None:
+        return Json(
+            {
+                "user_email": "",
+                "name": None,
+                "is_softmax_team_member": False,
+                "is_softmax_admin": False,
+                "subject_type": "anonymous",
+                "subject_id": None,
+                "owner_user_id": None,
+                "scopes": [],
+            }
+        )
+    return Json(
+        {
+            "user_email": user.email or user.name,
+            "name": player.name if player else user.name,
+            "is_softmax_team_member": caller.is_team,
+            "is_softmax_admin": caller.is_team,
+            "subject_type": caller.kind,
+            "subject_id": caller.subject_id,
+            "owner_user_id": user.id,
+            "scopes": ["player"] if player else ["user", "players", *(["team"] if caller.is_team else [])],
+        }
+    )
+
+
+@router.get("/players", response_model=list[api.OwnedPlayer])
+async def list_players(call: InPerson) -> Json:
+    """One's own players, oldest first."""
+    rows = await call.db.scalars(
+        sa.select(Player).where(Player.user_id == call.caller.user_id).order_by(Player.created_at, Player.id)
+    )
+    return Json([player_json(row) for row in rows])
+
+
+@router.post("/players", response_model=api.OwnedPlayer, responses=refusals(409))
+async def create_player(call: InPerson, body: api.PlayerBody) -> Json:
+    """Create a player; the first is one's default."""
+    user = call.caller.require()
+    mine = (await call.db.scalars(sa.select(Player.name).where(Player.user_id == user.id))).all()
+    if body.name in mine:
+        raise conflict(f"There is a player {body.name!r} already.", code="name_taken")
+    player = Player(user_id=user.id, name=body.name, is_default=not mine)
+    call.db.add(player)
+    await call.db.flush()
+    return Json(player_json(player))
+
+
+@router.post("/players/{player_id}/login", response_model=api.PlayerLogin)
+async def player_login(call: Annotated[Call, gate("user", secret=True)], player_id: str) -> Json:
+    """A session as one of one's own players, good for 24 hours."""
+    user = call.caller.require()
+    player = await call.db.get(Player, player_id)
+    if player is None or player.user_id != user.id or player.disabled_at is not None:
+        raise not_found("player of yours", player_id)
+    minted = await call.services.tokens.mint(
+        call.db, "player", user.id, player_id=player.id, lifetime=PLAYER_SESSION, label=player.name
+    )
+    return Json({"player_id": player.id, "token": minted.text, "expires_at": minted.expires_at})
+
+
+@router.post("/credentials/auth-codes/exchange", responses=refusals(400, 410))
+async def exchange_code(
+    call: Annotated[Call, gate("anyone", tolerant=True, secret=True)], body: api.SignInCodeBody
+) -> Json:
+    """A token for a sign-in code, which is used up."""
+    user_id = await take_code(call.db, body.code)
+    minted = await call.services.tokens.mint(call.db, "user", user_id, label="sign-in")
+    return Json({"token": minted.text})
+
+
+def player_json(player: Player) -> JsonObject:
+    """A player as its owner sees it."""
+    return {
+        "id": player.id,
+        "name": player.name,
+        "is_default": player.is_default,
+        "avatar_url": player.avatar_url,
+        "created_at": player.created_at,
+        "disabled_at": player.disabled_at,
+        "user_id": player.user_id,
+    }

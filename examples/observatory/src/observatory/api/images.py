@@ -1,0 +1,182 @@
+"""Container images: leave to push one into our own registry, and what has been pushed."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import re
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import sqlalchemy as sa
+from fastapi import Query
+from pydantic import Field
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coworld_core import api
+
+from ..columns import JsonObject
+from ..errors import Refusal, not_found
+from ..identity.auth import Caller
+from ..models import Image, RegistryTag, User
+from .calls import ApiRouter, Call, Json, Known, gate, refusals
+from .pages import PageQuery, paginate
+
+__all__ = ["find_image", "image_at", "image_json", "public_uri", "router"]
+
+router = ApiRouter(tags=["Images"])
+
+PUSH_LIFETIME = dt.timedelta(hours=12)
+"""How long one may take to push an image."""
+
+
+class ImageQuery(PageQuery):
+    """Which images."""
+
+    limit: int = Field(default=200, ge=1, le=1000, description="Most rows of the page.")
+    name: api.Text | None = Field(default=None, description="Only those of a name.")
+
+
+@router.get("/v2/container_images", response_model=list[api.Image])
+async def list_images(call: Known, query: Annotated[ImageQuery, Query()]) -> Json:
+    """One's own images, newest first."""
+    statement = sa.select(Image)
+    if not call.caller.elevated:
+        statement = statement.where(Image.user_id == call.caller.user_id)
+    if query.name is not None:
+        statement = statement.where(Image.name == query.name)
+    page = await paginate(call.db, statement, query, moment=Image.created_at, key=Image.id)
+    return page.bare(lambda image: image_json(image, call.services.settings.registry))
+
+
+@router.get("/v2/container_images/{image_id}", response_model=api.Image)
+async def get_image(call: Known, image_id: str) -> Json:
+    """One image."""
+    return Json(image_json(await find_image(call.db, call.caller, image_id), call.services.settings.registry))
+
+
+@router.post("/v2/container_images/upload", response_model=api.ImageUpload)
+async def begin_upload(call: Annotated[Call, gate("known", secret=True)], body: api.ImageUploadBody) -> Json:
+    """Leave to push an image; null instead when the same one is there already."""
+    user = call.caller.require()
+    registry = call.services.settings.registry
+    image = await call.db.scalar(
+        sa.select(Image).where(Image.user_id == user.id, Image.client_hash == body.client_hash)
+    )
+    if image is not None and image.status == "ready":
+        return Json({"image": image_json(image, registry), "pre_signed_info": None})
+    if image is None:
+        image = await _new_image(call.db, user, body)
+    token = await call.services.tokens.mint(
+        call.db,
+        "registry",
+        user.id,
+        player_id=call.caller.player_id,
+        label=f"push {image.id}",
+        lifetime=PUSH_LIFETIME,
+        repository=image.repository,
+        actions="pull,push",
+    )
+    grant = {
+        "kind": "ecr",
+        "region": "local",
+        "registry": registry,
+        "repository": image.repository,
+        "tag": image.tag,
+        "image_uri": f"{registry}/{image.repository}:{image.tag}",
+        "endpoint_url": f"{urlsplit(call.base_url).scheme}://{registry}",
+        "authorization_token": base64.b64encode(f"upload:{token.text}".encode()).decode(),
+        "expires_at": token.expires_at,
+    }
+    return Json({"image": image_json(image, registry), "pre_signed_info": grant})
+
+
+@router.post("/v2/container_images/upload/complete", response_model=api.Image, responses=refusals(409))
+async def complete_upload(call: Known, body: api.ImageCompleteBody) -> Json:
+    """Say that an image has been pushed; from now on it is what it is."""
+    image = await call.db.get(Image, body.id)
+    if image is None or not call.caller.owns(image.user_id):
+        raise not_found("image", body.id)
+    if image.status != "ready":
+        tag = await call.db.get(RegistryTag, (image.repository, image.tag))
+        if tag is None:
+            raise Refusal(
+                409,
+                f"Nothing was pushed to {image.repository}:{image.tag} yet.",
+                code="image_not_pushed",
+            )
+        image.status, image.digest = "ready", tag.digest
+        await call.db.flush()
+    return Json(image_json(image, call.services.settings.registry))
+
+
+async def find_image(session: AsyncSession, caller: Caller, image_id: str) -> Image:
+    """An image somebody may use: an own one, or one that anybody may.
+
+    Raises:
+        Refusal: 404 when there is none.
+    """
+    image = await session.get(Image, image_id)
+    if image is None or not (image.public or caller.owns(image.user_id)):
+        raise not_found("image", image_id)
+    return image
+
+
+async def image_at(session: AsyncSession, registry: str, reference: str) -> Image | None:
+    """The image that a reference to our own registry names by its digest; None for any other reference.
+
+    Args:
+        session: A session.
+        registry: Our host and port.
+        reference: As ``public_uri`` gives it.
+    """
+    name, _, digest = reference.partition("@")
+    host, _, repository = name.partition("/")
+    if host != registry or not digest:
+        return None
+    return await session.scalar(
+        sa.select(Image).where(Image.repository == repository, Image.digest == digest, Image.status == "ready").limit(1)
+    )
+
+
+async def _new_image(session: AsyncSession, user: User, body: api.ImageUploadBody) -> Image:
+    repository = f"{_part(user.name)}-{user.id[-6:]}/{_part(body.name)}"
+    last = await session.scalar(sa.select(sa.func.max(Image.version)).where(Image.repository == repository))
+    version = (last or 0) + 1
+    image = Image(
+        user_id=user.id,
+        name=body.name,
+        version=version,
+        client_hash=body.client_hash,
+        repository=repository,
+        tag=f"v{version}",
+    )
+    session.add(image)
+    await session.flush()
+    return image
+
+
+def _part(name: str) -> str:
+    """A name as one part of a repository's."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower())[:60].strip("-") or "image"
+
+
+def public_uri(image: Image, registry: str) -> str:
+    """Where an image can be pulled from, by its digest once it has one."""
+    by = f"@{image.digest}" if image.digest else f":{image.tag}"
+    return f"{registry}/{image.repository}{by}"
+
+
+def image_json(image: Image, registry: str) -> JsonObject:
+    """An image."""
+    return {
+        "id": image.id,
+        "name": image.name,
+        "version": image.version,
+        "client_hash": image.client_hash,
+        "status": image.status,
+        "image_uri": f"{registry}/{image.repository}:{image.tag}",
+        "image_digest": image.digest,
+        "public_image_uri": public_uri(image, registry) if image.public else None,
+        "created_at": image.created_at,
+    }

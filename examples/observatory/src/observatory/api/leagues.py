@@ -1,0 +1,351 @@
+"""Games, leagues and divisions, and the standing orders that make leagues."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Annotated
+
+import sqlalchemy as sa
+from fastapi import Query
+from pydantic import Field
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coworld_core import api
+from coworld_core.errors import CoworldError
+
+from ..columns import JsonObject
+from ..errors import conflict, invalid, not_found
+from ..identity.auth import Caller
+from ..models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership
+from ..naming import name_key
+from .calls import Anyone, ApiRouter, Json, QueryModel, Team, refusals
+from .views import division_json, game_json, league_json
+
+__all__ = [
+    "LeagueError",
+    "all_leagues",
+    "create_league",
+    "find_division",
+    "find_league",
+    "league_divisions",
+    "league_rows",
+    "router",
+    "visible_leagues",
+]
+
+router = ApiRouter(tags=["Leagues"])
+
+TEMPLATES = ("commissioner_driven", "default", "social_deduction", "cogs_vs_clips", "four_score")
+"""Kinds of league a seed may name. Here each of them gives a league that stands still."""
+
+
+class LeagueError(CoworldError):
+    """A league cannot be what it was asked to be."""
+
+    kind = "usage"
+    default_code = "league"
+
+
+class ByGame(QueryModel):
+    """Which leagues."""
+
+    game_id: str | None = Field(default=None, pattern="^game_", description="Only those of a game.")
+
+
+class ByLeague(QueryModel):
+    """Which divisions."""
+
+    league_id: str | None = Field(default=None, pattern="^league_", description="Only those of a league.")
+
+
+@router.get("/v2/games", response_model=list[api.Game])
+async def list_games(call: Anyone) -> Json:
+    """The games one may see, by name: of Coworlds that are public or one's own, and of the leagues one sees."""
+    statement = sa.select(Game).order_by(Game.name)
+    if not call.caller.elevated:
+        shown = sa.select(Coworld.name_key).where(
+            sa.or_(Coworld.visibility == "public", Coworld.user_id == (call.caller.user_id or ""))
+        )
+        played = visible_leagues(call.caller).with_only_columns(League.game_id)
+        statement = statement.where(sa.or_(Game.name_key.in_(shown), Game.id.in_(played)))
+    return Json([game_json(game) for game in await call.db.scalars(statement)])
+
+
+@router.get("/v2/leagues", response_model=list[api.League])
+async def list_leagues(call: Anyone, query: Annotated[ByGame, Query()]) -> Json:
+    """The leagues one may see, oldest first."""
+    leagues = await league_rows(call.db, call.caller, game_id=query.game_id)
+    return Json([league_json(league, call.base_url) for league in leagues])
+
+
+@router.get("/v2/leagues/game-of-week", response_model=api.League | None)
+async def game_of_week(call: Anyone) -> Json:
+    """The league of the week's game, or null."""
+    chosen = visible_leagues(call.caller).where(League.is_game_of_week).order_by(League.created_at.desc())
+    league = await call.db.scalar(chosen.limit(1))
+    return Json(None if league is None else league_json(league, call.base_url))
+
+
+@router.get("/v2/leagues/{league_id}", response_model=api.League)
+async def get_league(call: Anyone, league_id: str) -> Json:
+    """One league."""
+    return Json(league_json(await find_league(call.db, call.caller, league_id), call.base_url))
+
+
+@router.get("/v2/leagues/{league_id}/division-ladder", response_model=list[api.LadderEntry])
+async def division_ladder(call: Anyone, league_id: str) -> Json:
+    """A league's divisions from the highest level down, with how many compete in each."""
+    league = await find_league(call.db, call.caller, league_id)
+    living = sa.and_(Membership.division_id == Division.id, Membership.end_time.is_(None))
+    rows = await call.db.execute(
+        sa.select(Division.id, Division.name, Division.level, sa.func.count(Membership.id))
+        .outerjoin(Membership, living)
+        .where(Division.league_id == league.id, Division.archived_at.is_(None))
+        .group_by(Division.id, Division.name, Division.level)
+        .order_by(Division.level.desc())
+    )
+    return Json(
+        [{"id": found, "name": name, "level": level, "member_count": count} for found, name, level, count in rows]
+    )
+
+
+@router.get("/v2/divisions", response_model=list[api.Division])
+async def list_divisions(call: Anyone, query: Annotated[ByLeague, Query()]) -> Json:
+    """The divisions of the leagues one may see, by league and level."""
+    statement = (
+        sa.select(Division)
+        .where(Division.league_id.in_(visible_leagues(call.caller).with_only_columns(League.id)))
+        .order_by(Division.league_id, Division.level)
+    )
+    if query.league_id is not None:
+        statement = statement.where(Division.league_id == query.league_id)
+    if not call.caller.elevated:
+        statement = statement.where(Division.hidden.is_(False))
+    return Json([division_json(division, call.base_url) for division in await call.db.scalars(statement)])
+
+
+@router.get("/v2/divisions/{division_id}", response_model=api.Division)
+async def get_division(call: Anyone, division_id: str) -> Json:
+    """One division."""
+    return Json(division_json(await find_division(call.db, call.caller, division_id), call.base_url))
+
+
+@router.get("/v2/coworld-league-seeds", response_model=list[api.LeagueSeed])
+async def list_seeds(call: Team) -> Json:
+    """The standing orders, newest first."""
+    seeds = await call.db.scalars(sa.select(LeagueSeed).order_by(LeagueSeed.created_at.desc(), LeagueSeed.id))
+    return Json([_seed_json(seed) for seed in seeds])
+
+
+@router.post("/v2/coworld-league-seeds", response_model=api.LeagueSeed, responses=refusals(409))
+async def create_seed(call: Team, body: api.LeagueSeedBody) -> Json:
+    """Give a standing order; when the Coworld is there, its league is made at once."""
+    if body.template not in TEMPLATES:
+        raise invalid(f"{body.template!r} is no template; there are {', '.join(TEMPLATES)}.", at=("body", "template"))
+    seed = LeagueSeed(**body.model_dump(), created_by=call.caller.require().id)
+    if body.enabled:
+        try:
+            league = await create_league(
+                call.db,
+                body.league_name or body.coworld_name,
+                coworld=body.coworld_name,
+                variant_id=body.default_variant_id,
+                config=body.overrides,
+            )
+            seed.league_id = league.id
+        except LeagueError as error:
+            if error.code == "name_taken":
+                raise conflict(error.message, code=error.code) from error
+            if error.code != "unknown_coworld":
+                raise invalid(error.message, at=("body",)) from error
+    call.db.add(seed)
+    await call.db.flush()
+    return Json(_seed_json(seed))
+
+
+@router.patch("/v2/coworld-league-seeds/{seed_id}", response_model=api.LeagueSeed, responses=refusals(409))
+async def change_seed(call: Team, seed_id: str, body: api.LeagueSeedChangeBody) -> Json:
+    """Change a standing order: switch it on or off, or rename its league."""
+    seed = await call.db.get(LeagueSeed, seed_id)
+    if seed is None:
+        raise not_found("league seed", seed_id)
+    league = await call.db.get(League, seed.league_id) if seed.league_id else None
+    if body.enabled is not None:
+        seed.enabled = body.enabled
+    if body.league_name is not None:
+        seed.league_name = body.league_name
+        if league is not None:
+            taken = await call.db.scalar(
+                sa.select(League.id).where(League.name == body.league_name, League.id != league.id)
+            )
+            if taken is not None:
+                raise conflict(f"There is a league {body.league_name!r} already.", code="name_taken")
+            league.name, league.slug = body.league_name, slug(body.league_name)
+    await call.db.flush()
+    return Json(_seed_json(seed))
+
+
+@router.put("/v2/coworld-league-seeds/{seed_id}/game-of-week", response_model=api.LeagueSeed, responses=refusals(409))
+async def set_game_of_week(call: Team, seed_id: str) -> Json:
+    """Make a standing order's league the league of the week's game, in the place of any other."""
+    seed = await call.db.get(LeagueSeed, seed_id)
+    if seed is None:
+        raise not_found("league seed", seed_id)
+    if seed.league_id is None:
+        raise conflict("This standing order has no league yet.", code="no_league")
+    await call.db.execute(sa.update(League).values(is_game_of_week=League.id == seed.league_id))
+    return Json(_seed_json(seed))
+
+
+def visible_leagues(caller: Caller) -> sa.Select[League]:
+    """A statement for the leagues somebody may see.
+
+    Anybody sees the public ones, who has an account all but the hidden, who uses team rights all.
+    """
+    statement = sa.select(League)
+    if caller.elevated:
+        return statement
+    statement = statement.where(League.hidden.is_(False), League.disabled_at.is_(None))
+    return statement if caller.known else statement.where(League.public)
+
+
+async def league_rows(session: AsyncSession, caller: Caller, *, game_id: str | None = None) -> list[League]:
+    """The leagues somebody may see, oldest first."""
+    statement = visible_leagues(caller).order_by(League.created_at, League.id)
+    if game_id is not None:
+        statement = statement.where(League.game_id == game_id)
+    return list(await session.scalars(statement))
+
+
+async def find_league(session: AsyncSession, caller: Caller, league_id: str) -> League:
+    """A league somebody may see.
+
+    Raises:
+        Refusal: 404 when there is none.
+    """
+    league = await session.scalar(visible_leagues(caller).where(League.id == league_id))
+    if league is None:
+        raise not_found("league", league_id)
+    return league
+
+
+async def find_division(session: AsyncSession, caller: Caller, division_id: str) -> Division:
+    """A division somebody may see.
+
+    Raises:
+        Refusal: 404 when there is none.
+    """
+    division = await session.scalar(
+        sa.select(Division).where(
+            Division.id == division_id,
+            Division.league_id.in_(visible_leagues(caller).with_only_columns(League.id)),
+        )
+    )
+    if division is None or (division.hidden and not caller.elevated):
+        raise not_found("division", division_id)
+    return division
+
+
+async def all_leagues(session: AsyncSession) -> list[League]:
+    """Every league there is, oldest first."""
+    return list(await session.scalars(sa.select(League).order_by(League.created_at, League.id)))
+
+
+async def league_divisions(session: AsyncSession, league_id: str) -> list[Division]:
+    """A league's divisions, the lowest level first."""
+    return list(
+        await session.scalars(sa.select(Division).where(Division.league_id == league_id).order_by(Division.level))
+    )
+
+
+async def create_league(
+    session: AsyncSession,
+    name: str,
+    *,
+    coworld: str,
+    variant_id: str | None = None,
+    config: JsonObject | None = None,
+    public: bool = True,
+) -> League:
+    """Make a league with one division, which newcomers are placed in.
+
+    Args:
+        session: A writing session.
+        name: Its name, unique.
+        coworld: Name of a Coworld that was uploaded.
+        variant_id: What is played in it; None: the Coworld's first variant.
+        config: Kept for a commissioner.
+        public: Whether people without an account see it.
+
+    Raises:
+        LeagueError: Codes ``bad_name``, ``name_taken``, ``unknown_coworld``, ``unknown_variant``.
+    """
+    if not name.strip() or not name.isprintable() or len(name) > 200:
+        raise LeagueError(f"{name!r} is no name for a league.", code="bad_name", hint="1 to 200 printable characters.")
+    if await session.scalar(sa.select(League.id).where(League.name == name)) is not None:
+        raise LeagueError(f"There is a league {name!r} already.", code="name_taken", hint="Choose another name.")
+    game = await session.scalar(
+        sa.select(Game).join(CoworldName, CoworldName.key == Game.name_key).where(CoworldName.key == name_key(coworld))
+    )
+    canonical = None if game is None else await session.get(Coworld, game.coworld_id)
+    if game is None or canonical is None:
+        raise LeagueError(
+            f"There is no Coworld {coworld!r} here.",
+            code="unknown_coworld",
+            hint="Upload it first: coworld upload-coworld MANIFEST --server URL.",
+        )
+    variants = [str(variant["id"]) for variant in canonical.manifest.get("variants", ())]
+    if variant_id is not None and variant_id not in variants:
+        raise LeagueError(
+            f"{canonical.name} {canonical.version} has no variant {variant_id!r}.",
+            code="unknown_variant",
+            hint=f"It has {', '.join(variants)}.",
+        )
+    league = League(
+        name=name,
+        slug=slug(name),
+        game_id=game.id,
+        variant_id=variant_id,
+        commissioner_key="static",
+        commissioner_config=config,
+        public=public,
+    )
+    league.game = game
+    session.add(league)
+    await session.flush()
+    division = Division(
+        name="Open",
+        level=1,
+        league_id=league.id,
+        description="Everybody who submits.",
+        commissioner_description={
+            "round_schedule": "None: this league stands still.",
+            "leaderboard_rules": "The mean score of all finished episodes of the division's rounds.",
+        },
+    )
+    session.add(division)
+    await session.flush()
+    return league
+
+
+def slug(name: str) -> str:
+    """A name as it stands in addresses."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-") or "league"
+
+
+def _seed_json(seed: LeagueSeed) -> JsonObject:
+    return {
+        "id": seed.id,
+        "coworld_name": seed.coworld_name,
+        "template": seed.template,
+        "overrides": seed.overrides,
+        "enabled": seed.enabled,
+        "created_by": seed.created_by,
+        "created_at": seed.created_at,
+        "league_id": seed.league_id,
+        "league_key": seed.league_key,
+        "league_name": seed.league_name,
+        "default_variant_id": seed.default_variant_id,
+    }

@@ -1,0 +1,319 @@
+"""Members of leagues: submissions, placement, champions, retirement."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import sqlalchemy as sa
+from fastapi import Query
+from pydantic import Field
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coworld_core import api
+
+from ..columns import JsonObject, now
+from ..errors import conflict, forbidden, not_found
+from ..models import Coworld, Division, Game, League, Membership, Player, PolicyVersion, Submission
+from .calls import Anyone, ApiRouter, Call, Json, Known, refusals
+from .happenings import record
+from .leagues import find_league, visible_leagues
+from .pages import PageQuery, paginate
+from .views import division_json, league_json, player_ref, policy_version_json
+
+__all__ = ["membership_json", "router", "submission_json"]
+
+router = ApiRouter(tags=["Memberships"])
+
+
+_NO_REASON = api.RetireBody()
+
+
+class MembershipQuery(PageQuery):
+    """Which memberships."""
+
+    limit: int = Field(default=200, ge=1, le=1000, description="Most rows of the page.")
+    active_only: bool = Field(default=False, description="Only those that have not ended.")
+    champions_only: bool = Field(default=False, description="Only the nominated.")
+    mine: bool = Field(default=False, description="Only one's own.")
+    league_id: str | None = Field(default=None, pattern="^league_")
+    division_id: str | None = Field(default=None, pattern="^div_")
+    policy_version_id: str | None = Field(default=None, max_length=64)
+    player_id: str | None = Field(default=None, max_length=64)
+
+
+class SubmissionQuery(PageQuery):
+    """Which submissions."""
+
+    limit: int = Field(default=200, ge=1, le=1000, description="Most rows of the page.")
+    mine: bool = Field(default=False, description="Only one's own.")
+    league_id: str | None = Field(default=None, pattern="^league_")
+    policy_version_id: str | None = Field(default=None, max_length=64)
+    player_id: str | None = Field(default=None, max_length=64)
+
+
+@router.get("/v2/league-policy-memberships", response_model=list[api.Membership])
+async def list_memberships(call: Anyone, query: Annotated[MembershipQuery, Query()]) -> Json:
+    """Memberships of the leagues one may see, newest first."""
+    statement = sa.select(Membership).where(Membership.league_id.in_(_visible(call)))
+    if query.active_only:
+        statement = statement.where(Membership.end_time.is_(None))
+    if query.champions_only:
+        statement = statement.where(Membership.is_champion, Membership.end_time.is_(None))
+    if query.mine:
+        statement = statement.where(_mine(call, Membership))
+    for name in ("league_id", "division_id", "policy_version_id", "player_id"):
+        if (value := getattr(query, name)) is not None:
+            statement = statement.where(getattr(Membership, name) == value)
+    page = await paginate(call.db, statement, query, moment=Membership.created_at, key=Membership.id)
+    return page.bare(lambda row: membership_json(row, call.base_url))
+
+
+@router.get("/v2/league-policy-memberships/portfolio", response_model=list[api.Membership])
+async def portfolio(call: Known, query: Annotated[PageQuery, Query()]) -> Json:
+    """One's own memberships that have not ended, newest first."""
+    statement = sa.select(Membership).where(_mine(call, Membership), Membership.end_time.is_(None))
+    page = await paginate(call.db, statement, query, moment=Membership.created_at, key=Membership.id)
+    return page.bare(lambda row: membership_json(row, call.base_url))
+
+
+@router.post(
+    "/v2/league-policy-memberships/{membership_id}/retire", response_model=api.Membership, responses=refusals(409)
+)
+async def retire(call: Known, membership_id: str, body: api.RetireBody = _NO_REASON) -> Json:
+    """End one of one's own memberships."""
+    membership = await _own_membership(call, membership_id)
+    if membership.end_time is not None:
+        raise conflict(f"{_label(membership.policy_version)} is retired already.", code="already_retired")
+    membership.status, membership.substatus = "retired", "retired"
+    membership.is_champion = False
+    membership.end_time = now()
+    membership.reason = body.reason
+    await record(call.db, "membership_retired", f"{_label(membership.policy_version)} retired", membership=membership)
+    await call.db.flush()
+    return Json(membership_json(membership, call.base_url))
+
+
+@router.post(
+    "/v2/league-policy-memberships/{membership_id}/champion", response_model=api.Membership, responses=refusals(409)
+)
+async def nominate(call: Known, membership_id: str) -> Json:
+    """Make one of one's own memberships one's champion in its league."""
+    membership = await _own_membership(call, membership_id)
+    if membership.end_time is not None:
+        raise conflict(f"{_label(membership.policy_version)} is retired.", code="already_retired")
+    await _crown(call.db, membership)
+    return Json(membership_json(membership, call.base_url))
+
+
+@router.get("/v2/league-submissions", response_model=list[api.Submission])
+async def list_submissions(call: Known, query: Annotated[SubmissionQuery, Query()]) -> Json:
+    """Submissions to the leagues one may see, newest first."""
+    statement = sa.select(Submission).where(Submission.league_id.in_(_visible(call)))
+    if query.mine:
+        statement = statement.where(_mine(call, Submission))
+    for name in ("league_id", "policy_version_id", "player_id"):
+        if (value := getattr(query, name)) is not None:
+            statement = statement.where(getattr(Submission, name) == value)
+    page = await paginate(call.db, statement, query, moment=Submission.created_at, key=Submission.id)
+    return page.bare(lambda row: submission_json(row, call.base_url))
+
+
+@router.post("/v2/league-submissions", response_model=api.Submission, responses=refusals(409))
+async def submit(call: Known, body: api.SubmissionBody) -> Json:
+    """Submit one of one's own policy versions to a league; it is placed at once, or told why not."""
+    user = call.caller.require()
+    league = await find_league(call.db, call.caller, body.league_id)
+    version = await call.db.get(PolicyVersion, body.policy_version_id)
+    if version is None or version.user_id != user.id:
+        raise not_found("policy version of yours", body.policy_version_id)
+    player_id = body.player_id or call.caller.player_id or version.player_id
+    if call.caller.player_id is not None and player_id != call.caller.player_id:
+        raise forbidden("This session submits as its own player only.", code="other_player")
+    if version.player_id is not None and player_id != version.player_id:
+        raise forbidden(f"{_label(version)} belongs to another of your players.", code="other_player")
+    if player_id is not None and version.player_id is None:
+        await _own_player(call, player_id)
+    submission = Submission(
+        league_id=league.id,
+        policy_version_id=version.id,
+        auto_champion=body.auto_champion,
+        preferences=body.preferences,
+        user_id=user.id,
+        player_id=player_id,
+    )
+    call.db.add(submission)
+    await _place(call.db, submission, version)
+    await call.db.flush()
+    await call.db.refresh(submission)
+    return Json(submission_json(submission, call.base_url))
+
+
+async def _place(session: AsyncSession, submission: Submission, version: PolicyVersion) -> None:
+    """Put a submission into the league's first division, or say why it cannot be."""
+    already = await session.scalar(
+        sa.select(Membership).where(
+            Membership.league_id == submission.league_id,
+            Membership.policy_version_id == version.id,
+            Membership.end_time.is_(None),
+        )
+    )
+    if already is not None:
+        submission.status, submission.membership_id = "placed", already.id
+        submission.notes = f"{_label(version)} is a member already."
+        return
+    division = await session.scalar(
+        sa.select(Division)
+        .where(Division.league_id == submission.league_id, Division.archived_at.is_(None))
+        .order_by(Division.level)
+        .limit(1)
+    )
+    refusal = "The league has no division to place it in." if division is None else await _full(session, submission)
+    if division is None or refusal is not None:
+        submission.status, submission.notes = "rejected", refusal
+        await record(
+            session,
+            "submission_rejected",
+            f"{_label(version)} was not placed",
+            summary=refusal or "",
+            audience="owner",
+            policy_version=version,
+            league_id=submission.league_id,
+        )
+        return
+    membership = Membership(
+        league_id=submission.league_id,
+        division_id=division.id,
+        policy_version_id=version.id,
+        user_id=submission.user_id,
+        player_id=submission.player_id,
+        substatus="active",
+    )
+    membership.division, membership.policy_version = division, version
+    session.add(membership)
+    await session.flush()
+    submission.status, submission.membership_id = "placed", membership.id
+    if await _becomes_champion(session, submission, version):
+        await _crown(session, membership)
+    await record(session, "submission_placed", f"{_label(version)} joined {division.name}", membership=membership)
+
+
+async def _full(session: AsyncSession, submission: Submission) -> str | None:
+    """Why the owner may have no more members there, or None."""
+    manifest = await session.scalar(
+        sa.select(Coworld.manifest)
+        .join(Game, Game.coworld_id == Coworld.id)
+        .join(League, League.game_id == Game.id)
+        .where(League.id == submission.league_id)
+    )
+    most = (manifest or {}).get("players_per_user")
+    if not isinstance(most, int):
+        return None
+    count = await session.scalar(
+        sa.select(sa.func.count())
+        .select_from(Membership)
+        .where(
+            Membership.league_id == submission.league_id,
+            Membership.user_id == submission.user_id,
+            Membership.end_time.is_(None),
+        )
+    )
+    if (count or 0) < most:
+        return None
+    return f"The game lets one user have {most} active here: retire one first."
+
+
+async def _becomes_champion(session: AsyncSession, submission: Submission, version: PolicyVersion) -> bool:
+    if submission.auto_champion != "lineage":
+        return submission.auto_champion == "always"
+    policies = await session.scalars(
+        sa.select(PolicyVersion.policy_id)
+        .join(Membership, Membership.policy_version_id == PolicyVersion.id)
+        .where(Membership.is_champion, Membership.league_id == submission.league_id, _same_owner(submission))
+    )
+    champions = set(policies)
+    return not champions or champions == {version.policy_id}
+
+
+async def _crown(session: AsyncSession, membership: Membership) -> None:
+    """Make a membership its owner's only champion in the league."""
+    await session.execute(
+        sa.update(Membership)
+        .where(
+            Membership.league_id == membership.league_id,
+            Membership.id != membership.id,
+            Membership.is_champion,
+            _same_owner(membership),
+        )
+        .values(is_champion=False, substatus="benched")
+        .execution_options(synchronize_session="fetch")
+    )
+    membership.is_champion, membership.substatus = True, "champion"
+    await session.flush()
+
+
+def _same_owner(row: Submission | Membership) -> sa.ColumnElement[bool]:
+    player = Membership.player_id.is_(None) if row.player_id is None else Membership.player_id == row.player_id
+    return sa.and_(Membership.user_id == row.user_id, player)
+
+
+async def _own_membership(call: Call, membership_id: str) -> Membership:
+    membership = await call.db.get(Membership, membership_id)
+    if membership is None:
+        raise not_found("membership", membership_id)
+    if not call.caller.owns(membership.user_id, membership.player_id):
+        raise forbidden("This membership belongs to somebody else.")
+    return membership
+
+
+async def _own_player(call: Call, player_id: str) -> None:
+
+    player = await call.db.get(Player, player_id)
+    if player is None or player.user_id != call.caller.user_id or player.disabled_at is not None:
+        raise not_found("player of yours", player_id)
+
+
+def _visible(call: Call) -> sa.Select[str]:
+    return visible_leagues(call.caller).with_only_columns(League.id)
+
+
+def _mine(call: Call, table: type[Membership] | type[Submission]) -> sa.ColumnElement[bool]:
+    user = call.caller.require()
+    own = table.user_id == user.id
+    return own if call.caller.player_id is None else sa.and_(own, table.player_id == call.caller.player_id)
+
+
+def _label(version: PolicyVersion) -> str:
+    return f"{version.policy.name}:v{version.version}"
+
+
+def membership_json(row: Membership, base_url: str) -> JsonObject:
+    """A membership with its league, division, policy version and player."""
+    return {
+        "id": row.id,
+        "status": row.status,
+        "substatus": row.substatus,
+        "is_champion": row.is_champion,
+        "is_active": row.end_time is None,
+        "start_time": row.start_time,
+        "end_time": row.end_time,
+        "league": league_json(row.division.league, base_url),
+        "division": division_json(row.division, base_url),
+        "policy_version": policy_version_json(row.policy_version),
+        "player": player_ref(row.player),
+        "created_at": row.created_at,
+    }
+
+
+def submission_json(row: Submission, base_url: str) -> JsonObject:
+    """A submission with its league, policy version and player."""
+    return {
+        "id": row.id,
+        "auto_champion": row.auto_champion,
+        "status": row.status,
+        "league": league_json(row.league, base_url),
+        "policy_version": policy_version_json(row.policy_version),
+        "player": player_ref(row.player),
+        "league_policy_membership_id": row.membership_id,
+        "notes": row.notes,
+        "created_at": row.created_at,
+    }

@@ -1,0 +1,50 @@
+"""Routes of the hosted platform for what an Observatory does not have: answered with words, not as unknown paths."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..errors import Refusal
+from .calls import ApiRouter, Call, Json, Known, gate, refusals
+
+__all__ = ["router"]
+
+router = ApiRouter(tags=["Not offered"])
+
+
+@router.get("/usage/me/credits", responses=refusals(501))
+async def get_credits(call: Known) -> Json:
+    """One's credits: this platform counts none."""
+    raise _not_offered("This platform keeps no credits: episodes cost nothing here, and nobody's are counted.")
+
+
+@router.post("/v2/divisions/{division_id}/power-analysis", responses=refusals(501))
+async def analyse_power(call: Annotated[Call, gate("known", held=False)], division_id: str) -> Json:
+    """How many episodes a difference in strength takes to show: not computed here."""
+    raise _not_offered(
+        "This platform computes no power analysis: its leaderboards are mean scores, without a model of strength. "
+        "The episodes' scores are at /v2/episode-requests, to be analysed with a model of one's own."
+    )
+
+
+@router.post("/v2/counterfactual-evals", responses=refusals(501))
+async def create_counterfactual(call: Annotated[Call, gate("known", held=False)]) -> Json:
+    """Replay a league with another policy: not done here."""
+    raise _no_counterfactuals()
+
+
+@router.get("/v2/counterfactual-evals/{evaluation_id}", responses=refusals(501))
+async def get_counterfactual(call: Known, evaluation_id: str) -> Json:
+    """Such an evaluation: there are none here."""
+    raise _no_counterfactuals()
+
+
+def _no_counterfactuals() -> Refusal:
+    return _not_offered(
+        "This platform runs no counterfactual evaluations. An experience request with both policies, and the same "
+        "`seed` in `game_config_overrides`, lets them be compared: POST /v2/experience-requests."
+    )
+
+
+def _not_offered(detail: str) -> Refusal:
+    return Refusal(501, detail, code="not_offered")

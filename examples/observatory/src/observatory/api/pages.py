@@ -1,0 +1,125 @@
+"""Lists in pages: newest first, by limit and offset, or by a cursor that newcomers do not shift."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime as dt
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import sqlalchemy as sa
+from pydantic import BaseModel, Field
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import InstrumentedAttribute
+
+from ..columns import JsonObject
+from ..errors import Refusal
+from .calls import Json, QueryModel
+
+__all__ = ["Envelope", "Page", "PageQuery", "paginate"]
+
+_Row = TypeVar("_Row")
+_Item = TypeVar("_Item")
+
+MAX_LIMIT = 1000
+"""Most rows of one page."""
+
+
+class PageQuery(QueryModel):
+    """Which page of a list."""
+
+    limit: int = Field(default=50, ge=1, le=MAX_LIMIT, description="Most rows of the page.")
+    offset: int = Field(default=0, ge=0, le=10**9, description="Rows to leave out; not together with a cursor.")
+    cursor: str | None = Field(default=None, max_length=400, description="`next_cursor` of the page before.")
+
+
+class Envelope(BaseModel, Generic[_Item]):
+    """A page as it goes over the wire, for the OpenAPI document."""
+
+    entries: list[_Item] = Field(description="The rows.")
+    total_count: int = Field(description="Rows of all pages together.")
+    limit: int = Field(description="Most rows of a page.")
+    offset: int = Field(description="Rows left out before this page.")
+    next_cursor: str | None = Field(default=None, description="Where the next page begins; null at the end.")
+
+
+@dataclass(frozen=True)
+class Page(Generic[_Row]):
+    """One page of a list."""
+
+    rows: Sequence[_Row]
+    total: int
+    """Rows of all pages together."""
+    limit: int
+    offset: int
+    next_cursor: str | None
+    """Where the next page begins; None at the end."""
+
+    def envelope(self, render: Callable[[_Row], Any]) -> JsonObject:
+        """The page as an object, with ``entries``."""
+        return {
+            "entries": [render(row) for row in self.rows],
+            "total_count": self.total,
+            "limit": self.limit,
+            "offset": self.offset,
+            "next_cursor": self.next_cursor,
+        }
+
+    def bare(self, render: Callable[[_Row], Any]) -> Json:
+        """The page as a bare list, the cursor in a header."""
+        headers = {"X-Total-Count": str(self.total)}
+        if self.next_cursor is not None:
+            headers["X-Next-Cursor"] = self.next_cursor
+        return Json([render(row) for row in self.rows], headers=headers)
+
+
+async def paginate(
+    session: AsyncSession,
+    statement: sa.Select[_Row],
+    page: PageQuery,
+    *,
+    moment: InstrumentedAttribute[dt.datetime],
+    key: InstrumentedAttribute[str],
+) -> Page[_Row]:
+    """One page of what a statement selects, newest first.
+
+    Args:
+        session: A session.
+        statement: Selects one kind of row, filtered, not ordered.
+        page: Which page.
+        moment: When a row was made.
+        key: Its id, which orders what was made at once.
+
+    Raises:
+        Refusal: 400 for a cursor that is not ours.
+    """
+    counted = statement.with_only_columns(key, maintain_column_froms=True).order_by(None).subquery()
+    total = await session.scalar(sa.select(sa.func.count()).select_from(counted)) or 0
+    ordered = statement.order_by(moment.desc(), key.desc()).limit(page.limit + 1)
+    if page.cursor is not None:
+        at, last = _decode(page.cursor)
+        ordered = ordered.where(sa.or_(moment < at, sa.and_(moment == at, key < last)))
+    elif page.offset:
+        ordered = ordered.offset(page.offset)
+    rows = (await session.scalars(ordered)).unique().all()
+    more, rows = len(rows) > page.limit, rows[: page.limit]
+    cursor = _encode(getattr(rows[-1], moment.key), getattr(rows[-1], key.key)) if more and rows else None
+    return Page(rows=rows, total=total, limit=page.limit, offset=page.offset, next_cursor=cursor)
+
+
+def _encode(at: dt.datetime, last: str) -> str:
+    return base64.urlsafe_b64encode(json.dumps([at.isoformat(), last]).encode()).decode().rstrip("=")
+
+
+def _decode(cursor: str) -> tuple[dt.datetime, str]:
+    try:
+        at, last = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        moment = dt.datetime.fromisoformat(at)
+        if not isinstance(last, str) or moment.tzinfo is None or "\0" in last:
+            raise ValueError(cursor)
+    except (ValueError, TypeError, binascii.Error, RecursionError, OverflowError) as error:
+        raise Refusal(400, "This is no cursor of this list: begin again without one.", code="bad_cursor") from error
+    return moment, last

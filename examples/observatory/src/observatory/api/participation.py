@@ -1,0 +1,93 @@
+"""How to take part in a league, as Markdown for people and for programs that write players."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import Query
+from pydantic import Field
+from starlette.responses import Response
+
+from coworld_core.errors import ManifestError
+from coworld_core.gameconfig import game_config_for, slot_count
+from coworld_core.loading import load_manifest
+
+from ..errors import conflict, not_found
+from ..models import Coworld
+from .calls import Anyone, ApiRouter, QueryModel, binary, refusals
+from .leagues import find_league, league_divisions
+
+if TYPE_CHECKING:
+    from coworld_core.manifest import Doc
+
+    from ..models import League
+
+__all__ = ["router"]
+
+router = ApiRouter(tags=["Leagues"])
+
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|])")
+
+
+class ToTakePart(QueryModel):
+    """In which league."""
+
+    league_id: str = Field(pattern="^league_", description="Which league.")
+
+
+@router.get("/v2/participate", response_class=binary("text/markdown"), responses=refusals(404, 409))
+async def participate(call: Anyone, query: Annotated[ToTakePart, Query()]) -> Response:
+    """How to take part in a league, as Markdown."""
+    league = await find_league(call.db, call.caller, query.league_id)
+    coworld = await call.db.get(Coworld, league.game.coworld_id)
+    if coworld is None:
+        raise not_found("Coworld", league.game.name)
+    divisions = [division.name for division in await league_divisions(call.db, league.id)]
+    return Response(_guide(league, coworld, divisions, call.base_url), media_type="text/markdown")
+
+
+def _guide(league: League, coworld: Coworld, divisions: list[str], url: str) -> str:
+    try:
+        manifest = load_manifest(dict(coworld.manifest), template=True).manifest
+    except ManifestError as error:
+        raise conflict(f"The manifest of {coworld.name} can no longer be read.", code="manifest_invalid") from error
+    variant = next((entry for entry in manifest.variants if entry.id == league.variant_id), manifest.variants[0])
+    facts = [
+        f"- Variant: {_text(variant.name)} (`{variant.id}`): {_text(variant.description)}",
+        f"- Seats: {slot_count(manifest, game_config_for(manifest, variant.id))}",
+        f"- Divisions: {', '.join(_text(name) for name in divisions)}",
+    ]
+    if manifest.players_per_user is not None:
+        facts.append(f"- Policies one user may have in it: {manifest.players_per_user}")
+    commands = [
+        f"export COWORLD_SERVER={url}",
+        "coworld login",
+        f"coworld download {coworld.id}",
+        "coworld upload-policy IMAGE --name NAME",
+        f"coworld submit NAME --league {league.id}",
+        f"coworld results {league.id}",
+    ]
+    parts = [
+        f"# {_text(league.name)}",
+        f"{_text(manifest.game.name)} {_text(coworld.version)}: {_text(manifest.game.description)}",
+        "\n".join(facts),
+        "## Taking part",
+        "A player is a container image for linux/amd64. It connects to `COWORLD_PLAYER_WS_URL`, speaks the protocol "
+        "below for its own seat, and ends with status 0 when the game is over.",
+        "\n".join(["```console", *commands, "```"]),
+        "## What a player receives and sends",
+        _doc(manifest.game.protocols.player),
+        "## The game",
+        _doc(manifest.game.docs.readme),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _doc(doc: Doc) -> str:
+    return doc.value.strip() if doc.type == "text" else f"See <{doc.value}>."
+
+
+def _text(value: str) -> str:
+    """A name on one line, whatever is in it."""
+    return _MARKUP.sub(r"\\\1", " ".join(value.split()))

@@ -1,0 +1,171 @@
+"""Policies: player programs by name and version, with secrets that only their own seat gets."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import sqlalchemy as sa
+from fastapi import Query
+from pydantic import Field
+
+from coworld_core import api
+from coworld_core.environment import is_reserved_env
+
+from ..columns import JsonObject
+from ..errors import conflict, forbidden, invalid, not_found
+from ..models import Image, Policy, PolicySecretEnv, PolicyVersion
+from .calls import ApiRouter, Call, Json, Known, gate, refusals
+from .images import find_image
+from .pages import Envelope, PageQuery, paginate
+
+__all__ = ["router"]
+
+router = ApiRouter(tags=["Policies"])
+
+
+class VersionQuery(PageQuery):
+    """Which policy versions."""
+
+    limit: int = Field(default=100, ge=1, le=1000, description="Most rows of the page.")
+    mine: bool = Field(default=False, description="Only one's own; the team may ask for all.")
+    name_exact: api.Text | None = Field(default=None, description="Only those of a policy's name.")
+    version: int | None = Field(default=None, ge=1, le=10**9, description="Only that version.")
+
+
+@router.post("/stats/policy-secret-envs", response_model=api.PolicySecretEnvCreated)
+async def create_secret_env(call: Known, body: api.PolicySecretEnvBody) -> Json:
+    """Keep secret environment variables for a policy version that is uploaded next."""
+    for name in body.policy_secret_env:
+        if is_reserved_env(name):
+            raise invalid(f"{name} is the platform's own.", at=("body", "policy_secret_env", name))
+    row = PolicySecretEnv(user_id=call.caller.require().id, names=sorted(body.policy_secret_env))
+    call.db.add(row)
+    await call.db.flush()
+    await call.services.vault.put("policy-env", row.id, json.dumps(body.policy_secret_env).encode())
+    return Json({"id": row.id})
+
+
+@router.delete(
+    "/stats/policy-secret-envs/{secret_env_id}", response_model=api.PolicySecretEnvCreated, responses=refusals(409)
+)
+async def delete_secret_env(call: Annotated[Call, gate("known", held=False)], secret_env_id: str) -> Json:
+    """Forget secret environment variables that no policy version has got."""
+    async with call.services.database.writing() as session:
+        row = await session.get(PolicySecretEnv, secret_env_id, with_for_update=True)
+        if row is None or row.user_id != call.caller.user_id:
+            raise not_found("secret environment of yours", secret_env_id)
+        used = await session.scalar(
+            sa.select(PolicyVersion.id).where(PolicyVersion.secret_env_id == secret_env_id).limit(1)
+        )
+        if used is not None:
+            raise conflict(f"The policy version {used} has these secrets.", code="in_use")
+        await session.delete(row)
+    # only now: a version that was quicker would have been left without
+    await call.services.vault.delete("policy-env", secret_env_id)
+    return Json({"id": secret_env_id})
+
+
+@router.post("/stats/policies/docker-img/complete", response_model=api.PolicyVersionCreated)
+async def create_policy_version(call: Known, body: api.PolicyVersionBody) -> Json:
+    """Make the next version of a policy out of an uploaded image."""
+    user = call.caller.require()
+    image = await _own_image(call, body.container_image_id)
+    await _check_secret_env(call, body.policy_secret_env_id)
+    policy = await call.db.scalar(
+        sa.select(Policy).where(Policy.user_id == user.id, Policy.name == body.name).with_for_update()
+    )
+    if policy is None:
+        policy = Policy(user_id=user.id, name=body.name)
+        call.db.add(policy)
+        await call.db.flush()
+    last = await call.db.scalar(
+        sa.select(sa.func.max(PolicyVersion.version)).where(PolicyVersion.policy_id == policy.id)
+    )
+    version = PolicyVersion(
+        policy_id=policy.id,
+        version=(last or 0) + 1,
+        user_id=user.id,
+        player_id=call.caller.player_id,
+        image_id=image.id,
+        run=list(body.run) if body.run is not None else None,
+        secret_env_id=body.policy_secret_env_id,
+        tags=body.tags,
+    )
+    call.db.add(version)
+    await call.db.flush()
+    return Json(
+        {"id": version.id, "name": policy.name, "version": version.version, "pools": None, "submit_error": None}
+    )
+
+
+@router.get("/stats/policy-versions", response_model=Envelope[api.PolicyVersionRow])
+async def list_policy_versions(call: Known, query: Annotated[VersionQuery, Query()]) -> Json:
+    """One's own policy versions, newest first: the highest version of a name is the first."""
+    statement = sa.select(PolicyVersion).join(Policy, Policy.id == PolicyVersion.policy_id)
+    if query.mine or not call.caller.elevated:
+        statement = statement.where(PolicyVersion.user_id == call.caller.user_id)
+        if call.caller.player_id is not None:
+            statement = statement.where(
+                sa.or_(PolicyVersion.player_id.is_(None), PolicyVersion.player_id == call.caller.player_id)
+            )
+    if query.name_exact is not None:
+        statement = statement.where(Policy.name == query.name_exact)
+    if query.version is not None:
+        statement = statement.where(PolicyVersion.version == query.version)
+    page = await paginate(call.db, statement, query, moment=PolicyVersion.created_at, key=PolicyVersion.id)
+    return Json(page.envelope(_row_json))
+
+
+@router.get("/v2/policies/{policy_id}/selection-access", response_model=api.SelectionAccess)
+async def get_access(call: Known, policy_id: str) -> Json:
+    """Who may draw a policy of one's own into episodes."""
+    return Json({"selection_scope": (await _own_policy(call, policy_id)).selection_scope})
+
+
+@router.put("/v2/policies/{policy_id}/selection-access", response_model=api.SelectionAccess)
+async def set_access(call: Known, policy_id: str, body: api.SelectionAccessBody) -> Json:
+    """Say who may draw a policy of one's own into episodes."""
+    policy = await _own_policy(call, policy_id)
+    policy.selection_scope = body.selection_scope
+    return Json({"selection_scope": policy.selection_scope})
+
+
+async def _own_image(call: Call, image_id: str) -> Image:
+    image = await find_image(call.db, call.caller, image_id)
+    if image.status != "ready":
+        raise invalid(f"The image {image.name} is not complete.", at=("body", "container_image_id"))
+    return image
+
+
+async def _check_secret_env(call: Call, secret_env_id: str | None) -> None:
+    if secret_env_id is None:
+        return
+    row = await call.db.get(PolicySecretEnv, secret_env_id)
+    if row is None or row.user_id != call.caller.user_id:
+        raise not_found("secret environment of yours", secret_env_id)
+
+
+async def _own_policy(call: Call, policy_id: str) -> Policy:
+    policy = await call.db.get(Policy, policy_id)
+    if policy is None:
+        raise not_found("policy", policy_id)
+    if not call.caller.owns(policy.user_id):
+        raise forbidden("This policy belongs to somebody else.")
+    return policy
+
+
+def _row_json(version: PolicyVersion) -> JsonObject:
+    return {
+        "id": version.id,
+        "policy_version_id": version.id,
+        "policy_id": version.policy_id,
+        "name": version.policy.name,
+        "policy_name": version.policy.name,
+        "version": version.version,
+        "user_id": version.user_id,
+        "player_id": version.player_id,
+        "player_name": version.player.name if version.player else None,
+        "tags": version.tags,
+        "created_at": version.created_at,
+    }

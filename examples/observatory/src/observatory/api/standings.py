@@ -1,0 +1,187 @@
+"""Who leads: leaderboards, computed from the scores of finished episodes of the league's own rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import sqlalchemy as sa
+from fastapi import Query
+from pydantic import Field
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coworld_core import api
+
+from ..columns import JsonObject
+from ..models import Division, EpisodeScore, Player, Round, RoundResult, User
+from .calls import Anyone, ApiRouter, Json, QueryModel
+from .leagues import find_division
+
+__all__ = ["Standing", "router", "standings"]
+
+router = ApiRouter(tags=["Standings"])
+
+
+class RecentQuery(QueryModel):
+    """How much of the past to give along."""
+
+    include_recent_rounds: int = Field(default=0, ge=0, le=50, description="How many of the latest rounds.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """One line of a leaderboard."""
+
+    rank: int
+    """From 1; equal scores share it."""
+    subject_id: str
+    """A player, or the user who plays without one."""
+    subject_type: str
+    """``player`` or ``user``."""
+    name: str | None
+    score: float
+    """Mean over the episodes."""
+    episodes: int
+    policy_version_ids: tuple[str, ...]
+
+
+async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
+    """The leaderboard of a division, the best first.
+
+    A subject's score is the mean over all finished episodes of the division's rounds, all its policies together.
+    Episodes that somebody has asked for do not count, wherever they were played (``EpisodeScore.division_id``).
+    """
+    subject = sa.func.coalesce(EpisodeScore.player_id, EpisodeScore.user_id)
+    mean, count = sa.func.avg(EpisodeScore.score), sa.func.count()
+    of_division = sa.and_(EpisodeScore.division_id == division_id, EpisodeScore.user_id.is_not(None))
+    rows = await session.execute(
+        sa.select(subject, Player.name, User.name, sa.func.max(EpisodeScore.player_id), mean, count)
+        .select_from(EpisodeScore)
+        .join(User, User.id == EpisodeScore.user_id)
+        .outerjoin(Player, Player.id == EpisodeScore.player_id)
+        .where(of_division)
+        .group_by(subject, Player.name, User.name)
+        .order_by(mean.desc(), count.desc(), subject)
+    )
+    versions: dict[str, list[str]] = {}
+    pairs = await session.execute(sa.select(subject, EpisodeScore.policy_version_id).where(of_division).distinct())
+    for who, version in pairs:
+        if version is not None:
+            versions.setdefault(who, []).append(version)
+    found: list[Standing] = []
+    for place, (who, player_name, user_name, player_id, score, episodes) in enumerate(rows, start=1):
+        tied = bool(found) and found[-1].score == float(score)
+        found.append(
+            Standing(
+                rank=found[-1].rank if tied else place,
+                subject_id=who,
+                subject_type="player" if player_id else "user",
+                name=player_name or user_name,
+                score=float(score),
+                episodes=episodes,
+                policy_version_ids=tuple(sorted(versions.get(who, ()))),
+            )
+        )
+    return found
+
+
+@router.get("/v2/divisions/{division_id}/leaderboard", response_model=list[api.LeaderboardEntry] | None)
+async def leaderboard(call: Anyone, division_id: str, query: Annotated[RecentQuery, Query()]) -> Json:
+    """A division's leaderboard, the best first; null while nobody has played."""
+    division = await find_division(call.db, call.caller, division_id)
+    lines = await standings(call.db, division.id)
+    if not lines:
+        return Json(None)
+    recent = await _recent_rounds(call.db, division, query.include_recent_rounds)
+    return Json(
+        [
+            {
+                "rank": line.rank,
+                "player_id": line.subject_id,
+                "player_name": line.name,
+                "score": line.score,
+                "rounds_played": line.episodes,
+                "recent_rounds": _rounds_of(recent, line.subject_id),
+            }
+            for line in lines
+        ]
+    )
+
+
+@router.get("/v2/divisions/{division_id}/leaderboards", response_model=api.Leaderboard | None)
+async def leaderboards(call: Anyone, division_id: str) -> Json:
+    """A division's leaderboard as a table with described columns; null while nobody has played."""
+    division = await find_division(call.db, call.caller, division_id)
+    lines = await standings(call.db, division.id)
+    if not lines:
+        return Json(None)
+    recent = await _recent_rounds(call.db, division, 5)
+    return Json(
+        {
+            "default_view_key": "score",
+            "axes": [],
+            "views": [
+                {
+                    "key": "score",
+                    "title": division.name,
+                    "description": "The mean score of all finished episodes of its rounds.",
+                    "axis_values": {},
+                    "columns": [
+                        {"key": "rank", "label": "Rank", "value_type": "integer", "sort": "asc"},
+                        {"key": "score", "label": "Score", "value_type": "number", "sort": "desc"},
+                        {"key": "episodes", "label": "Episodes", "value_type": "integer", "sort": "desc"},
+                    ],
+                    "rows": [
+                        {
+                            "subject_type": line.subject_type,
+                            "subject_id": line.subject_id,
+                            "subject_name": line.name,
+                            "values": {"rank": line.rank, "score": line.score, "episodes": line.episodes},
+                            "policy_version_ids": line.policy_version_ids,
+                            "recent_rounds": _rounds_of(recent, line.subject_id),
+                        }
+                        for line in lines
+                    ],
+                }
+            ],
+        }
+    )
+
+
+_Recent = Sequence[tuple[Round, Sequence[RoundResult]]]
+
+
+async def _recent_rounds(session: AsyncSession, division: Division, count: int) -> _Recent:
+    if not count:
+        return ()
+    rounds = (
+        await session.scalars(
+            sa.select(Round).where(Round.division_id == division.id).order_by(Round.round_number.desc()).limit(count)
+        )
+    ).all()
+    results = await session.scalars(
+        sa.select(RoundResult).where(RoundResult.round_id.in_([found.id for found in rounds]))
+    )
+    by_round: dict[str, list[RoundResult]] = {}
+    for result in results:
+        by_round.setdefault(result.round_id, []).append(result)
+    return [(found, by_round.get(found.id, ())) for found in rounds]
+
+
+def _rounds_of(recent: _Recent, subject_id: str) -> list[JsonObject]:
+    lines: list[JsonObject] = []
+    for found, results in recent:
+        own = next((row for row in results if subject_id in (row.player_id, row.policy_version.user_id)), None)
+        lines.append(
+            {
+                "id": found.id,
+                "round_number": found.round_number,
+                "status": found.status,
+                "rank": own.rank if own else None,
+                "score": own.score if own else None,
+                "started_at": found.started_at,
+                "completed_at": found.completed_at,
+            }
+        )
+    return lines

@@ -1,0 +1,72 @@
+"""What rows look like from outside: the shapes that several routes share."""
+
+from __future__ import annotations
+
+from ..columns import JsonObject
+from ..models import Division, Game, League, Player, PolicyVersion
+
+__all__ = ["division_json", "game_json", "league_json", "player_ref", "policy_version_json"]
+
+
+def game_json(game: Game) -> JsonObject:
+    """A game."""
+    return {
+        "id": game.id,
+        "name": game.name,
+        "slug": game.slug,
+        "coworld_name": game.name,
+        "coworld_id": game.coworld_id,
+        "description": game.description,
+        "created_at": game.created_at,
+    }
+
+
+def league_json(league: League, base_url: str) -> JsonObject:
+    """A league with its game."""
+    return {
+        "id": league.id,
+        "name": league.name,
+        "slug": league.slug,
+        "game": game_json(league.game),
+        "variant_id": league.variant_id,
+        "commissioner_key": league.commissioner_key,
+        "commissioner_config": league.commissioner_config,
+        "public": league.public,
+        "hidden": league.hidden,
+        "is_game_of_week": league.is_game_of_week,
+        "created_at": league.created_at,
+        "participation_url": f"{base_url}/leagues/{league.id}",
+        "disabled_at": league.disabled_at,
+    }
+
+
+def division_json(division: Division, base_url: str) -> JsonObject:
+    """A division with its league."""
+    return {
+        "id": division.id,
+        "name": division.name,
+        "level": division.level,
+        "type": division.type,
+        "hidden": division.hidden,
+        "league": league_json(division.league, base_url),
+        "description": division.description,
+        "archived_at": division.archived_at,
+        "commissioner_description": division.commissioner_description,
+        "created_at": division.created_at,
+    }
+
+
+def policy_version_json(version: PolicyVersion) -> JsonObject:
+    """A policy version with its policy."""
+    return {
+        "id": version.id,
+        "policy": {"id": version.policy.id, "name": version.policy.name},
+        "version": version.version,
+        "player_id": version.player_id,
+        "created_at": version.created_at,
+    }
+
+
+def player_ref(player: Player | None) -> JsonObject | None:
+    """A player as it stands beside what it has."""
+    return None if player is None else {"id": player.id, "name": player.name, "avatar_url": player.avatar_url}

@@ -1,0 +1,87 @@
+"""Accounts: made, given other tokens, closed."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coworld_core.errors import CoworldError
+
+from ..columns import now
+from ..models import Token, User
+from .auth import Authenticator, MintedToken
+
+__all__ = ["AccountError", "add_user", "disable_user", "list_users", "new_token"]
+
+
+class AccountError(CoworldError):
+    """An account cannot be what it was asked to be."""
+
+    kind = "usage"
+    default_code = "account"
+
+
+async def add_user(
+    session: AsyncSession, tokens: Authenticator, name: str, *, email: str | None = None, team: bool = False
+) -> tuple[User, MintedToken]:
+    """Make an account and its first token.
+
+    Raises:
+        AccountError: When the name is empty, too long, unprintable or taken.
+    """
+    if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > 100:
+        raise AccountError(f"{name!r} is no name for a user.", code="bad_name", hint="1 to 100 printable characters.")
+    if await session.scalar(sa.select(User.id).where(User.name == name)) is not None:
+        raise AccountError(
+            f"There is a user {name!r} already.",
+            code="name_taken",
+            hint=f"`observatory user token {name}` makes another token.",
+        )
+    user = User(name=name, email=email, is_team=team)
+    session.add(user)
+    await session.flush()
+    return user, await tokens.mint(session, "user", user.id, label="first")
+
+
+async def new_token(session: AsyncSession, tokens: Authenticator, name: str, *, revoke: bool = False) -> MintedToken:
+    """Another token for a user, if asked in the place of all that were.
+
+    Raises:
+        AccountError: When there is no such user.
+    """
+    user = await _user(session, name)
+    if revoke:
+        await _revoke(session, user)
+    return await tokens.mint(session, "user", user.id, label="another")
+
+
+async def disable_user(session: AsyncSession, name: str) -> User:
+    """Close an account: its tokens are worth nothing from now on; what it made stays.
+
+    Raises:
+        AccountError: When there is no such user.
+    """
+    user = await _user(session, name)
+    user.disabled_at = user.disabled_at or now()
+    await _revoke(session, user)
+    return user
+
+
+async def list_users(session: AsyncSession) -> list[User]:
+    """All accounts, by name."""
+    return list(await session.scalars(sa.select(User).order_by(User.name)))
+
+
+async def _user(session: AsyncSession, name: str) -> User:
+    user = await session.scalar(sa.select(User).where(User.name == name))
+    if user is None:
+        hint = "`observatory user list` has the names."
+        raise AccountError(f"There is no user {name!r}.", code="unknown_user", hint=hint)
+    return user
+
+
+async def _revoke(session: AsyncSession, user: User) -> None:
+
+    await session.execute(
+        sa.update(Token).where(Token.user_id == user.id, Token.revoked_at.is_(None)).values(revoked_at=now())
+    )

@@ -1,0 +1,55 @@
+"""A comparison killed with SIGKILL again and again: its report is that of one that was left alone."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.full import FULL
+from support.misfit_kit import wait_until
+
+SEED = int(os.environ.get("COWORLD_CHAOS_SEED", str(time.time_ns() % 1_000_000)))
+KILLS = 100 if FULL else 2
+LONGEST = 0.6
+"""Seconds that a run is let live at most, once it plays."""
+
+
+def start(workspace: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("_compare.py")), str(workspace)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+
+
+def end(run: subprocess.Popen[bytes]) -> None:
+    _, words = run.communicate(timeout=300)
+    assert run.returncode == 0, words.decode()
+
+
+@pytest.mark.timeout(900)
+def test_the_report_is_the_same(tmp_path: Path) -> None:
+    print(f"COWORLD_CHAOS_SEED={SEED}")
+    chance = random.Random(SEED)
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    undisturbed = start(alone)
+    for _ in range(KILLS):
+        events = killed / "events.ndjson"
+        before = events.stat().st_size if events.exists() else 0
+        victim = start(killed)
+        try:
+            wait_until(lambda: events.exists() and events.stat().st_size > before, seconds=60, what="a run")  # noqa: B023
+            time.sleep(LONGEST * chance.random())
+        finally:
+            victim.kill()
+            victim.communicate()
+    end(start(killed))
+    end(undisturbed)
+    assert (killed / "report.json").read_bytes() == (alone / "report.json").read_bytes()
+    assert (killed / "report.md").read_bytes() == (alone / "report.md").read_bytes()

@@ -1,0 +1,116 @@
+"""``compare`` for real, and what rankings look like: verdicts, exit statuses, going on, and what is refused."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import click
+import pytest
+from support.cli_kit import Started, coworld
+from support.launcher import Done
+from support.simulated import comparison_plan, pair_rows, ranking_plan
+
+from coworld_cli.commands.evaluations import passes
+from coworld_cli.render.evaluations import ranking_result
+from coworld_core.episode import SeatRow, read_rows
+from coworld_core.evaluation import compare_rows, rank_rows
+
+PAINT = Path(__file__).parents[2] / "examples" / "paintarena"
+PAIR = ("compare", "frontier-painter", "sweep-painter", "-m", PAINT, "--variant", "quick", "--backend", "process")
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+    """A comparison that Ctrl-C ended after its first block, and where it is."""
+    out = tmp_path_factory.mktemp("evaluations") / "out"
+    run = Started([*PAIR, "--count-starved", "-o", out], None, None)
+    try:
+        run.until_said("block 1 of at most 200 · 1 won, 0 lost, 0 drawn · evidence 1 of 20 · at most ")
+        run.send(signal.SIGINT)
+        return out, run.end()
+    finally:
+        run.close()
+
+
+def test_ctrl_c_keeps_what_was_played(interrupted: tuple[Path, Done]) -> None:
+    out, done = interrupted
+    assert done.status == 130
+    assert f"What was done so far is in {out}.\n  hint: The same command goes on from there.\n" in done.stderr
+    assert len(list(read_rows(out))) >= 2
+    assert {"plan.json", "report.json", "report.md"} <= {path.name for path in out.iterdir()}
+
+
+def test_the_same_command_goes_on(interrupted: tuple[Path, Done]) -> None:
+    out, _ = interrupted
+    rows = list(read_rows(out))
+    done = coworld(*PAIR, "--count-starved", "-o", out, "--max-blocks", "1", "--json")
+    assert done.status == 0, done.stderr
+    report = done.json
+    assert list(read_rows(out)) == rows
+    assert (report["ok"], report["verdict"], report["stopped"], report["blocks"]) == (
+        True,
+        "undecided",
+        "max_blocks",
+        1,
+    )
+    assert report["paths"]["episodes"] == str(out / "episodes.jsonl")
+    assert [remark["code"] for remark in report["remarks"]] == ["no_seed"]
+
+
+def test_what_a_person_reads(interrupted: tuple[Path, Done]) -> None:
+    out, _ = interrupted
+    done = coworld(*PAIR, "--count-starved", "-o", out, "--max-blocks", "1", "--quiet")
+    assert done.stdout.startswith(
+        "paintarena 0.0.0.dev0 quick · no seeds\n"
+        "There is not enough evidence to tell Frontier Painter from Sweep Painter, after 1 block.\n\n"
+        "  player            mean  95 % interval\n"
+    )
+    assert "  Blocks:      1 won, 0 lost, 0 drawn\n  Evidence:    1 (20 decides)\n" in done.stdout
+
+
+def test_ci_wants_better_and_a_pull_request_markdown(interrupted: tuple[Path, Done]) -> None:
+    out, _ = interrupted
+    done = coworld(*PAIR, "--count-starved", "-o", out, "--max-blocks", "1", "--require", "better", "--markdown")
+    assert done.status == 1
+    assert done.stdout.startswith("### There is not enough evidence")
+    assert done.stdout == (out / "report.md").read_text()
+
+
+def test_another_comparison_is_refused(interrupted: tuple[Path, Done]) -> None:
+    out, _ = interrupted
+    done = coworld(*PAIR, "--count-starved", "-o", out, "--seed", "7")
+    assert done.status == 2
+    assert done.stderr.endswith(
+        f"error: {out} has an evaluation that differs from this one in: seed.\n"
+        "  hint: Repeat the command that began it, or name another directory with -o.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "stopped", "passes_anyway", "is_better"),
+    [
+        ("better", "evidence", True, True),
+        ("worse", "evidence", False, False),
+        ("equal", "margin", True, False),
+        ("undecided", "max_blocks", True, False),
+        ("undecided", "never_started", False, False),
+        ("undecided", "game_faults", False, False),
+        ("undecided", "spoiled", False, False),
+    ],
+)
+def test_what_ci_makes_of_it(verdict: str, stopped: str, passes_anyway: bool, is_better: bool) -> None:
+    report = compare_rows(comparison_plan(), []).model_copy(update={"verdict": verdict, "stopped": stopped})
+    assert passes(report, must_win=False) is passes_anyway
+    assert passes(report, must_win=True) is is_better
+
+
+def test_how_a_ranking_is_shown(tmp_path: Path) -> None:
+    plan = ranking_plan(entrants=(SeatRow(name="Ada"), SeatRow(name="Bob \x1b[1m")), max_blocks=2)
+    rows = [row for block in (1, 2) for row in pair_rows(block, 1.0)]
+    said = click.unstyle(ranking_result(rank_rows(plan, rows), tmp_path))
+    assert said.splitlines()[:3] == ["game 1 default · base seed 0", "0 of 1 pairs are told apart, after 2 blocks.", ""]
+    table = [line.split() for line in said.splitlines()[3:6]]
+    assert table[0] == ["player", "rating", "95", "%", "interval", "mean"]
+    assert [line[:2] for line in table[1:]] == [["1", "Ada"], ["2", "Bob"]]
+    assert "  Not told apart:  Ada from Bob\n" in said

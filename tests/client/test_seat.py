@@ -1,0 +1,175 @@
+"""Sitting in a seat with one function: against a game of the kit where that says it, against a raw socket where not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from support.served import serving, sit
+from websockets.asyncio.server import ServerConnection, serve
+
+from coworld_client.seat import SeatError, load_act, play_seat, seat_url
+from coworld_core.errors import UsageError
+
+
+def greedy(observation: Any, legal: Any, rng: Any) -> Any:
+    return legal[-1]
+
+
+async def slow(observation: Any, legal: Any, rng: Any) -> Any:
+    await anyio.lowlevel.checkpoint()
+    return rng.choice(legal)
+
+
+async def test_two_functions_play_a_game() -> None:
+    heard: list[Any] = []
+    async with serving(sticks=8) as table:
+        async with anyio.create_task_group() as tasks:
+
+            async def play(act: Any, slot: int) -> None:
+                heard.append(await play_seat(act, table.url(slot), seed=1))
+
+            tasks.start_soon(play, greedy, 0)
+            tasks.start_soon(play, slow, 1)
+        await table.over.wait()
+    assert heard[0] == heard[1]
+    assert heard[0]["reason"] == "over"
+
+
+async def test_a_refused_action_is_tried_again() -> None:
+    tries: list[Any] = []
+
+    def stubborn(observation: Any, legal: Any, rng: Any) -> Any:
+        tries.append(legal)
+        return {"take": 9} if len(tries) < 3 else legal[-1]
+
+    async with serving(sticks=1) as table, sit(table, 1):
+        over = await play_seat(stubborn, table.url(0))
+        assert over is not None
+        assert (over["scores"], len(tries)) == ([1.0, 0.0], 3)
+
+
+async def test_what_cannot_be_played_is_said_without_the_token() -> None:
+    def wrong(*_: Any) -> Any:
+        return {"take": 9}
+
+    def fails(*_: Any) -> Any:
+        raise ZeroDivisionError("no idea")
+
+    async with serving() as table, sit(table, 1):
+        for act, url, code in (
+            (wrong, table.url(0), "seat_hopeless"),
+            (fails, table.url(0), "player_failed"),
+            (lambda *_: float("nan"), table.url(0), "player_failed"),
+            (greedy, table.url(0, "wrong"), "seat_refused"),
+        ):
+            with pytest.raises(SeatError) as failed:
+                await play_seat(act, url)
+            assert failed.value.code == code
+            assert "token=" not in failed.value.message
+    with pytest.raises(UsageError, match="no websocket address"):
+        await play_seat(greedy, "http://nowhere/?token=x")
+
+
+@asynccontextmanager
+async def answering(*connections: Callable[[ServerConnection], Awaitable[None]]) -> AsyncGenerator[str]:
+    """A game that treats its first connection one way and its next another."""
+    left = list(connections)
+
+    async def connected(connection: ServerConnection) -> None:
+        await left.pop(0)(connection)
+
+    async with serve(connected, "127.0.0.1", 0) as server:
+        yield f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/player"
+
+
+ASK = json.dumps({"type": "observe", "tick": 4, "observation": 7, "your_turn": True, "legal": [1], "later": "word"})
+
+
+async def test_a_lost_connection_is_taken_up_again() -> None:
+    async def drops(connection: ServerConnection) -> None:
+        await connection.send(ASK)
+        connection.transport.abort()
+
+    async def goes_on(connection: ServerConnection) -> None:
+        await connection.send('{"type": "news of a later version"}')
+        await connection.send(ASK)
+        assert json.loads(await connection.recv()) == {"type": "act", "tick": 4, "action": 1}
+        await connection.send('{"type": "over", "scores": [1]}')
+
+    async with answering(drops, goes_on) as url:
+        assert await play_seat(greedy, url) == {"type": "over", "scores": [1]}
+
+
+async def test_a_game_that_closes_in_good_order_is_over() -> None:
+    async def closes(connection: ServerConnection) -> None:
+        await connection.send('{"type": "hello", "protocol": "coworld.seat/1"}')
+
+    async def speaks_otherwise(connection: ServerConnection) -> None:
+        await connection.send('{"type": "hello", "protocol": "chess/1"}')
+
+    async with answering(closes, speaks_otherwise) as url:
+        assert await play_seat(greedy, url) is None
+        with pytest.raises(SeatError, match="speaks 'chess/1'"):
+            await play_seat(greedy, url)
+
+
+def test_players_are_files_or_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    (tmp_path / "beside_it.py").write_text("ANSWER = 42")
+    (tmp_path / "bot_of_test.py").write_text("from beside_it import ANSWER\ndef act(*_): return ANSWER\nother = act")
+    for name in (f"{tmp_path}/bot_of_test.py", f"{tmp_path}/bot_of_test.py:other", "bot_of_test", "bot_of_test:other"):
+        assert load_act(name)(None, None, None) == 42  # type: ignore[arg-type]
+    for name in (f"{tmp_path}/none.py", "no_such_bot", f"{tmp_path}/bot_of_test.py:ANSWERS"):
+        with pytest.raises(UsageError):
+            load_act(name)
+
+
+def test_the_address_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(UsageError, match="COWORLD_PLAYER_WS_URL is not set"):
+        seat_url()
+    monkeypatch.setenv("COGAMES_ENGINE_WS_URL", "ws://older")
+    assert seat_url() == "ws://older"
+    monkeypatch.setenv("COWORLD_PLAYER_WS_URL", "ws://present")
+    assert seat_url() == "ws://present"
+
+
+@pytest.mark.parametrize(
+    ("bot", "code", "says"),
+    [
+        ("def act(observation, legal, rng):\n    return legal[0]", 0, "over: scores [0.0, 1.0]"),
+        ("def act(observation, legal, rng):\n    return observation.nothing", 1, "The player failed in tick 0"),
+        ("def move(): pass", 2, "has no function act"),
+    ],
+)
+async def test_the_program_ends_with_the_right_status(tmp_path: Path, bot: str, code: int, says: str) -> None:
+    (tmp_path / "bot.py").write_text(bot)
+    async with serving(sticks=2) as table, anyio.create_task_group() as tasks:
+        tasks.start_soon(play_seat, slow, table.url(1))
+        done = await anyio.run_process(
+            [sys.executable, "-m", "coworld_client.seat", "bot.py"],
+            cwd=tmp_path,
+            env={**os.environ, "COWORLD_PLAYER_WS_URL": table.url(0)},
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        tasks.cancel_scope.cancel()
+    assert says in done.stdout.decode()
+    assert done.returncode == code
+
+
+def test_a_player_loads_no_more_than_it_needs() -> None:
+    code = "import coworld_client.seat.playing, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"anyio", "pydantic", "httpx2", "yaml", "coworld_core.rules.game"} & set(done.stdout.split())

@@ -1,0 +1,479 @@
+"""Designs, judgement, estimates, verdicts and ratings: by simulation where the truth is a probability."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import subprocess
+import sys
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.simulated import DIFFERENCES, comparison_plan, episode_row, pair_rows, ranking_plan, strength_blocks
+
+from coworld_core.episode import EpisodeRow, SeatRow
+from coworld_core.evaluation.comparison import Comparison, ComparisonReport, compare_rows
+from coworld_core.evaluation.designs import (
+    block_seed,
+    comparison_lineups,
+    episode_key,
+    parse_key,
+    rotation,
+    round_robin,
+)
+from coworld_core.evaluation.estimates import mean_interval, running_interval, sign_evidence, student_quantile
+from coworld_core.evaluation.judging import BlockLedger
+from coworld_core.evaluation.markdown import comparison_markdown, ranking_markdown
+from coworld_core.evaluation.ranking import Ranking, RankingReport
+from coworld_core.evaluation.ratings import pairings, rate
+from coworld_core.evaluation.words import not_apart, ranking_headline
+
+# --- designs ------------------------------------------------------------------------------------------------------
+
+
+def test_two_seats_are_swapped_and_more_replaced() -> None:
+    assert comparison_lineups("a", "b", 2, 7) == (("a", "b"), ("b", "a"))
+    assert comparison_lineups("a", "b", 1, 7) == (("a",), ("b",))
+    seats = [comparison_lineups("a", "b", 3, block) for block in (1, 2, 3, 4)]
+    assert seats[1] == ((None, "a", None), (None, "b", None))
+    assert [lineup.index("a") for lineup, _ in seats] == [0, 1, 2, 0]
+
+
+@given(st.integers(1, 6), st.integers(2, 6), st.integers(0, 2**63))
+def test_a_round_robin_is_balanced(seats: int, entrants: int, seed: int) -> None:
+    labels = [str(number) for number in range(entrants)]
+    groups = math.comb(entrants, seats) if 1 < seats < entrants else entrants if seats > 1 else 1
+    played = [lineup for block in range(1, groups + 1) for lineup in round_robin(labels, seats, block, seed=seed)]
+    sat = Counter((label, slot) for lineup in played for slot, label in enumerate(lineup))
+    assert set(sat) == {(label, slot) for label in labels for slot in range(seats)}
+    assert len(set(sat.values())) == 1
+    again = [lineup for block in range(1, groups + 1) for lineup in round_robin(labels, seats, block, seed=seed)]
+    assert played == again
+
+
+def test_everybody_sits_everywhere_once_in_a_rotation() -> None:
+    assert rotation("abc") == (("a", "b", "c"), ("b", "c", "a"), ("c", "a", "b"))
+
+
+@given(st.integers(), st.integers(-5, 10**9), st.integers(-100, 100), st.integers(0, 2**64))
+def test_seeds_fit_and_hold(base: int, block: int, least: int, span: int) -> None:
+    seed = block_seed(base, block, least=least, most=least + span)
+    assert least <= seed <= least + span
+    assert seed - least < 2**63
+    assert seed == block_seed(base, block, least=least, most=least + span)
+
+
+def test_seeds_stay_what_they_were() -> None:
+    """Runs of years ago are repeated with them."""
+    assert [block_seed(0, block) for block in (1, 2)] == [8003828004978139229, 1380540049871534315]
+    assert len({block_seed(base, block) for base in range(30) for block in range(30)}) == 900
+
+
+def test_keys_are_read_as_they_are_written() -> None:
+    assert parse_key(episode_key(7, 1, 2)) == (7, 1, 2)
+    assert parse_key(episode_key(123456, 12, 10)) == (123456, 12, 10)
+    assert parse_key("episode-0001") is None
+
+
+# --- judgement ----------------------------------------------------------------------------------------------------
+
+
+def ledger(**options: Any) -> BlockLedger:
+    return BlockLedger(lambda block: comparison_lineups("a", "b", 2, block), **options)
+
+
+def spoilt(key: str, party: str, error_type: str = "crash", *scores: float, slot: int | None = None) -> EpisodeRow:
+    return episode_row(key, *scores, ok=False, fault=party, error_type=error_type, slot=slot, message="It broke.")
+
+
+def test_blocks_are_judged_in_their_own_order() -> None:
+    book = ledger()
+    assert book.missing(2) == [("block-0002.1-1", ("a", "b")), ("block-0002.1-2", ("b", "a"))]
+    for row in pair_rows(2, 1.0):
+        assert book.add(row) == []
+    first, second = pair_rows(1, 3.0, seat=2.0)
+    assert book.add(second) == []
+    assert book.missing(1) == [("block-0001.1-1", ("a", "b"))]
+    assert [block.scores for block in book.add(first)] == [{"a": 14.0, "b": 11.0}, {"a": 11.0, "b": 10.0}]
+    assert book.judged[0].by_seat == (13.5, 11.5)
+    assert book.missing(1) == book.missing(2) == []
+
+
+@pytest.mark.parametrize("party", ["platform", "operator", "something new", "starved"])
+def test_what_infrastructure_spoils_is_played_again_and_then_left_out(party: str) -> None:
+    book = ledger()
+    for attempt in (1, 2, 3):
+        good, bad = pair_rows(1, 1.0, attempt=attempt)
+        assert [key for key, _ in book.missing(1)] == [good.key, bad.key]
+        book.add(good)
+        starved = party == "starved"
+        book.add(bad.model_copy(update={"starved": True}) if starved else spoilt(bad.key, party))
+    (block,) = book.judged
+    assert (block.fate, block.attempts, block.scores) == ("spoiled", 3, {})
+    assert block.reason == ("The machine was short of processors." if party == "starved" else "It broke.")
+
+
+def test_an_attempt_that_goes_well_counts_whole() -> None:
+    book = ledger()
+    for row in pair_rows(1, 100.0)[:1]:
+        book.add(row)
+    book.add(spoilt("block-0001.1-2", "platform"))
+    for row in pair_rows(1, 1.0, attempt=2):
+        book.add(row)
+    assert (book.judged[0].scores, book.judged[0].attempts) == ({"a": 11.0, "b": 10.0}, 2)
+
+
+def test_starved_episodes_count_where_time_does_not_matter() -> None:
+    book = ledger(starved=True)
+    for row in pair_rows(1, 1.0):
+        book.add(row.model_copy(update={"starved": True}))
+    assert book.judged[0].fate == "counted"
+
+
+def test_the_game_voids_a_block() -> None:
+    book = ledger()
+    book.add(pair_rows(1, 1.0)[0])
+    book.add(spoilt("block-0001.1-2", "game", "game_contract_violation", 1.0, 2.0))
+    assert (book.judged[0].fate, book.judged[0].reason) == ("void", "It broke.")
+
+
+def test_a_player_that_fails_counts_as_the_results_say() -> None:
+    book = ledger()
+    book.add(pair_rows(1, 1.0)[0])
+    book.add(spoilt("block-0001.1-2", "player", "player_error", 3.0, 4.0, slot=0))
+    block = book.judged[0]
+    assert (block.fate, block.scores, dict(block.forfeits)) == ("counted", {"a": 7.5, "b": 6.5}, {})
+
+
+@pytest.mark.parametrize(("forfeit", "score"), [(None, 10.0), (-5.0, -5.0)])
+def test_without_results_the_guilty_forfeits(forfeit: float | None, score: float) -> None:
+    book = ledger(forfeit=forfeit)
+    for row in pair_rows(1, 4.0):
+        book.add(row)
+    # b sits in seat 0 of the second lineup
+    book.add(pair_rows(2, 4.0)[0])
+    book.add(spoilt("block-0002.1-2", "player", "player_error", slot=0))
+    block = book.judged[1]
+    mean = (14 + 10 + 10 + 14 + 14 + 10) / 6
+    assert block.scores == {"a": (14 + mean) / 2, "b": (10 + score) / 2}
+    assert (dict(block.forfeits), block.by_seat) == ({"b": 1}, ())
+
+
+def test_somebody_who_is_not_measured_forfeits_nothing() -> None:
+    book = BlockLedger(lambda block: comparison_lineups("a", "b", 3, block))
+    book.add(episode_row("block-0001.1-1", 1.0, 2.0, 3.0))
+    book.add(spoilt("block-0001.1-2", "player", "player_error", slot=2))
+    assert (book.judged[0].fate, dict(book.judged[0].forfeits)) == ("void", {})
+
+
+# --- estimates ----------------------------------------------------------------------------------------------------
+
+
+def test_quantiles_of_student() -> None:
+    known = {1: 12.7062, 2: 4.30265, 5: 2.57058, 6: 2.44691, 19: 2.09302, 1000: 1.96234}
+    assert {freedom: student_quantile(0.975, freedom) for freedom in known} == pytest.approx(known, rel=1e-5)
+
+
+@pytest.mark.parametrize(("blocks", "method", "runs"), [(8, "student-t", 1500), (40, "bootstrap", 150)])
+def test_intervals_cover(blocks: int, method: str, runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coworld_core.evaluation.estimates._DRAWS", 1000)
+    chance, missed = random.Random(1), 0
+    for _ in range(runs):
+        interval = mean_interval([chance.gauss(3, 2) for _ in range(blocks)])
+        assert interval is not None
+        assert interval.method == method
+        missed += interval.excludes(3)
+    assert 0.02 < missed / runs < 0.09
+
+
+def test_an_interval_is_the_same_each_time() -> None:
+    chance = random.Random(2)
+    values = [chance.gauss(0, 1) for _ in range(25)]
+    assert mean_interval(values) == mean_interval(values)
+    assert mean_interval([1.0]) is None
+    assert running_interval(values[:9]) is None
+
+
+def test_evidence_is_what_its_formula_says() -> None:
+    assert sign_evidence(0, 0) == 1
+    assert sign_evidence(7, 3) == sign_evidence(3, 7)
+    assert sign_evidence(1, 0) == pytest.approx(1.0)
+    assert sign_evidence(2, 0) == pytest.approx(11 / 21 * 2)
+    assert sign_evidence(14, 0) < 20 < sign_evidence(15, 0)
+    assert sign_evidence(10_000, 0) > 1e300
+
+
+# --- comparisons --------------------------------------------------------------------------------------------------
+
+
+def decided(differences: list[float], **plan: Any) -> ComparisonReport:
+    """A comparison whose blocks have these differences, as far as it needs them."""
+    comparison = Comparison(comparison_plan(**{"max_blocks": len(differences), **plan}))
+    for block, difference in enumerate(differences, 1):
+        for row in pair_rows(block, difference):
+            comparison.add(row)
+        if comparison.stopped:
+            break
+    return comparison.report()
+
+
+def codes(report: ComparisonReport) -> list[str]:
+    return [remark.code for remark in report.remarks]
+
+
+@pytest.mark.parametrize("shape", DIFFERENCES)
+def test_false_alarms_are_rare_whenever_one_looks(shape: str) -> None:
+    chance, alarms, runs = random.Random(3), 0, 200
+    for _ in range(runs):
+        won = lost = 0
+        alarm, values = False, list[float]()
+        for look in range(200):
+            difference = DIFFERENCES[shape](chance)
+            values.append(difference)
+            won, lost = won + (difference > 0), lost + (difference < 0)
+            alarm = alarm or sign_evidence(won, lost) >= 20
+            interval = running_interval(values) if look % 20 == 19 else None
+            alarm = alarm or (interval is not None and interval.excludes(0))
+        alarms += alarm
+    assert alarms / runs <= 0.05
+
+
+def test_a_better_player_is_seen_to_be_better() -> None:
+    chance = random.Random(4)
+    report = decided([chance.gauss(1.2, 1) for _ in range(200)])
+    assert (report.verdict, report.stopped) == ("better", "evidence")
+    assert report.blocks < 40
+    assert report.evidence >= 20
+    assert report.won + report.lost + report.drawn == report.blocks
+    assert report.difference is not None
+    assert report.difference > 0
+    assert decided([-1.0] * 20).verdict == "worse"
+
+
+def test_a_difference_not_worth_having() -> None:
+    chance = random.Random(5)
+    report = decided([chance.gauss(0, 0.2) for _ in range(100)], margin=0.3)
+    assert (report.verdict, report.stopped) == ("equal", "margin")
+    assert report.interval is not None
+    assert -0.3 <= report.interval.low < report.interval.high <= 0.3
+
+
+def test_not_enough_evidence() -> None:
+    report = decided([1.0, -1.0] * 10)
+    assert (report.verdict, report.stopped, report.blocks) == ("undecided", "max_blocks", 20)
+
+
+def test_the_report_depends_on_the_rows_alone() -> None:
+    chance = random.Random(6)
+    rows = [row for block in range(1, 61) for row in pair_rows(block, chance.gauss(1, 1))]
+    plan = comparison_plan(max_blocks=60)
+    report = compare_rows(plan, rows)
+    assert report.blocks < 60
+    # what was under way when it was decided changes nothing
+    chance.shuffle(rows)
+    assert compare_rows(plan, rows).model_dump_json() == report.model_dump_json()
+    assert json.loads(report.model_dump_json())["plan"]["seats"] == 2
+
+
+def test_a_player_that_never_starts_ends_it() -> None:
+    comparison = Comparison(comparison_plan())
+    for block in (1, 2, 3):
+        assert comparison.stopped == ""
+        # new sits in seat 0, then in seat 1
+        comparison.add(spoilt(f"block-{block:04d}.1-1", "player", "player_never_started", slot=0))
+        comparison.add(spoilt(f"block-{block:04d}.1-2", "player", "player_never_started", slot=1))
+    report = comparison.report()
+    assert (report.stopped, report.verdict, report.blocks) == ("never_started", "undecided", 0)
+    assert (report.won, report.lost, report.difference) == (0, 0, None)
+    assert report.entrants[0].forfeits == 6
+    assert "New failed in every episode of the first 3 blocks" in report.remarks[0].message
+
+
+def test_one_that_never_starts_is_not_judged_by_what_the_game_makes_of_it() -> None:
+    comparison = Comparison(comparison_plan())
+    for block in (1, 2, 3):
+        for lineup, slot in ((1, 1), (2, 0)):
+            key = episode_key(block, 1, lineup)
+            comparison.add(spoilt(key, "player", "player_never_started", 5.0, 5.0, slot=slot))
+    report = comparison.report()
+    assert (report.stopped, report.blocks) == ("never_started", 0)
+    assert report.remarks[0].message.startswith("Old failed")
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_a_machine_that_spoils_everything_ends_it(starts: bool) -> None:
+    comparison = Comparison(comparison_plan())
+    for block in (1, 2, 3):
+        for attempt in (1, 2, 3):
+            assert comparison.stopped == ""
+            for lineup, row in enumerate(pair_rows(block, 1.0, attempt=attempt)):
+                absent = spoilt(row.key, "player", "player_never_started", slot=lineup)
+                comparison.add((row if starts else absent).model_copy(update={"starved": True}))
+    report = comparison.report()
+    assert (report.stopped, report.blocks) == ("spoiled" if starts else "never_started", 0)
+    assert (report.spoiled, report.replayed) == (3, 6)
+    assert codes(report)[-1] == "spoiled_blocks"
+
+
+def test_a_game_that_fails_is_told() -> None:
+    comparison = Comparison(comparison_plan())
+    for block in (1, 2, 3):
+        comparison.add(spoilt(episode_key(block, 1, 1), "game", "game_unhealthy"))
+        comparison.add(spoilt(episode_key(block, 1, 2), "game", "game_unhealthy"))
+    report = comparison.report()
+    assert (report.stopped, report.void, codes(report)) == ("game_faults", 3, ["game_faults"])
+
+
+def test_remarks() -> None:
+    assert codes(decided([0.0] * 4)) == ["constant_scores"]
+    assert codes(decided([1.0, 1.0, 1.0])) == ["same_blocks"]
+    assert codes(decided([1.0, 2.0, 1.5], seeded=False)) == ["no_seed"]
+    assert codes(decided([1.0, -2.0, 1.5], same_commands=(("new", "old"),))) == ["same_player"]
+    # rarely won, but by far
+    assert codes(decided([90.0, *[-1.0, -1.1] * 9])) == ["means_disagree"]
+
+
+def test_the_seat_that_the_game_favours() -> None:
+    chance = random.Random(7)
+    rows = [row for block in range(1, 31) for row in pair_rows(block, chance.gauss(0, 1), seat=2 + chance.random())]
+    report = compare_rows(comparison_plan(max_blocks=30), rows)
+    assert [seat.effect for seat in report.seat_effects] == pytest.approx([1.25, -1.25], abs=0.1)
+    assert codes(report) == ["seat_effect"]
+
+
+def test_markdown_keeps_its_form_whatever_players_are_called() -> None:
+    report = decided([1.0, 2.0], new=SeatRow(name="a|b\n<b>"))
+    text = comparison_markdown(report)
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(rows) == 4
+    assert rows[2].startswith(r"| a\|b \<b\> | 11.5 |")
+    assert "<b>" not in text.replace(r"\<b\>", "")
+
+
+# --- ratings ------------------------------------------------------------------------------------------------------
+
+LABELS = ["0", "1", "2", "3"]
+STRENGTHS = [-0.9, -0.2, 0.2, 0.9]
+POINTS = 400 / math.log(10)
+
+
+def climbed(outcomes: Counter[tuple[int, int, int]], players: int) -> list[float]:
+    """Another way to the same top: Davidson's likelihood with the same prior, by plain gradient steps."""
+    prior = (POINTS / 1000) ** 2
+    place = [0.0] * (players + 1)
+    rate_of_step = 1.0 / sum(outcomes.values())
+    for _ in range(20_000):
+        gradient = [-prior * value for value in place]
+        for (i, j, outcome), times in outcomes.items():
+            a, b = math.exp(place[i]), math.exp(place[j])
+            tie = math.exp(place[players]) * math.sqrt(a * b)
+            total = a + b + tie
+            gradient[i] += times * ((outcome == 0) + (outcome == 2) / 2 - (a + tie / 2) / total)
+            gradient[j] += times * ((outcome == 1) + (outcome == 2) / 2 - (b + tie / 2) / total)
+            gradient[players] += times * ((outcome == 2) - tie / total)
+        place = [value + 4 * rate_of_step * change for value, change in zip(place, gradient, strict=True)]
+        if max(map(abs, gradient)) < 1e-9:
+            break
+    return [value * POINTS for value in place[:players]]
+
+
+def test_ratings_are_those_of_a_reference_fit() -> None:
+    chance = random.Random(8)
+    blocks: list[dict[str, float]] = []
+    outcomes: Counter[tuple[int, int, int]] = Counter()
+    for block in range(1, 121):
+        lineup = round_robin(LABELS[:3], 2, block)[0]
+        i, j = sorted(int(label or 0) for label in lineup)
+        outcome = chance.choice((0, 0, 1, 2) if i == 0 else (0, 1, 1, 2))
+        outcomes[i, j, outcome] += 1
+        blocks.append({str(i): float(outcome == 0), str(j): float(outcome == 1)})
+    found = {rating.label: rating.points for rating in rate(blocks)}
+    assert [found[label] for label in LABELS[:3]] == pytest.approx(climbed(outcomes, 3), abs=1e-6)
+    assert sum(found.values()) == pytest.approx(0, abs=1e-9)
+    chance.shuffle(blocks)
+    assert rate(blocks) == rate(reversed(blocks))
+    assert {rating.label: rating.points for rating in rate(blocks)} == found
+
+
+@pytest.mark.parametrize("seats", [2, 4])
+def test_rating_intervals_cover(seats: int) -> None:
+    chance, missed, runs = random.Random(9), 0, 100
+    for _ in range(runs):
+        blocks = strength_blocks(chance, STRENGTHS, lambda block: round_robin(LABELS, seats, block), 60)
+        for rating in rate(blocks):
+            missed += not rating.low <= STRENGTHS[int(rating.label)] * POINTS <= rating.high
+    assert 0.01 < missed / (4 * runs) < 0.09
+
+
+def test_one_that_won_everything_has_a_rating_and_a_wide_interval() -> None:
+    best, other = rate([{"a": 1.0, "b": 0.0}] * 5)
+    assert (best.label, other.label) == ("a", "b")
+    assert math.isfinite(best.points)
+    assert best.high - best.low > 400
+    assert rate([]) == []
+
+
+def test_who_is_told_apart() -> None:
+    strong = [{"a": 1.0, "b": 0.0}] * 25
+    even = [{"b": float(turn % 2), "c": float(turn % 2 == 0)} for turn in range(30)]
+    found = {(pair.first, pair.second): pair for pair in pairings(strong + even)}
+    assert found["a", "b"].apart
+    assert not found["b", "c"].apart
+    assert (found["b", "c"].won, found["b", "c"].lost, found["b", "c"].drawn) == (15, 15, 0)
+    assert ("a", "c") not in found
+
+
+def ranked(blocks: int, *strengths: float, **plan: Any) -> RankingReport:
+    """A ranking of players who differ in nothing but their strengths."""
+    entrants = tuple(SeatRow(name=f"Player {index}") for index in range(len(strengths)))
+    ranking = Ranking(ranking_plan(entrants=entrants, max_blocks=blocks, **plan))
+    strength = dict(zip(ranking.plan.players(), strengths, strict=True))
+    chance = random.Random(11)
+    for block in range(1, blocks + 1):
+        luck = {label: chance.gauss(0, 0.5) for label in strength}
+        for number, lineup in enumerate(ranking.lineups(block), 1):
+            scores = [strength[label] + luck[label] for label in lineup if label is not None]
+            ranking.add(episode_row(episode_key(block, 1, number), *scores))
+    return ranking.report()
+
+
+def test_a_ranking_ends_when_everybody_is_told_apart() -> None:
+    report = ranked(200, 0.0, 4.0, 2.0)
+    assert report.stopped == "told_apart"
+    assert report.blocks < 90
+    assert [standing.label for standing in report.standings] == ["player-2", "player-3", "player-1"]
+    assert not_apart(report) == []
+    assert ranking_headline(report) == f"Everybody is told apart from everybody else, after {report.blocks} blocks."
+
+
+@pytest.mark.parametrize("seats", [1, 2, 3, 4])
+def test_who_is_not_told_apart_in_whatever_number_of_seats(seats: int) -> None:
+    report = ranked(120, 0.0, 3.0, 0.0, seats=seats)
+    assert report.stopped == "max_blocks"
+    assert report.standings[0].label == "player-2"
+    assert [line.split(" from ")[0] for line in not_apart(report)] in (["Player 0"], ["Player 2"])
+    text = ranking_markdown(report)
+    assert text.startswith("### 2 of 3 pairs are told apart, after 120 blocks.")
+    assert len([line for line in text.splitlines() if line.startswith("|")]) == 5
+
+
+def test_equal_players_are_seldom_told_apart() -> None:
+    chance, alarms, runs = random.Random(10), 0, 200
+    for _ in range(runs):
+        blocks = strength_blocks(chance, [0.0] * 4, lambda block: round_robin(LABELS, 2, block), 120)
+        alarms += any(pair.apart for pair in pairings(blocks))
+    assert alarms / runs <= 0.05
+
+
+def test_nothing_heavy_is_loaded() -> None:
+    code = (
+        "import sys, coworld_core.evaluation as package\n"
+        "assert 'pydantic' not in sys.modules\n"
+        "for name in package.__all__: getattr(package, name)\n"
+        "assert not {'numpy', 'scipy', 'anyio', 'jsonschema'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,0 +1,356 @@
+"""Games as rules: what is let through, what is refused, and that the same game comes of the same actions."""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pydantic import BaseModel
+
+from coworld_core.errors import CoworldError, UsageError
+from coworld_core.rules import (
+    ActionRefused,
+    Frame,
+    Play,
+    ReplayHeader,
+    ReplayWriter,
+    Rules,
+    RulesConfig,
+    RulesError,
+    Ticks,
+    Turns,
+    audit_rules,
+    config_schema,
+    game_section,
+    load_rules,
+    play_again,
+    read_config,
+    read_replay,
+    results_schema,
+)
+
+
+class Guess(Rules):
+    """Everybody names a number at once; whoever is nearest to a drawn one gets a point.
+
+    Three rounds.
+    """
+
+    class Config(RulesConfig):
+        rounds: int = 3
+
+    class Action(BaseModel):
+        number: int
+        loud: bool = False
+
+    class Results(BaseModel):
+        drawn: list[int]
+
+    config: Config
+    seats = 2
+    most_seats = 4
+    version = "7"
+
+    def start(self) -> None:
+        self.drawn: list[int] = []
+        self.points = [0] * self.seats
+        self.heard: list[Any] = []
+
+    def to_act(self) -> list[int]:
+        return list(range(self.seats)) if len(self.drawn) < self.config.rounds else []
+
+    def legal(self, seat: int) -> list[Action] | None:
+        return [self.Action(number=n) for n in range(10)]
+
+    def default(self, seat: int) -> Action | None:
+        return self.Action(number=0) if seat == 1 else None
+
+    def observe(self, seat: int) -> dict[str, Any]:
+        return {"drawn": self.drawn, "heard": self.heard}
+
+    def step(self, actions: Mapping[int, Any]) -> None:
+        self.heard = [[seat, action and action.number] for seat, action in actions.items()]
+        number = self.rng.randrange(10)
+        self.drawn.append(number)
+        near = {seat: abs(action.number - number) for seat, action in actions.items() if action}
+        for seat, far in near.items():
+            self.points[seat] += far == min(near.values())
+
+    def scores(self) -> list[float]:
+        return [float(points) for points in self.points]
+
+    def draw(self) -> str:
+        return f"drawn: {self.drawn}"
+
+    def results(self) -> dict[str, Any]:
+        return {"drawn": self.drawn}
+
+
+def changed(**attributes: Any) -> type[Rules]:
+    """The game with something else in place of what it has."""
+    return cast("type[Rules]", type("Changed", (Guess,), attributes))
+
+
+def test_actions_are_heard_in_the_order_of_seats_and_who_is_late_does_the_default() -> None:
+    play = Play(Guess, seats=4)
+    play.step({seat: play.read(seat, {"number": 4}) for seat in (3, 0)})
+    assert json.loads(play.observe(2))["heard"] == [[0, 4], [1, 0], [2, None], [3, 4]]
+
+
+def test_an_action_is_known_however_it_is_written() -> None:
+    play = Play(Guess)
+    written = [{"number": 3}, {"number": 3, "loud": False}, {"loud": False, "number": 3}]
+    assert {id(play.read(0, value)) for value in written} == {id(play.read(0, {"number": 3}))}
+
+
+@pytest.mark.parametrize(
+    ("seat", "value", "code", "says"),
+    [
+        (0, {"number": "3"}, "action_malformed", "number: Input should be a valid integer"),
+        (0, {"number": 3.0}, "action_malformed", "number"),
+        (0, {}, "action_malformed", "number: Field required"),
+        (0, None, "action_malformed", "no action"),
+        (0, [1], "action_malformed", "no action"),
+        (0, {"number": float("nan")}, "action_malformed", "no JSON value"),
+        (0, {"number": 10**30}, "action_illegal", "not legal now"),
+        (0, {"number": 3, "loud": True}, "action_illegal", "not legal now"),
+        (3, {"number": 3}, "not_your_turn", "not your turn"),
+    ],
+)
+def test_what_is_no_legal_action_is_refused(seat: int, value: object, code: str, says: str) -> None:
+    with pytest.raises(ActionRefused, match=says) as refused:
+        Play(Guess).read(seat, value)
+    assert refused.value.code == code
+
+
+def test_a_held_action_is_there_while_it_is_legal() -> None:
+    play = Play(changed(legal=lambda self, seat: [self.Action(number=n) for n in range(10 - len(self.drawn) * 5)]))
+    play.step({0: play.read(0, {"number": 4}), 1: play.read(1, {"number": 7})})
+    assert play.held(0).number == 4
+    assert play.held(1) is None
+
+
+def boom(*_: object) -> Any:
+    raise ZeroDivisionError("boom")
+
+
+def never(*_: object) -> Any:
+    return [0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"start": boom}, "start, tick 0: ZeroDivisionError: boom"),
+        ({"step": boom}, "step, tick 0: ZeroDivisionError: boom"),
+        ({"legal": boom}, "legal, tick 0, seat 0: ZeroDivisionError"),
+        ({"legal": lambda *_: []}, "seat 0: a seat that is to act has no legal action"),
+        ({"legal": lambda *_: 3}, "returns the legal actions, or None, not 3"),
+        ({"legal": lambda *_: [object()]}, "legal, tick 0, seat 0: not a JSON value"),
+        ({"observe": lambda *_: {"a", "b"}}, "not a JSON value: a set has no order"),
+        ({"observe": lambda *_: [object()]}, "observe, tick 0, seat 0: not a JSON value"),
+        ({"observe": lambda *_: float("inf")}, "observe, tick 0, seat 0: not a JSON value"),
+        ({"to_act": lambda _: [2]}, "to_act, tick 0: there is no seat 2; there are 2"),
+        ({"to_act": lambda _: None}, "not None"),
+        ({"to_act": never, "max_ticks": 5}, "to_act, tick 5: the game is not over after 5 ticks"),
+        ({"draw": lambda _: 3, "text": lambda *_: None}, "a drawing is text, not int"),
+        ({"text": lambda *_: 3}, "a text is a str or None, not int"),
+        ({"scores": lambda _: [1]}, "scores are 2 finite numbers, one a seat"),
+        ({"scores": lambda _: [1, float("nan")]}, "scores are 2 finite numbers"),
+        ({"scores": lambda _: None}, "scores are numbers"),
+        ({"results": lambda _: {"scores": 1}}, "results are an object without scores"),
+    ],
+)
+def test_rules_that_are_wrong_are_named_with_their_place(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(RulesError, match=says) as failed:
+        through(Play(changed(**wrong)))
+    if "boom" in says:
+        assert "raise ZeroDivisionError" in failed.value.lines[-1]
+        assert all("coworld_core" not in line for line in failed.value.lines)
+
+
+def through(play: Play) -> Play:
+    while not play.over:
+        for seat in range(2):
+            play.observe(seat)
+            play.text(seat)
+        play.frame()
+        play.step({0: play.read(0, json.loads((play.legal(0) or [""])[0]))})
+    play.results()
+    return play
+
+
+def test_seats() -> None:
+    with pytest.raises(ValueError, match="2 to 4 seats, not 5"):
+        Play(Guess, seats=5)
+
+
+# --- what a manifest says -------------------------------------------------------------------------------------------
+
+
+def test_schemas_say_what_is_read() -> None:
+    from jsonschema import Draft202012Validator as Validator
+
+    config = {"tokens": ["a", "b"], "rounds": 2, "seed": 5, "seconds_per_move": 3, "players": [{"name": "Ada"}] * 2}
+    Validator(config_schema(Guess)).validate(config)
+    read = read_config(Guess, config)
+    assert (read.pace, read.seed, read.names, read.public()) == (Turns(per_move=3), 5, ("Ada", "Ada"), {"rounds": 2})
+    assert "'a'" not in repr(read)
+    Validator(results_schema(Guess)).validate(through(Play(Guess)).results())
+    assert game_section(Guess)["description"].startswith("Everybody names a number at once")
+    assert "coworld.seat/1" in game_section(Guess)["protocols"]["player"]["value"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"tokens": ["a"]}, "tokens: there are 1; the game has 2 to 4 seats"),
+        ({"tokens": "secret"}, "tokens: Input should be"),
+        ({"rounds": "2"}, "rounds: Input should be a valid integer"),
+        ({"round": 2}, "round: Extra inputs"),
+        ({"players": [{"name": "Ada"}]}, "1 names for 2 seats"),
+        ({"ticks_per_second": 2}, "waits for moves"),
+        ({"seconds_per_move": 0}, "seconds_per_move"),
+    ],
+)
+def test_a_config_that_cannot_be_played_is_refused_without_its_tokens(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says) as refused:
+        read_config(Guess, {"tokens": ["secret", "secret2"], **change})
+    assert "secret" not in str(refused.value)
+
+
+def test_a_pace_is_a_value() -> None:
+    assert read_config(changed(pace=Ticks(hz=4)), {"tokens": ["a", "b"], "ticks_per_second": 9}).pace == Ticks(hz=9)
+    for wrong in (lambda: Ticks(hz=0), lambda: Turns(per_move=float("nan")), lambda: Turns(bank=-1)):
+        with pytest.raises(ValueError, match="must be"):
+            wrong()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("json", "names no rules"),
+        ("no_such_module:Nim", "no module 'no_such_module'"),
+        ("json:JSONDecoder", "json has no rules 'JSONDecoder'; it has none"),
+    ],
+)
+def test_names_of_rules(name: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        load_rules(name)
+
+
+# --- replays --------------------------------------------------------------------------------------------------------
+
+
+def recorded(rules: type[Rules] = Guess, *, seed: int = 3) -> bytes:
+    play = Play(rules, seed=seed)
+    header = ReplayHeader(
+        rules=rules.__name__, version=rules.version, config={"rounds": 3}, seed=seed, seats=2, names=["A", "B"]
+    )
+    writer = ReplayWriter(header)
+    writer.add(play.frame())
+    while not play.over:
+        done = play.step({0: play.read(0, {"number": 5})})
+        writer.add(play.frame(), done)
+    return writer.finish(reason="over", results=play.results())
+
+
+def test_a_replay_is_read_as_it_was_written_and_plays_again() -> None:
+    import gzip
+    import zlib
+
+    data = recorded()
+    assert data == recorded(), "the same game has the same bytes"
+    replay = read_replay(data)
+    assert (replay.reason, len(replay.ticks), replay.ticks[0].actions) == ("over", 4, {})
+    assert replay.ticks[1].actions == {0: {"number": 5, "loud": False}, 1: {"number": 0, "loud": False}}
+    assert play_again(Guess, replay).results() == replay.results
+    plain = gzip.decompress(data)
+    assert read_replay(plain) == read_replay(zlib.compress(data), source="replay.z") == replay
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{}", b"nonsense\n", recorded()[:-9], recorded()[:40], b'{"format":"other/1"}\n', b"[" * 10**5 + b"\n"],
+)
+def test_what_is_no_replay_is_refused(data: bytes) -> None:
+    with pytest.raises(CoworldError) as refused:
+        read_replay(data)
+    assert refused.value.code.startswith("replay_")
+
+
+def test_a_replay_that_goes_another_way_is_told_with_both_values() -> None:
+    replay = read_replay(recorded())
+    other = replay.model_copy(update={"header": replay.header.model_copy(update={"seed": 4})})
+    with pytest.raises(RulesError, match=r"tick \d: it was Frame.*and is now Frame"):
+        play_again(Guess, other)
+    with pytest.raises(CoworldError, match="is of Guess 7, not of Changed 7"):
+        play_again(changed(), replay)
+
+
+# --- the audit ------------------------------------------------------------------------------------------------------
+
+
+def test_rules_that_keep_their_promise_pass() -> None:
+    assert audit_rules(Guess).issues == ()
+
+
+def outside(read: Callable[[], object]) -> type[Rules]:
+    def observe(self: Guess, seat: int) -> object:
+        read()
+        return None
+
+    return changed(observe=observe)
+
+
+LINE = outside.__code__.co_firstlineno + 2
+COUNT = iter(range(10**9))
+
+
+@pytest.mark.parametrize(
+    ("rules", "code"),
+    [
+        (outside(time.time), "rules_read_clock"),
+        (outside(lambda: time.monotonic()), "rules_read_clock"),
+        (outside(lambda: Path(__file__).read_bytes()), "rules_use_files"),
+        (outside(lambda: __import__("socket").socket().close()), "rules_use_sockets"),
+        (outside(lambda: random.choice([1])), "rules_use_global_random"),
+        (outside(lambda: random.Random()), "rules_use_global_random"),
+        (changed(observe=lambda *_: next(COUNT)), "rules_not_deterministic"),
+        (changed(step=lambda self, _: self.drawn.append(self.rng.random() * 0)), "rules_ignore_seed"),
+        (changed(step=boom), "rules_failed"),
+    ],
+)
+def test_the_audit_names_what_breaks_it(rules: type[Rules], code: str) -> None:
+    report = audit_rules(rules)
+    assert {issue.code for issue in report.issues} == {code}, str(report)
+    if code.startswith(("rules_read", "rules_use")):
+        assert all(f"{__file__}:{issue.line} calls " in issue.message for issue in report.issues)
+
+
+def test_what_a_collection_of_garbage_calls_is_not_the_rules_doing() -> None:
+    def look(*_: object) -> None:
+        time.time()
+
+    before = gc.get_threshold()
+    gc.callbacks.append(look)
+    gc.set_threshold(1)
+    try:
+        assert audit_rules(Guess).issues == ()
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(look)
+
+
+def test_the_audit_names_the_line() -> None:
+    assert [issue.line for issue in audit_rules(outside(time.time)).issues] == [LINE]
+
+
+def test_a_frame_is_a_value() -> None:
+    assert Play(Guess).frame() == Frame(tick=0, to_act=(0, 1), drawing="drawn: []")

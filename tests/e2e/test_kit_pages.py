@@ -1,0 +1,61 @@
+"""The pages of every game of the kit, in a real browser: played with buttons and keys, watched, and played back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+from support.browser import Pages
+from support.served import TOKENS
+from support.served_program import program
+
+pytestmark = pytest.mark.browser
+
+NARROW = {"width": 360, "height": 740}
+
+
+def fits(page: Page) -> None:
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it is wider than the screen"
+
+
+def test_a_person_plays_with_buttons_and_keys_while_another_watches(pages: Pages, tmp_path: Path) -> None:
+    with program(tmp_path) as game:
+        base = f"http://127.0.0.1:{game.port}"
+        first = pages(f"{base}/client/player?slot=0&token={TOKENS[0]}", size=NARROW, dark=True, alone=True)
+        expect(first.locator("#status")).to_have_text("Waiting")
+        second = pages(f"{base}/clients/player?slot=1&token={TOKENS[1]}")
+        viewer = pages(f"{base}/client/global", size=NARROW)
+        expect(first.locator("#status")).to_have_text("Your turn")
+        expect(first.locator("#controls button")).to_have_text(["1take 1", "2take 2", "3take 3"])
+        fits(first)
+        fits(viewer)
+        first.get_by_role("button", name="take 1").click()
+        expect(viewer.locator("#board pre")).to_have_text("|||")
+        second.keyboard.press("2")
+        expect(viewer.locator("#status")).to_have_text("Tick 2")
+        first.keyboard.press("9")
+        first.keyboard.press("Tab")
+        first.keyboard.press("1")
+        expect(first.locator("#status")).to_have_text("The game is over")
+        expect(viewer.locator("#seats li")).to_have_text(["Seat 01", "Seat 10"])
+        assert game.process.wait(20) == 0
+
+    replay_is_played_back(pages, tmp_path)
+
+
+def replay_is_played_back(pages: Pages, played: Path) -> None:
+    """Show what was just played: it plays by itself, steps, seeks and starts where a link says."""
+    with program(played, COGAME_LOAD_REPLAY_URI=(played / "replay").as_uri()) as show:
+        base = f"http://127.0.0.1:{show.port}/client/replay"
+        page = pages(base, size=NARROW, alone=True)
+        expect(page.locator("#status")).to_have_text("The game is over")
+        page.get_by_role("button", name="Back").click()
+        expect(page.locator("#board pre")).to_have_text("|")
+        expect(page.get_by_role("button", name="Play")).to_be_visible()
+        page.locator("body").press("ArrowLeft")
+        expect(page.locator("#notice")).to_have_text("Seat 0: take 1")
+        page.get_by_label("Tick").press("Home")
+        expect(page.locator("#status")).to_have_text("Tick 0")
+        fits(page)
+        expect(pages(f"{base}#tick=2").locator("#status")).to_have_text("Tick 2")

@@ -1,0 +1,187 @@
+"""Comparisons that are played: early ends, faults, going on after an interruption, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from support.contest import compared, contest
+
+from coworld_core.episode import EpisodeRow, StarvationRecord, read_rows
+from coworld_core.errors import UsageError
+from coworld_core.evaluation import ComparisonPlan, RankingPlan, block_seed, compare_rows, rank_rows
+from coworld_core.events import EvaluationProgressed, Notice
+from coworld_runner.episode import EpisodeOptions
+from coworld_runner.evaluation import EvaluationRules, EvaluationRun, rank
+from coworld_runner.starvation import StarvationMeter
+from coworld_runner.testing.fake import FakeBackend
+
+
+def files(workspace: Path) -> tuple[bytes, bytes]:
+    return (workspace / "report.json").read_bytes(), (workspace / "report.md").read_bytes()
+
+
+async def test_the_stronger_player_is_better(tmp_path: Path) -> None:
+    heard: list[Any] = []
+    async with contest() as small:
+        report = await compared(small, tmp_path / "run", parallel=1, listeners=(heard.append,))
+    assert (report.verdict, report.stopped, report.blocks, report.won) == ("better", "evidence", 15, 15)
+    assert [entrant.mean is not None and entrant.forfeits == 0 for entrant in report.entrants] == [True, True]
+    rows = list(read_rows(tmp_path / "run"))
+    assert len(rows) == 30
+    seats = {row.key: [seat.player_id for seat in row.seats] for row in rows}
+    assert seats["block-0001.1-1"] == ["first", "second"]
+    assert seats["block-0001.1-2"] == ["second", "first"]
+    seeds = {row.key: row.seed for row in rows}
+    assert seeds["block-0002.1-1"] == seeds["block-0002.1-2"] == block_seed(0, 2)
+    progress = [event for event in heard if isinstance(event, EvaluationProgressed)]
+    assert (progress[-1].stopped, progress[-1].won, progress[-1].max_blocks) == ("evidence", 15, 200)
+    # the report is what its files say it is, and nothing else goes into it
+    plan = ComparisonPlan.model_validate_json((tmp_path / "run/plan.json").read_bytes())
+    assert compare_rows(plan, reversed(rows)) == report
+    assert files(tmp_path / "run")[0] == (report.model_dump_json(indent=2) + "\n").encode()
+    assert files(tmp_path / "run")[1].decode().startswith("### First is better than Second, after 15 blocks.\n")
+
+
+async def test_equal_players_are_not_told_apart_and_more_blocks_may_follow(tmp_path: Path) -> None:
+    async with contest(1.0, 1.0) as small:
+        report = await compared(small, tmp_path / "run", max_blocks=4)
+        assert (report.verdict, report.stopped, report.blocks, report.drawn) == ("undecided", "max_blocks", 4, 4)
+        longer = await compared(small, tmp_path / "run", max_blocks=6)
+        assert (longer.blocks, len(list(read_rows(tmp_path / "run")))) == (6, 12)
+        with pytest.raises(UsageError, match="differs from this one in: seed and margin") as refused:
+            await compared(small, tmp_path / "run", max_blocks=6, seed=1, margin=0.1)
+        assert refused.value.code == "another_evaluation"
+        other = await compared(small, tmp_path / "run", max_blocks=1, seed=1, overwrite=True)
+        assert other.blocks == 1
+
+
+async def test_a_comparison_goes_on_where_it_was(tmp_path: Path) -> None:
+    async with contest() as small:
+        whole = await compared(small, tmp_path / "whole", max_blocks=5)
+        for stop_after in (1, 3):
+            with anyio.CancelScope() as scope:
+
+                def stop(event: Any, scope: anyio.CancelScope = scope, at: int = stop_after) -> None:
+                    if isinstance(event, EvaluationProgressed) and event.blocks >= at:
+                        scope.cancel()
+
+                await compared(small, tmp_path / "run", parallel=2, max_blocks=5, listeners=(stop,))
+            kept = list(read_rows(tmp_path / "run"))
+            so_far = json.loads(files(tmp_path / "run")[0])
+            assert (so_far["stopped"], so_far["blocks"] >= stop_after) == ("", True)
+        await compared(small, tmp_path / "run", max_blocks=5)
+    assert list(read_rows(tmp_path / "run"))[: len(kept)] == kept
+    assert files(tmp_path / "run") == files(tmp_path / "whole")
+    assert whole.blocks == 5
+
+
+async def test_a_player_that_dies_at_once_ends_it_after_three_blocks(tmp_path: Path) -> None:
+    async with contest(1.0, 0.0, "second:dies") as small:
+        report = await compared(small, tmp_path / "run", parallel=1, options=EpisodeOptions(failure_grace=0.05))
+    assert (report.stopped, report.blocks, report.entrants[1].forfeits) == ("never_started", 0, 6)
+    assert len(list(read_rows(tmp_path / "run"))) == 6
+
+
+async def test_starved_blocks_are_played_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([0.9, *[0.0] * 100])
+    monkeypatch.setattr(
+        StarvationMeter,
+        "read",
+        lambda _: StarvationRecord(
+            starved=(share := next(readings)) > 0.5, waited_share=share, threshold=0.5, source=""
+        ),
+    )
+    heard: list[Any] = []
+    async with contest() as small:
+        report = await compared(
+            small, tmp_path / "run", parallel=1, starved=False, max_blocks=2, listeners=(heard.append,)
+        )
+    assert (report.blocks, report.replayed, report.spoiled) == (2, 1, 0)
+    # what was to come next is left for later
+    keys = [row.key for row in read_rows(tmp_path / "run")]
+    assert keys == [f"block-{key}" for key in ("0001.1-1", "0001.1-2", "0001.2-1", "0001.2-2", "0002.1-1", "0002.1-2")]
+    assert "short of processors" in next(event.message for event in heard if isinstance(event, Notice))
+
+
+async def test_a_game_without_seeds_is_played_all_the_same(tmp_path: Path) -> None:
+    async with contest(seeds={}) as small:
+        report = await compared(small, tmp_path / "run", max_blocks=3)
+    assert [remark.code for remark in report.remarks][:2] == ["no_seed", "same_blocks"]
+    assert {row.seed for row in read_rows(tmp_path / "run")} == {None}
+
+
+@pytest.mark.parametrize(
+    "seeds", [{"type": "integer", "minimum": 5, "maximum": 9}, {"type": "integer", "exclusiveMaximum": 2**32}]
+)
+async def test_seeds_are_such_as_the_game_takes(tmp_path: Path, seeds: dict[str, Any]) -> None:
+    async with contest(seeds=seeds) as small:
+        report = await compared(small, tmp_path / "run", max_blocks=3)
+    assert report.plan.seeded
+    assert report.blocks == 3
+
+
+async def test_a_player_compared_with_itself(tmp_path: Path) -> None:
+    async with contest() as small:
+        report = await compared(small, tmp_path / "run", old="first", max_blocks=1)
+    assert [remark.code for remark in report.remarks] == ["same_player"]
+    assert (report.plan.new.name, report.plan.old.name) == ("First (new)", "First (old)")
+
+
+async def test_another_number_than_the_scores(tmp_path: Path) -> None:
+    async with contest() as small:
+        report = await compared(small, tmp_path / "run", max_blocks=2, metric="/strengths/by~1slot")
+        assert [entrant.mean for entrant in report.entrants] == [1.0, 0.0]
+        with pytest.raises(UsageError) as refused:
+            await compared(small, tmp_path / "other", metric="/strength")
+    assert refused.value.code == "metric_unknown"
+    assert refused.value.hint == "There is /scores and /strengths/by~1slot."
+
+
+async def test_a_ranking(tmp_path: Path) -> None:
+    rules = EvaluationRules(variant="default", starved=True, max_blocks=6)
+    async with contest() as small:
+        run = EvaluationRun(backend=small.backend, workspace=tmp_path / "run", parallel=4)
+        report = await rank(small.package, ["third", "first", "second"], run=run, rules=rules)
+        with pytest.raises(UsageError, match="at least 2 players"):
+            await rank(small.package, ["first"], run=run)
+    names = {label: player.name for label, player in report.plan.players().items()}
+    assert names[report.standings[0].label] == "First"
+    assert (report.stopped, report.blocks, len(report.pairs)) == ("max_blocks", 6, 3)
+    assert {names[pair.first]: pair.won for pair in report.pairs if names[pair.first] == "First"} == {"First": 2}
+    rows = list(read_rows(tmp_path / "run"))
+    assert len({frozenset(seat.player_id for seat in row.seats) for row in rows}) == 3
+    plan = RankingPlan.model_validate_json((tmp_path / "run/plan.json").read_bytes())
+    assert rank_rows(plan, reversed(rows)) == report
+    assert "Not told apart yet:" in files(tmp_path / "run")[1].decode()
+
+
+class _Pushed(FakeBackend):
+    """Has another image under the same name from some moment on."""
+
+    pushed = False
+
+    async def ensure_image(self, image: str, **more: Any) -> Any:
+        found = await super().ensure_image(image, **more)
+        return dataclasses.replace(found, digest="sha256:after" if self.pushed else "sha256:before")
+
+
+async def test_an_image_that_changes_is_refused(tmp_path: Path) -> None:
+    async with contest(backend=_Pushed) as small:
+
+        def push(event: Any) -> None:
+            if isinstance(event, EvaluationProgressed) and event.blocks:
+                small.backend.pushed = True  # type: ignore[attr-defined]
+
+        with pytest.raises(UsageError) as refused:
+            await compared(small, tmp_path / "run", parallel=1, listeners=(push,))
+    assert refused.value.code == "image_changed"
+    kept: list[EpisodeRow] = list(read_rows(tmp_path / "run"))
+    assert {seat.digest for row in kept for seat in row.seats} == {"sha256:before"}
+    report = json.loads(files(tmp_path / "run")[0])
+    assert [entrant["digest"] for entrant in report["entrants"]] == ["sha256:before"] * 2
+    assert report["blocks"] == 1

@@ -1,0 +1,411 @@
+"""Rules served as a game: through real sockets, what players and spectators are told, and who pays for what."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from pydantic import BaseModel, field_validator
+from support.served import TOKENS, Sticks, Table, hear, serving, sit, tell
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus
+
+from coworld_core.rules import RulesError, Ticks, Turns, read_replay
+from coworld_runner.serving.outbox import MAX_NOTICES, Outbox
+
+
+async def turn(seat: ClientConnection) -> dict[str, Any]:
+    """The next observation that asks for an action."""
+    while not (message := await hear(seat)).get("your_turn"):
+        assert message["type"] == "observe", message
+    return message
+
+
+async def until_over(seat: ClientConnection) -> dict[str, Any]:
+    """Take one stick whenever asked, to the end."""
+    while (message := await hear(seat))["type"] != "over":
+        if message.get("your_turn"):
+            await tell(seat, message["tick"], {"take": 1})
+    return message
+
+
+async def test_a_game_from_hello_to_over() -> None:
+    async with serving(sticks=4, players=[{"name": "Ada"}, {"name": "Bob"}]) as table:
+        async with connect(table.url(0), proxy=None) as first, sit(table, 1) as second:
+            hello = await hear(first)
+            assert hello == {
+                "type": "hello",
+                "protocol": "coworld.seat/1",
+                "game": "Sticks",
+                "version": "0",
+                "seat": 0,
+                "seats": 2,
+                "names": ["Ada", "Bob"],
+                "config": {"sticks": 4},
+                "pace": {"kind": "turns", "per_move": 30.0, "bank": 0.0},
+                "action_schema": hello["action_schema"],
+            }
+            asked = await turn(first)
+            assert (asked["tick"], asked["observation"], asked["text"]) == (0, {"left": 4}, "||||")
+            assert asked["legal"] == [{"take": 1}, {"take": 2}, {"take": 3}]
+            assert 0 < asked["time_left"] <= 30
+            await tell(first, 0, {"take": 3})
+            assert (await turn(second))["legal"] == [{"take": 1}]
+            await tell(second, 1, {"take": 1})
+            over = await until_over(first)
+            assert over["results"] == {"scores": [0.0, 1.0], "ticks": 2}
+            assert over == await until_over(second)
+            with pytest.raises(ConnectionClosedOK, match="the game is over"):
+                await first.recv()
+        await table.over.wait()
+    replay = read_replay(table.match.replay(reason="over", results=over["results"]))
+    assert [tick.drawing for tick in replay.ticks] == ["||||", "|", ""]
+    assert not any(token in line for token in TOKENS for line in table.said)
+
+
+def act(tick: Any, action: Any) -> str:
+    return json.dumps({"type": "act", "tick": tick, "action": action})
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ("", "no JSON"),
+        ("take 1", "no JSON"),
+        ("[" * 100_000, "no JSON"),
+        ("9" * 10_000, "no JSON"),
+        (b"\xff\xfe", "no JSON"),
+        ("[]", 'send {"type": "act"'),
+        ("null", 'send {"type": "act"'),
+        ("{}", 'send {"type": "act"'),
+        ('{"type": "move", "take": 1}', 'send {"type": "act"'),
+        ('{"type": ["act"]}', 'send {"type": "act"'),
+        ('{"type": "act", "action": {"take": 1}}', "has a tick"),
+        ('{"type": "act", "tick": 0}', "and an action"),
+        (act("0", {"take": 1}), "whole number"),
+        (act(0.0, {"take": 1}), "whole number"),
+        (act(False, {"take": 1}), "whole number"),
+        (act(-1, {"take": 1}), "tick -1 is over"),
+        (act(1, {"take": 1}), "tick 1 has not come yet"),
+        (act(10**30, {"take": 1}), "has not come yet"),
+        (act(0, None), "no action"),
+        (act(0, 1), "no action"),
+        (act(0, [{"take": 1}]), "no action"),
+        (act(0, {}), "take: Field required"),
+        (act(0, {"take": "1"}), "take: Input should be a valid integer"),
+        (act(0, {"take": 1.0}), "take"),
+        (act(0, {"take": True}), "take"),
+        (act(0, {"take": 0}), "greater than or equal to 1"),
+        (act(0, {"take": 4}), "less than or equal to 3"),
+        ('{"type": "act", "tick": 0, "action": {"take": NaN}}', "no JSON value"),
+    ],
+)
+async def test_what_is_no_legal_act_is_refused_and_changes_nothing(message: str | bytes, says: str) -> None:
+    async with serving() as table, sit(table, 0) as seat, sit(table, 1):
+        await turn(seat)
+        await seat.send(message)
+        refused = await hear(seat)
+        assert (refused["type"], refused["tick"], len(refused["legal"])) == ("refused", 0, 3)
+        assert says in refused["reason"]
+        await tell(seat, 0, {"take": 1})
+        assert (await hear(seat))["observation"] == {"left": 5}
+
+
+async def test_an_act_counts_once_for_its_seat_and_its_tick() -> None:
+    async with serving() as table, sit(table, 0) as first:
+        await tell(first, 0, {"take": 1})
+        assert (await hear(first))["your_turn"] is False
+        assert "not begun" in (await hear(first))["reason"]
+        async with sit(table, 1) as second:
+            await turn(first)
+            await tell(second, 0, {"take": 1})
+            while (refused := await hear(second))["type"] != "refused":
+                pass
+            assert (refused["reason"], "legal" in refused) == ("it is not your turn", False)
+            await tell(first, 0, {"take": 2})
+            await tell(first, 0, {"take": 3})
+            await turn(second)
+            assert (await hear(first))["type"] in ("refused", "observe")
+            assert table.match.tick == 1, "the second act of a tick was heard"
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", "slot=0", f"token={TOKENS[0]}", f"slot=1&token={TOKENS[0]}", "slot=0&token=", f"slot=2&token={TOKENS[0]}"]
+    + [f"slot={slot}&token={TOKENS[0]}" for slot in ("-1", "00000", "0x0", "٠", "%00", "")],
+)
+async def test_a_seat_is_for_whoever_has_its_token(query: str) -> None:
+    async with serving() as table:
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(f"ws://127.0.0.1:{table.port}/player?{query}", proxy=None)
+        assert refused.value.response.status_code == 403
+
+
+async def test_routes_of_both_dialects() -> None:
+    async with serving() as table, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{table.port}") as http:
+        seen = {
+            path: (await http.get(path)).status_code
+            for prefix in ("client", "clients")
+            for path in (f"/{prefix}/player?slot=0&token=x", f"/{prefix}/global", f"/{prefix}/replay", f"/{prefix}/")
+        }
+        assert list(seen.values()) == [200, 200, 404, 404] * 2
+        assert (await http.get("/healthz")).json() == {"ok": True}
+        page = await http.get("/client/player")
+        assert page.headers["referrer-policy"] == "no-referrer"
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert (await http.get("/")).headers["location"] == "client/global"
+
+
+async def watched(table: Table) -> list[dict[str, Any]]:
+    async with connect(f"ws://127.0.0.1:{table.port}/global", proxy=None) as viewer:
+        return [json.loads(message) async for message in viewer]
+
+
+async def test_spectators_see_the_state_at_once_and_the_end_however_late() -> None:
+    async with serving(sticks=2) as table:
+        async with connect(f"ws://127.0.0.1:{table.port}/global", proxy=None) as viewer:
+            assert (await hear(viewer))["names"] == ["Seat 0", "Seat 1"]
+            assert await hear(viewer) == {"type": "state", "tick": 0, "to_act": [0], "drawing": "||"}
+            await viewer.send("what is not read does no harm")
+            await (await viewer.ping())
+            async with sit(table, 0) as first, sit(table, 1) as second:
+                await turn(first)
+                await tell(first, 0, {"take": 2})
+                over = await until_over(second)
+            last = [json.loads(message) async for message in viewer]
+        assert last[-1] == over
+        late = await watched(table)
+        assert [message["type"] for message in late] == ["hello", "state", "over"]
+        assert late[1]["tick"] == 1
+        async with sit(table, 0) as after:
+            assert await hear(after) == over
+
+
+async def test_a_seat_may_be_taken_again_and_the_older_connection_is_closed() -> None:
+    async with serving() as table, sit(table, 1) as other, sit(table, 0) as old:
+        await turn(old)
+        async with sit(table, 0) as new:
+            with pytest.raises(ConnectionClosedOK, match="replaced by a newer connection"):
+                await old.recv()
+            assert (await hear(new))["legal"]
+            await tell(new, 0, {"take": 3})
+            assert (await turn(other))["tick"] == 1
+        async with sit(table, 0) as again:
+            seen = await hear(again)
+            assert (seen["tick"], seen["your_turn"]) == (1, False)
+
+
+# --- clocks ---------------------------------------------------------------------------------------------------------
+
+
+class Hasty(Sticks):
+    pace = Turns(per_move=0.02, bank=0.02)
+
+
+async def test_who_lets_time_pass_does_the_default_and_the_game_goes_on() -> None:
+    async with serving(Hasty) as table, sit(table, 0) as silent, sit(table, 1):
+        while (message := await hear(silent))["type"] != "over":
+            pass
+        assert message["results"]["ticks"] == 6
+        assert "seat 0 has missed its time in tick 0" in table.said
+
+
+async def test_an_act_that_comes_after_its_tick_is_refused() -> None:
+    async with serving(Hasty, sticks=1000) as table, sit(table, 0) as late, sit(table, 1):
+        asked = await turn(late)
+        while (await hear(late))["tick"] == asked["tick"]:
+            pass
+        await tell(late, asked["tick"], {"take": 1})
+        while (message := await hear(late))["type"] != "refused":
+            pass
+        assert message["reason"] == "too late: tick 0 is over"
+
+
+async def test_nobody_is_waited_for_who_never_came() -> None:
+    async with serving(player_connect_timeout_seconds=0.05) as table, sit(table, 1) as alone:
+        assert (await until_over(alone))["results"]["ticks"] == 6
+        assert any("starting without seat 0" in line for line in table.said)
+
+
+class Walk(Sticks):
+    """Both walk at once, by the clock of the game."""
+
+    pace = Ticks(hz=200)
+
+    def to_act(self) -> list[int]:
+        return [0, 1] if self.left > 0 else []
+
+    def legal(self, seat: int) -> None:
+        return None
+
+    def step(self, actions: Mapping[int, Any]) -> None:
+        self.done = [action and action.take for action in actions.values()]
+        self.left -= 1
+
+    def observe(self, seat: int) -> Any:
+        return {"done": getattr(self, "done", None)}
+
+    def draw(self) -> str:
+        return "x" * 100_000
+
+
+async def test_ticks_go_on_by_themselves_with_the_last_action() -> None:
+    async with serving(Walk, sticks=10_000) as table, sit(table, 0) as walker, sit(table, 1):
+        asked = await turn(walker)
+        assert ("legal" in asked, "time_left" in asked) == (False, False)
+        while (await hear(walker)).get("observation") != {"done": [2, None]}:
+            await tell(walker, table.match.tick, {"take": 2})
+        at = table.match.tick
+        while (seen := await hear(walker)).get("tick", 0) < at + 3 or seen["type"] != "observe":
+            pass
+        assert seen["observation"] == {"done": [2, None]}
+
+
+# --- who pays -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_player_that_reads_nothing_stops_nobody() -> None:
+    """A tick has 100 kB; what is not read takes no room and no time of others."""
+    async with serving(Walk, sticks=100) as table, sit(table, 0) as reader, sit(table, 1) as deaf:
+        deaf.transport.pause_reading()  # type: ignore[attr-defined]
+        assert (await until_over(reader))["results"]["ticks"] == 100
+        deaf.transport.resume_reading()  # type: ignore[attr-defined]
+        ticks = [message["tick"] async for message in _observed(deaf)]
+        assert ticks == sorted(set(ticks))
+
+
+async def _observed(seat: ClientConnection) -> Any:
+    async for text in seat:
+        if (message := json.loads(text))["type"] == "observe":
+            yield message
+
+
+async def test_a_player_that_floods_pays_for_it_alone() -> None:
+    async with serving(sticks=3) as table, sit(table, 0) as good, sit(table, 1) as flood:
+        async with anyio.create_task_group() as tasks:
+
+            async def pour() -> None:
+                while True:
+                    await flood.send("nonsense")
+                    heard.append(None)
+
+            heard: list[None] = []
+            tasks.start_soon(pour)
+            await turn(good)
+            while len(heard) < 1000:
+                # the flood's own task needs its turns to fill every buffer on the way
+                await anyio.lowlevel.checkpoint()
+            await tell(good, 0, {"take": 3})
+            assert (await until_over(good))["scores"] == [1.0, 0.0]
+            tasks.cancel_scope.cancel()
+        flood.transport.abort()
+        await table.over.wait()
+
+
+async def test_a_frame_that_is_too_long_costs_its_sender_the_connection() -> None:
+    async with serving(sticks=2) as table, sit(table, 1) as good:
+        async with sit(table, 0) as giant:
+            await turn(giant)
+            # A frame that says it has 100 MB is not waited for.
+            giant.transport.write(b"\x81\xff" + (100_000_000).to_bytes(8, "big") + b"mask" + b"x" * 1000)
+            with pytest.raises(ConnectionClosedError) as closed:
+                await giant.recv()
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == 1009
+        async with sit(table, 0) as again:
+            assert (await hear(again))["your_turn"]
+            await tell(again, 0, {"take": 2})
+            assert (await until_over(good))["scores"] == [1.0, 0.0]
+
+
+async def test_messages_that_wait_are_few() -> None:
+    outbox = Outbox()
+    outbox.put("old")
+    outbox.put("new")
+    for number in range(MAX_NOTICES + 5):
+        outbox.notify(str(number))
+    assert await outbox.take() == [*map(str, range(MAX_NOTICES)), "new"]
+    outbox.put("state")
+    outbox.finish("end", reason="over")
+    outbox.put("later")
+    outbox.notify("later")
+    assert (await outbox.take(), await outbox.take(), outbox.close_reason) == (["end"], [], "over")
+
+
+# --- rules that fail ------------------------------------------------------------------------------------------------
+
+
+class Fragile(Sticks):
+    def step(self, actions: Mapping[int, Any]) -> None:
+        super().step(actions)
+        if self.left < 4:
+            raise RuntimeError("three are too few")
+
+
+async def test_rules_that_raise_end_the_game_with_the_replay_up_to_there() -> None:
+    async with serving(Fragile) as table, sit(table, 0) as first, sit(table, 1) as second:
+        await turn(first)
+        await tell(first, 0, {"take": 1})
+        await turn(second)
+        await tell(second, 1, {"take": 2})
+        over = await until_over(first)
+        assert (over["reason"], over["scores"]) == ("failed", None)
+        await table.over.wait()
+        assert str(table.failure) == "step, tick 1: RuntimeError: three are too few"
+    replay = read_replay(table.match.replay(reason="failed"))
+    assert (replay.reason, [tick.drawing for tick in replay.ticks]) == ("failed", ["||||||", "|||||"])
+
+
+class Secretive(Sticks):
+    looks = 0
+
+    def observe(self, seat: int) -> Any:
+        type(self).looks += 1
+        if type(self).looks > 4:
+            raise RuntimeError("seen too often")
+        return None
+
+
+async def test_rules_that_fail_while_a_newcomer_is_greeted_fail_the_game() -> None:
+    Secretive.looks = 0
+    async with serving(Secretive) as table, sit(table, 0) as first, sit(table, 1):
+        await turn(first)
+        async with connect(table.url(0), proxy=None):
+            await table.over.wait()
+        assert "observe, tick 0, seat 0: RuntimeError: seen too often" in str(table.failure)
+
+
+class Picky(Sticks):
+    class Action(BaseModel):
+        take: int
+
+        @field_validator("take")
+        @classmethod
+        def check(cls, take: int) -> int:
+            return 1 // (take - 9) or take
+
+    def legal(self, seat: int) -> None:
+        return None
+
+
+async def test_a_type_of_actions_that_fails_fails_the_game() -> None:
+    async with serving(Picky) as table, sit(table, 0) as first, sit(table, 1):
+        await turn(first)
+        await tell(first, 0, {"take": 9})
+        assert (await until_over(first))["reason"] == "failed"
+        await table.over.wait()
+        assert str(table.failure).startswith("Action, tick 0, seat 0: ZeroDivisionError")
+
+
+class Unreadable(Sticks):
+    Action = iter
+
+
+async def test_a_type_of_actions_that_is_none_is_told_before_anybody_comes() -> None:
+    with pytest.raises(RulesError, match="Action, tick 0: Pydantic"):
+        async with serving(Unreadable):
+            pass

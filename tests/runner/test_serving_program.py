@@ -1,0 +1,117 @@
+"""The program that serves rules: its environment, its exit, its files, and what it shows of a replay."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from support.served import TOKENS
+from support.served_program import Program, program
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+
+def seat(game: Program, slot: int) -> Any:
+    return connect(f"ws://127.0.0.1:{game.port}/player?slot={slot}&token={TOKENS[slot]}", proxy=None)
+
+
+def act(socket: Any, tick: int, take: int) -> None:
+    while json.loads(socket.recv()).get("tick") != tick:
+        pass
+    socket.send(json.dumps({"type": "act", "tick": tick, "action": {"take": take}}))
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    """A game that was played to its end."""
+    with program(tmp_path_factory.mktemp("played")) as game:
+        with seat(game, 0) as first, seat(game, 1) as second:
+            while not json.loads(first.recv()).get("your_turn"):
+                pass
+            first.send(json.dumps({"type": "act", "tick": 0, "action": {"take": 3}}))
+            act(second, 1, 1)
+            last = [json.loads(message) for message in first][-1]
+        assert last["type"] == "over"
+        assert game.process.wait(20) == 0
+        # Whoever has heard the end finds everything written.
+        assert last["results"] == json.loads((game.place / "there" / "results.json").read_text())
+        return game
+
+
+def test_results_and_replay_are_there_and_no_token(played: Program) -> None:
+    assert json.loads((played.place / "there" / "results.json").read_text()) == {"scores": [0.0, 1.0], "ticks": 2}
+    replay = played.replay()
+    assert (replay.reason, replay.header.seed, replay.header.config) == ("over", 1, {"sticks": 4})
+    assert not any(token in played.said() + str(replay) for token in TOKENS)
+
+
+def test_a_game_that_is_stopped_keeps_its_replay_and_has_no_results(tmp_path: Path) -> None:
+    with program(tmp_path) as game, seat(game, 0) as first, seat(game, 1) as second:
+        while not json.loads(first.recv()).get("your_turn"):
+            pass
+        first.send(json.dumps({"type": "act", "tick": 0, "action": {"take": 1}}))
+        while json.loads(second.recv()).get("tick") != 1:
+            pass
+        game.process.send_signal(signal.SIGTERM)
+        assert [json.loads(message) for message in second][-1]["reason"] == "stopped"
+        assert game.process.wait(20) == 128 + signal.SIGTERM
+        assert (game.replay().reason, len(game.replay().ticks)) == ("stopped", 2)
+        assert not (tmp_path / "there").exists()
+
+
+@pytest.mark.parametrize(
+    ("rules", "env", "code", "says"),
+    [
+        ("served", {}, 2, "names no rules"),
+        ("support.served:Sticks", {"COGAME_RESULTS_URI": ""}, 2, "COGAME_RESULTS_URI is not set"),
+        ("support.served:Sticks", {"COGAME_CONFIG_URI": "file:///nowhere/x"}, 2, "cannot be read"),
+        ("support.served:Sticks", {"COGAME_PORT": "x"}, 2, "COGAME_PORT must be"),
+        ("support.served:Sticks", {"COGAME_LOAD_REPLAY_URI": __file__}, 1, "is no replay of rules"),
+        ("support.served:Broken", {}, 1, "start, tick 0: RuntimeError: no sticks"),
+        ("support.served:Broken", {}, 1, 'raise RuntimeError("no sticks")'),
+    ],
+)
+def test_what_cannot_be_played_is_said(tmp_path: Path, rules: str, env: dict[str, str], code: int, says: str) -> None:
+    with program(tmp_path, rules, **env) as game:
+        assert game.process.wait(20) == code
+        assert says in game.said()
+
+
+def test_a_replay_is_shown_in_both_dialects(played: Program, tmp_path: Path) -> None:
+    uri = (played.place / "replay").as_uri()
+    with program(tmp_path, COGAME_LOAD_REPLAY_URI=uri) as game:
+        base = f"127.0.0.1:{game.port}"
+        for path in ("/client/replay", "/clients/replay", "/client/replay/some.z", "/healthz"):
+            assert httpx2.get(f"http://{base}{path}").status_code == 200
+        with connect(f"ws://{base}/replay/some.z", proxy=None) as viewer:
+            head, ticks = json.loads(viewer.recv()), json.loads(viewer.recv())
+        assert (head["type"], head["count"], head["header"]["names"]) == ("replay", 3, ["Seat 0", "Seat 1"])
+        assert [tick["drawing"] for tick in ticks["ticks"]] == ["||||", "|", ""]
+        game.process.terminate()
+        assert game.process.wait(20) == 0
+
+
+def test_the_older_way_names_a_replay_by_request(played: Program, tmp_path: Path) -> None:
+    uri = (played.place / "replay").as_uri()
+    with program(tmp_path, COGAME_REPLAY_SERVER="1", COGAME_CONFIG_URI="") as game:
+        base = f"127.0.0.1:{game.port}"
+        assert httpx2.get(f"http://{base}/clients/replay?uri={uri}").status_code == 200
+        assert httpx2.get(f"http://{base}/clients/replay?uri=/nowhere").status_code == 404
+        assert httpx2.get(f"http://{base}/clients/replay").status_code == 400
+        with connect(f"ws://{base}/replay?uri={uri}", proxy=None) as viewer:
+            assert json.loads(viewer.recv())["type"] == "replay"
+        with pytest.raises(InvalidStatus, match="404"):
+            connect(f"ws://{base}/replay?uri=/nowhere", proxy=None)
+
+
+def test_a_game_loads_no_more_than_it_needs() -> None:
+    code = "import coworld_runner.serving.hosting, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"docker", "h11", "httpx2", "jinja2", "kubernetes_asyncio", "psutil", "yaml", "jsonschema", "rich"}
+    assert not heavy & set(done.stdout.split())

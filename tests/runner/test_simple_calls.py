@@ -1,0 +1,93 @@
+"""One call for those who only say what: the package is found, a backend opened, a directory made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.certify_kit import MANIFEST, World, fast, world
+
+from coworld_core.episode import read_record, read_summary
+from coworld_core.errors import UsageError
+from coworld_runner import Listener, RunStarted, certify, plan_episode, resolve_package, run_batch, run_episode
+from coworld_runner.certification import read_certification
+
+
+@pytest.fixture
+async def small() -> AsyncGenerator[World, None]:
+    async with world() as made:
+        yield made
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "coworld_manifest.json").write_text(json.dumps(MANIFEST), encoding="utf-8")
+    return tmp_path
+
+
+async def test_an_episode_of_a_directory(small: World, directory: Path) -> None:
+    seen: list[str] = []
+
+    def listen(event: object) -> None:
+        if isinstance(event, RunStarted):
+            seen.extend(event.players)
+
+    listener: Listener = listen
+    record = await run_episode(
+        str(directory), players=["second", "first"], backend=small.backend, listeners=(listener,)
+    )
+    assert record.ok, record
+    assert seen == ["Second", "First"]
+    assert read_record(directory / "results" / "latest") == record
+
+
+async def test_episodes_of_a_package(small: World, directory: Path) -> None:
+    package = await resolve_package(directory)
+    summary = await run_batch(package, episodes=2, variant="default", backend=small.backend)
+    assert (len(summary), summary.ok) == (2, True)
+    assert read_summary(directory / "results" / "latest") == summary
+    with pytest.raises(UsageError, match="directory must be named") as refused:
+        await run_batch(package, episodes=2, backend=small.backend, resume=True)
+    assert refused.value.code == "nothing_to_resume"
+
+
+async def test_a_certification_of_a_directory(small: World, directory: Path) -> None:
+    found = await certify(directory, backend=small.backend, options=fast())
+    assert found.ok
+    latest = directory / "results" / "certification" / "latest"
+    assert read_certification(latest) == found
+    (directory / "coworld_manifest.json").write_text("{}", encoding="utf-8")
+    refused = await certify(directory, backend=small.backend)
+    assert [step.id for step in refused.failed] == ["matriculate"]
+    assert read_certification(latest) == refused
+
+
+async def test_a_plan_says_all_of_it(small: World, tmp_path: Path) -> None:
+    plan = plan_episode(small.package)
+    with pytest.raises(UsageError) as twice:
+        await run_episode(plan, seed=3, backend=small.backend, workspace=tmp_path / "w")
+    assert twice.value.code == "plan_excludes_options"
+    with pytest.raises(UsageError, match="open_backend") as closed:
+        await run_episode(plan, workspace=tmp_path / "w")
+    assert closed.value.code == "backend_not_open"
+    assert not (tmp_path / "w").exists()
+
+
+async def test_a_package_in_a_notebook(small: World) -> None:
+    hostile = "<script>alert(1)</script>\x1b[2J"
+    package = replace(small.package, source=hostile)
+    assert str(package) == r"counting 1.2.3 from <script>alert(1)</script>\x1b[2J"
+    page = package._repr_html_()  # pyright: ignore[reportPrivateUsage]
+    assert "<script" not in page
+    assert "Variants: default, long" in page
+    keys = ["coworld", "version", "role", "id", "name", "description", "image", "run", "context"]
+    rows = package.to_records()
+    assert all(list(row) == keys for row in rows)
+    assert [(row["role"], row["id"], row["run"]) for row in rows] == [
+        ("game", "counting", "game"),
+        ("player", "first", "first"),
+        ("player", "second", "second"),
+    ]

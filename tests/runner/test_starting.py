@@ -1,0 +1,90 @@
+"""Games and players that were just begun: they play as they are, under names that can be used."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coworld_core.errors import UsageError
+from coworld_core.rules import Rules, audit_rules, load_rules
+from coworld_runner.serving.manifest import brought_up_to_date, dumped, main
+from coworld_runner.serving.starting import new_game, new_player
+
+
+@pytest.fixture
+def clean_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+
+
+def rules_in(directory: Path, name: str) -> type[Rules]:
+    sys.path.insert(0, str(directory))
+    return load_rules(name)
+
+
+@pytest.mark.usefixtures("clean_imports")
+def test_a_new_game_keeps_its_promises_under_its_own_name(tmp_path: Path) -> None:
+    made = new_game("my-new-game", directory=tmp_path / "here")
+    assert made.paths == (
+        *(".dockerignore", "Dockerfile", "compose.yaml", "coworld_manifest_template.json"),
+        *("my_new_game.py", "players/random_player.py"),
+    )
+    rules = rules_in(made.directory, "my_new_game:MyNewGame")
+    assert audit_rules(rules).issues == ()
+    text = (made.directory / "coworld_manifest_template.json").read_text()
+    assert dumped(brought_up_to_date(json.loads(text), rules)) == text
+    manifest: dict[str, Any] = json.loads(text)
+    assert manifest["game"]["name"] == "my-new-game"
+    assert manifest["game"]["runnable"]["image"] == "{{MY_NEW_GAME_IMAGE}}"
+    assert manifest["game"]["runnable"]["run"][-1] == "my_new_game:MyNewGame"
+    everything = "".join((made.directory / path).read_text() for path in made.paths)
+    assert "newgame" not in everything.lower().replace("mynewgame", "").replace("my_new_game", "")
+    with pytest.raises(UsageError, match="something at"):
+        new_game("my-new-game", directory=made.directory)
+
+
+@pytest.mark.parametrize("name", ["", "Nim", "2nim", "a b", "a--b", "nim-", "json", "class", "../nim", "nim\n"])
+def test_names_that_no_game_may_have(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        new_game(name, directory=tmp_path / "place")
+    assert not (tmp_path / "place").exists()
+
+
+def test_a_new_player_is_a_file_that_was_not_there(tmp_path: Path) -> None:
+    made = new_player(tmp_path / "deep" / "mine.py")
+    assert made.paths == ("mine.py",)
+    spec = importlib.util.spec_from_file_location("mine", tmp_path / "deep" / "mine.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for wrong in (tmp_path / "deep" / "mine.py", tmp_path / "mine"):
+        with pytest.raises(UsageError):
+            new_player(wrong)
+
+
+@pytest.mark.usefixtures("clean_imports")
+def test_a_manifest_is_brought_up_to_date_and_keeps_what_its_author_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = new_game("other", directory=tmp_path / "other")
+    file = made.directory / "coworld_manifest_template.json"
+    manifest = json.loads(file.read_text())
+    manifest["game"]["config_schema"] = {}
+    manifest["game"]["docs"]["pages"] = ["mine"]
+    file.write_text(json.dumps(manifest))
+    sys.path.insert(0, str(made.directory))
+    monkeypatch.setattr(sys, "argv", ["manifest", "other:Other", str(file)])
+    assert main() == 0
+    after = json.loads(file.read_text())
+    assert "target" in after["game"]["config_schema"]["properties"]
+    assert after["game"]["docs"]["pages"] == ["mine"]
+    assert main() == 0
+    assert "nothing to change" in capsys.readouterr().out
+    file.write_text("[")
+    assert main() == 2

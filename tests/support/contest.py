@@ -1,0 +1,48 @@
+"""A small Coworld whose players differ in strength, for evaluations that are really played."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+from coworld_core.evaluation.comparison import ComparisonReport
+from coworld_runner.evaluation import EvaluationRules, EvaluationRun, compare
+
+from .certify_kit import World, world
+
+__all__ = ["compared", "contest"]
+
+
+def contest(
+    first: float = 1.0, second: float = 0.0, *vices: str, seeds: dict[str, Any] | None = None, **more: Any
+) -> AbstractAsyncContextManager[World]:
+    """Scores are a player's strength and some luck, which the seed decides.
+
+    Args:
+        first: Strength of the player ``first``.
+        second: Of ``second``.
+        vices: What is wrong with the players.
+        seeds: The schema of the config's seed; an empty one: it takes none.
+        more: What ``world`` takes.
+    """
+
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["variants"][0]["game_config"] = {"ticks": 1, "tick_seconds": 0.0}
+        # a third, who is as strong as the second
+        manifest["player"].append({**manifest["player"][1], "id": "third", "name": "Third", "run": ["third"]})
+        properties = manifest["game"]["config_schema"]["properties"]
+        properties.update({} if seeds == {} else {"seed": seeds or {"type": "integer"}})
+
+    strengths = (f"first:strength {first}", f"second:strength {second}", f"third:strength {second}")
+    return world(game_vices=("rewards_strength",), player_vices=(*strengths, *vices), change=change, **more)
+
+
+async def compared(small: World, workspace: Path, **more: Any) -> ComparisonReport:
+    """``first`` compared with ``second``; how busy this machine is does not matter."""
+    keys = {name: more.pop(name) for name in tuple(more) if name in EvaluationRun.__dataclass_fields__}
+    how: dict[str, Any] = {"backend": small.backend, "workspace": workspace, "parallel": 4, **keys}
+    run = EvaluationRun(**how)
+    new, old, margin = more.pop("new", "first"), more.pop("old", "second"), more.pop("margin", None)
+    rules: dict[str, Any] = {"variant": "default", "starved": True, **more}
+    return await compare(small.package, new, old, run=run, rules=EvaluationRules(**rules), margin=margin)

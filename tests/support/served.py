@@ -1,0 +1,125 @@
+"""Games of the kit, served in the test's own process on a port of their own, and seats to sit in."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+import anyio
+from pydantic import BaseModel, Field
+from websockets.asyncio.client import ClientConnection, connect
+
+from coworld_core.rules import Rules, RulesConfig, RulesError, read_config
+from coworld_runner.serving.match import Match
+from coworld_runner.serving.server import game_server, talked_out
+
+__all__ = ["TOKENS", "Broken", "Sticks", "Table", "hear", "serving", "sit", "tell"]
+
+TOKENS = ("secret-of-seat-0", "secret-of-seat-1")
+
+
+class Sticks(Rules):
+    """Take one to three sticks in turn; who takes the last one wins."""
+
+    class Config(RulesConfig):
+        sticks: int = 6
+
+    class Action(BaseModel):
+        take: int = Field(ge=1, le=3)
+
+    config: Config
+
+    def start(self) -> None:
+        self.left, self.turn = self.config.sticks, 0
+
+    def to_act(self) -> list[int]:
+        return [self.turn] if self.left else []
+
+    def legal(self, seat: int) -> list[Action] | None:
+        return [self.Action(take=n) for n in range(1, min(3, self.left) + 1)]
+
+    def observe(self, seat: int) -> Any:
+        return {"left": self.left}
+
+    def step(self, actions: Mapping[int, Any]) -> None:
+        action = actions[self.turn]
+        self.left -= action.take if action else 1
+        self.turn = 1 - self.turn
+
+    def scores(self) -> list[float]:
+        return [float(seat != self.turn) for seat in range(2)]
+
+    def draw(self) -> str:
+        return "|" * self.left
+
+
+@dataclass
+class Table:
+    """A game that is served."""
+
+    match: Match
+    port: int
+    said: list[str] = field(default_factory=list[str])
+    failure: RulesError | None = None
+    over: anyio.Event = field(default_factory=anyio.Event)
+    """Set when the game has ended and everybody has been told."""
+
+    def url(self, slot: int | str, token: str | None = None) -> str:
+        """The address of a seat."""
+        right = TOKENS[int(slot)] if token is None else token
+        return f"ws://127.0.0.1:{self.port}/player?{urlencode({'slot': slot, 'token': right})}"
+
+
+@asynccontextmanager
+async def serving(rules: type[Rules] = Sticks, **config: Any) -> AsyncGenerator[Table]:
+    """Serve one game to the end of the block, or of the game."""
+    parsed = read_config(rules, {"tokens": list(TOKENS), **config})
+    said: list[str] = []
+    match = Match(rules, parsed, seed=1, log=said.append)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        async with game_server(match, TOKENS, listener=listener) as server, anyio.create_task_group() as tasks:
+            table = Table(match, listener.getsockname()[1], said)
+
+            async def play() -> None:
+                try:
+                    await match.play()
+                    match.finish(reason="over", results=match.results())
+                except RulesError as error:
+                    table.failure = error
+                    match.finish(reason="failed")
+                await talked_out(server)
+                table.over.set()
+
+            tasks.start_soon(play)
+            yield table
+            tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def sit(table: Table, slot: int) -> AsyncGenerator[ClientConnection]:
+    """Take a seat; `hello` has been heard."""
+    async with connect(table.url(slot), max_size=None, ping_timeout=None, proxy=None) as seat:
+        assert (await hear(seat))["type"] == "hello"
+        yield seat
+
+
+async def hear(seat: ClientConnection) -> dict[str, Any]:
+    """The next message."""
+    return json.loads(await seat.recv())
+
+
+async def tell(seat: ClientConnection, tick: int, action: Any) -> None:
+    """Act."""
+    await seat.send(json.dumps({"type": "act", "tick": tick, "action": action}))
+
+
+class Broken(Sticks):
+    """Rules that cannot even start."""
+
+    def start(self) -> None:
+        raise RuntimeError("no sticks")

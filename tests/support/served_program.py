@@ -1,0 +1,72 @@
+"""A game of the kit that runs as a program of its own, as in a container."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from coworld_core.rules import RulesReplay, read_replay
+
+from .served import TOKENS
+
+__all__ = ["Program", "program"]
+
+SUPPORT = Path(__file__).parents[1]
+
+
+@dataclass
+class Program:
+    """A game that runs as a program of its own."""
+
+    process: subprocess.Popen[bytes]
+    place: Path
+
+    @property
+    def port(self) -> int:
+        """Where it listens, as soon as it says so."""
+        while not (said := re.search(r"listening on \S+:(\d+)\n", self.said())):
+            assert self.process.poll() is None, self.said()
+            time.sleep(0.01)
+        return int(said[1])
+
+    def said(self) -> str:
+        """All that it has printed."""
+        return (self.place / "log").read_text()
+
+    def replay(self) -> RulesReplay:
+        """What it has left."""
+        return read_replay((self.place / "replay").read_bytes())
+
+
+@contextmanager
+def program(place: Path, rules: str = "support.served:Sticks", **env: str) -> Generator[Program]:
+    """Run one, with what it reads and writes in `place`; it is gone afterwards."""
+    config = {"tokens": TOKENS, "sticks": 4, "seed": 1}
+    (place / "config.json").write_text(json.dumps(config))
+    uris = {
+        "COGAME_CONFIG_URI": (place / "config.json").as_uri(),
+        "COGAME_RESULTS_URI": (place / "there" / "results.json").as_uri(),
+        "COGAME_SAVE_REPLAY_URI": (place / "replay").as_uri(),
+    }
+    base = {key: value for key, value in os.environ.items() if not key.startswith(("COGAME", "COWORLD"))}
+    base |= {"COGAME_HOST": "127.0.0.1", "COGAME_PORT": "0", "PYTHONPATH": str(SUPPORT)}
+    with (place / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "coworld_runner.serving", rules],
+            env={**base, **(uris if "COGAME_LOAD_REPLAY_URI" not in env else {}), **env},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield Program(process, place)
+    finally:
+        process.kill()
+        process.wait()
