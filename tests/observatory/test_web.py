@@ -134,6 +134,11 @@ def fits(page: Page) -> None:
     page.wait_for_function("document.documentElement.scrollWidth <= window.innerWidth")
 
 
+def test_the_api_is_described_without_anything_from_elsewhere(scene: Scene, pages: Pages) -> None:
+    page = pages(scene.url("/docs"))
+    expect(page.locator("#swagger-ui")).to_contain_text("/v2/leagues")
+
+
 @pytest.mark.parametrize(("size", "dark"), [(DESK, False), (PHONE, True)], ids=["desk", "phone"])
 def test_leagues_and_episodes_without_an_account(scene: Scene, pages: Pages, size: dict[str, int], dark: bool) -> None:
     page = pages(scene.url("/"), size=size, dark=dark)

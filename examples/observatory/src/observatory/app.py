@@ -20,6 +20,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Match
+from starlette.staticfiles import StaticFiles
 
 from coworld_core.api import Problem
 
@@ -67,6 +68,8 @@ PARTS = (
 module has one of these at least.
 """
 
+_DOCS_FILES = "/docs-files"
+"""Where the page for people has its program and style from."""
 _LOG = logging.getLogger("observatory.access")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}", re.ASCII)
 
@@ -163,6 +166,7 @@ def _application(url: str) -> FastAPI:
     for prefix in ("", PREFIX):
         app.add_api_route(f"{prefix}/openapi.json", _document, methods=["GET", "HEAD"], include_in_schema=False)
         app.add_api_route(f"{prefix}/docs", _docs, methods=["GET", "HEAD"], include_in_schema=False)
+    app.mount(_DOCS_FILES, StaticFiles(packages=[("fastapi_offline", "static")]))
     return app
 
 
@@ -171,12 +175,17 @@ async def _document(request: Request) -> Response:
 
 
 async def _docs(request: Request) -> Response:
-    """The document for people. The page's program comes from elsewhere, so it is kept from reaching anywhere else."""
-    page = get_swagger_ui_html(openapi_url="/openapi.json", title="Observatory API", swagger_favicon_url="/favicon.ico")
+    """The document for people; the page loads nothing from elsewhere."""
+    page = get_swagger_ui_html(
+        openapi_url="/openapi.json",
+        title="Observatory API",
+        swagger_js_url=f"{_DOCS_FILES}/swagger-ui-bundle.js",
+        swagger_css_url=f"{_DOCS_FILES}/swagger-ui.css",
+        swagger_favicon_url="/favicon.ico",
+    )
     page.headers["Content-Security-Policy"] = (
-        "default-src 'none'; script-src https://cdn.jsdelivr.net 'unsafe-inline'; style-src https://cdn.jsdelivr.net "
-        "'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-        "frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+        "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
     return page
 
