@@ -158,8 +158,6 @@ class DockerCliUnit(BaseUnit):
     async def _watch(self) -> None:
         with self._watching:
             await self._keep_logs()
-            # its answer is that of a container that runs no more, and an error when it is gone
-            await docker("wait", self._container)
             async with self._signalling:
                 found = await inspect("container", self._container)
             self.finish(self._exit_of(found["State"]) if found is not None else Exit(reason=self.ended_by or "lost"))
@@ -167,28 +165,43 @@ class DockerCliUnit(BaseUnit):
     async def _keep_logs(self) -> None:
         spec = self.spec
         if spec.stdout is None:
+            await self._until_over()
             return
         out = self.open_log(spec.stdout)
         err = self.open_log(spec.stderr) if spec.stderr is not None else out
+        kept = {out: 0, err: 0}
 
-        async def keep(stream: Any, log: Any) -> None:
+        async def keep(stream: Any, log: Any, skip: int) -> None:
             async for data in stream:
-                log.write(data)
+                skip, new = max(skip - len(data), 0), data[skip:]
+                kept[log] += len(new)
+                log.write(new)
 
-        try:
+        async def read(*options: str) -> None:
+            seen = dict(kept)
             async with (
                 await anyio.open_process(
-                    ["docker", "logs", "--follow", self._container],
+                    ["docker", "logs", *options, self._container],
                     stderr=subprocess.PIPE if err is not out else subprocess.STDOUT,
                 ) as logs,
                 anyio.create_task_group() as tasks,
             ):
-                tasks.start_soon(keep, logs.stdout, out)
+                tasks.start_soon(keep, logs.stdout, out, seen[out])
                 if err is not out:
-                    tasks.start_soon(keep, logs.stderr, err)
+                    tasks.start_soon(keep, logs.stderr, err, seen[err])
+
+        try:
+            await read("--follow")
+            # an engine may stop following before all is said, so what it has kept is read once more
+            await self._until_over()
+            await read()
         finally:
             for log in {out, err}:
                 self.close_log(log)
+
+    async def _until_over(self) -> None:
+        # its answer is that of a container that runs no more, and an error when it is gone
+        await anyio.run_process(["docker", "wait", self._container], check=False)
 
     def _exit_of(self, state: Mapping[str, Any]) -> Exit:
         code = int(state["ExitCode"])
