@@ -71,8 +71,10 @@ def test_wheel_stands_alone(distribution: str, wheels: Path, tmp_path: Path) -> 
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(environment)], check=True, timeout=120)
     python = environment / "bin" / "python"
     wheel = next(wheels.glob(f"{distribution}-*.whl"))
+    # nothing of ours comes from a cache, where another checkout's may have the same version
+    fresh = [word for name in DISTRIBUTIONS for word in ("--refresh-package", name)]
     install = subprocess.run(
-        [uv, "pip", "install", "--quiet", "--python", str(python), "--find-links", str(wheels), str(wheel)],
+        [uv, "pip", "install", "--quiet", "--python", str(python), *fresh, "--find-links", str(wheels), str(wheel)],
         capture_output=True,
         text=True,
         check=False,

@@ -10,6 +10,7 @@ import copy
 import http
 import json
 import random
+import socket as sockets
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -142,8 +143,11 @@ class _Game:
         self.strengths: dict[int, float] = {}
 
     async def play(self) -> int:
-        host, port = self.context.env["COGAME_HOST"], int(self.context.env["COGAME_PORT"])
-        async with serve(self.handle, host, port, process_request=self.request, close_timeout=0.2) as server:
+        with _listener(self.context) as listener:
+            return await self._play(listener)
+
+    async def _play(self, listener: sockets.socket) -> int:
+        async with serve(self.handle, sock=listener, process_request=self.request, close_timeout=0.2) as server:
             if "fails_unready" in self.vices:
                 return 3
             await self.connected.wait()
@@ -283,10 +287,15 @@ async def _show(context: FakeContext, vices: tuple[str, ...]) -> int:
             await socket.send(json.dumps({"frames": frames}))
         await socket.wait_closed()
 
-    host, port = context.env["COGAME_HOST"], int(context.env["COGAME_PORT"])
-    async with serve(handle, host, port, process_request=request, close_timeout=0.2):
-        await anyio.sleep_forever()
+    with _listener(context) as listener:
+        async with serve(handle, sock=listener, process_request=request, close_timeout=0.2):
+            await anyio.sleep_forever()
     return 0
+
+
+def _listener(context: FakeContext) -> sockets.socket:
+    """Ours to close: the event loop loses one that it makes itself while it is cancelled."""
+    return sockets.create_server((context.env["COGAME_HOST"], int(context.env["COGAME_PORT"])))
 
 
 # --- the players --------------------------------------------------------------------------------------------------
