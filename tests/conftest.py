@@ -73,12 +73,17 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.CallI
 SPREAD = (
     "tests/benchmarks/",
     "tests/chaos/",
+    "tests/cli/test_episodes.py",
+    "tests/conformance/test_broken_backends.py",
+    "tests/conformance/test_docker.py",
     "tests/conformance/test_kubernetes.py",
     "tests/docs/test_pages.py",
     "tests/docs/test_platform_pages.py",
     "tests/faults/test_matrix.py",
     "tests/faults/test_runs.py",
     "tests/kubernetes/",
+    "tests/runner/test_certify_backends.py",
+    "tests/runner/test_certify_steps.py",
     "tests/runner/test_kube_backend.py",
 )
 """Where tests need nothing of each other and take their time: each goes to whichever worker is free.
