@@ -245,6 +245,22 @@ def test_names_of_rules(name: str, says: str) -> None:
         load_rules(name)
 
 
+def test_rules_that_lack_something_are_refused_by_what_they_lack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = """
+from coworld_core.rules import Rules
+
+class Half(Rules):
+    def start(self): ...
+    def to_act(self): ...
+"""
+    (tmp_path / "half_a_game.py").write_text(written)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UsageError, match="Half lacks observe, scores, step"):
+        load_rules("half_a_game:Half")
+
+
 # --- replays --------------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import importlib
 import random
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ class RulesConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Rules:
+class Rules(abc.ABC):
     """A game. Its state is the instance; a subclass writes what is below, and nothing else.
 
     Nothing may be read but `config`, `seats`, `rng` and the state: no clock, file, socket or other random numbers. The
@@ -76,22 +77,23 @@ class Rules:
         self.seats = seats
         self.rng = rng
 
+    @abc.abstractmethod
     def start(self) -> None:
         """Set up the state of a new game."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def to_act(self) -> Sequence[int]:
         """The seats whose action is awaited: one for turns, several that act at once, none when the game is over."""
-        raise NotImplementedError
 
     def legal(self, seat: int) -> Sequence[Any] | None:
         """What `seat`, which is to act, may do; None where it may do anything that its type allows."""
         return None
 
+    @abc.abstractmethod
     def observe(self, seat: int) -> Any:
         """What `seat` sees, as JSON or a pydantic model."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def step(self, actions: Mapping[int, Any]) -> None:
         """Go on by one tick.
 
@@ -99,11 +101,10 @@ class Rules:
             actions: What each seat of `to_act` does, by seat and in ascending order; legal, or None where a seat has
                 missed its time and has no `default`.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def scores(self) -> Sequence[float]:
         """The score of each seat, more is better; asked for when the game is over."""
-        raise NotImplementedError
 
     def default(self, seat: int) -> Any | None:
         """What `seat` does when it has missed its time."""
@@ -130,7 +131,7 @@ def load_rules(name: str) -> type[Rules]:
     """The rules with a name such as `nim:Nim`: a module and the class in it.
 
     Raises:
-        UsageError: Code `rules_unknown`: there is no such module or class, or it is not one of rules.
+        UsageError: Code `rules_unknown`: there is no such module or class, or it is not one of whole rules.
     """
     module_name, _, class_name = name.partition(":")
     if not module_name or not class_name:
@@ -149,6 +150,12 @@ def load_rules(name: str) -> type[Rules]:
         known = ", ".join(key for key in rules if key != "Rules") or "none"
         raise UsageError(f"{module_name} has no rules {class_name!r}; it has {known}.", code="rules_unknown")
     rules_class = found
+    if missing := sorted(rules_class.__abstractmethods__):
+        raise UsageError(
+            f"{name} lacks {', '.join(missing)}.",
+            code="rules_unknown",
+            hint="Every game has these; see coworld_core.rules.Rules.",
+        )
     if taken := sorted(RESERVED & rules_class.Config.model_fields.keys()):
         raise UsageError(
             f"{name}: the config has {', '.join(taken)}, which every game has already.", code="rules_unknown"
