@@ -66,7 +66,7 @@ class ComparisonReport(EvaluationReport):
     )
 
 
-class Comparison(Evaluation[ComparisonPlan]):
+class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
     """A comparison while it goes on.
 
     Args:
@@ -146,10 +146,7 @@ def compare_rows(plan: ComparisonPlan, rows: Iterable[EpisodeRow]) -> Comparison
         plan: What was compared (``plan.json``).
         rows: The episodes, in any order (``episodes.jsonl``).
     """
-    comparison = Comparison(plan)
-    for row in rows:
-        comparison.add(row)
-    return comparison.report()
+    return Comparison(plan).over(rows)
 
 
 def _about_difference(

@@ -53,7 +53,7 @@ class RankingReport(EvaluationReport):
     pairs: tuple[PairRecord, ...] = Field(description="Every two players who met.")
 
 
-class Ranking(Evaluation[RankingPlan]):
+class Ranking(Evaluation[RankingPlan, RankingReport]):
     """A ranking while it goes on; over when everybody is told apart.
 
     Args:
@@ -119,7 +119,4 @@ def rank_rows(plan: RankingPlan, rows: Iterable[EpisodeRow]) -> RankingReport:
         plan: Who was ranked (``plan.json``).
         rows: The episodes, in any order (``episodes.jsonl``).
     """
-    ranking = Ranking(plan)
-    for row in rows:
-        ranking.add(row)
-    return ranking.report()
+    return Ranking(plan).over(rows)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import abc
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import Field
@@ -59,9 +60,9 @@ class EvaluationPlan(Record):
         default=(), description="Labels of players that are the same command, with the same settings."
     )
 
+    @abc.abstractmethod
     def players(self) -> dict[str, SeatRow]:
         """Who is measured, by label."""
-        raise NotImplementedError
 
 
 class IntervalRecord(Record):
@@ -118,9 +119,10 @@ class EvaluationReport(Record):
 
 
 _Plan = TypeVar("_Plan", bound=EvaluationPlan)
+_Report = TypeVar("_Report", bound=EvaluationReport)
 
 
-class Evaluation(Generic[_Plan]):
+class Evaluation(abc.ABC, Generic[_Plan, _Report]):
     """An evaluation while it goes on: takes rows in any order, and looks at the blocks in their own.
 
     Args:
@@ -140,13 +142,23 @@ class Evaluation(Generic[_Plan]):
         self.digests: dict[str, str] = {}
         self.seen: list[JudgedBlock] = []
 
+    @abc.abstractmethod
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def look(self, block: JudgedBlock) -> str:
         """Take in a block, and say why no more are needed; empty while more are."""
-        raise NotImplementedError
+
+    @abc.abstractmethod
+    def report(self) -> _Report:
+        """What it came to; the same for the same rows, however they are ordered."""
+
+    def over(self, rows: Iterable[EpisodeRow]) -> _Report:
+        """Take in rows, and say what they come to."""
+        for row in rows:
+            self.add(row)
+        return self.report()
 
     def add(self, row: EpisodeRow) -> None:
         """Take in a row. Blocks after the one that decides change nothing any more.

@@ -49,4 +49,4 @@ async def compare(
     entrants = Entrants(package, {NEW: new, OLD: old}, rules or EvaluationRules())
     rows = entrants.rows()
     plan = ComparisonPlan.model_validate({**entrants.common(), "new": rows[NEW], "old": rows[OLD], "margin": margin})
-    return await play_evaluation(Comparison(plan), plan, entrants, run, comparison_markdown)
+    return await play_evaluation(Comparison(plan), entrants, run, comparison_markdown)

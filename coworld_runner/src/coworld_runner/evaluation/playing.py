@@ -6,15 +6,14 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from coworld_core.episode import ROWS_NAME, EpisodeRow, read_record, read_rows
 from coworld_core.errors import CapabilityError, ImageError, UsageError
 from coworld_core.evaluation.designs import Lineup
-from coworld_core.evaluation.judging import BlockLedger
 from coworld_core.evaluation.metrics import known_metrics, measured
-from coworld_core.evaluation.reports import EvaluationPlan, EvaluationReport
-from coworld_core.events import EvaluationProgressed, Notice, RunFinished, RunStarted
+from coworld_core.evaluation.reports import Evaluation, EvaluationPlan, EvaluationReport
+from coworld_core.events import Notice, RunFinished, RunStarted
 from coworld_core.outcome import EpisodeStatus
 from coworld_core.records import open_record, read_as
 
@@ -33,18 +32,7 @@ PLAN_NAME = "plan.json"
 REPORT_NAME = "report.json"
 
 _Plan = TypeVar("_Plan", bound=EvaluationPlan)
-_Report = TypeVar("_Report", bound=EvaluationReport, covariant=True)
-
-
-class _Evaluation(Protocol[_Report]):
-    """What goes on: takes rows in any order, and says when it is over (``coworld_core.evaluation``)."""
-
-    ledger: BlockLedger
-    stopped: str
-
-    def add(self, row: EpisodeRow) -> None: ...
-    def progress(self) -> EvaluationProgressed: ...
-    def report(self) -> _Report: ...
+_Report = TypeVar("_Report", bound=EvaluationReport)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +51,7 @@ class EvaluationRun:
 
 
 async def play_evaluation(
-    evaluation: _Evaluation[_Report],
-    plan: EvaluationPlan,
+    evaluation: Evaluation[_Plan, _Report],
     entrants: Entrants,
     run: EvaluationRun,
     markdown: Callable[[_Report], str],
@@ -76,7 +63,6 @@ async def play_evaluation(
 
     Args:
         evaluation: It, with no rows.
-        plan: What it is about.
         entrants: Who plays.
         run: Where and how.
         markdown: Makes the page of its report.
@@ -88,6 +74,7 @@ async def play_evaluation(
     """
     if run.parallel < 1:
         raise UsageError("The number of episodes at a time must be at least 1.", code="bad_count")
+    plan = evaluation.plan
     known = not run.overwrite and _is_begun(run.workspace, plan)
     with open_many(
         run.workspace,
@@ -104,20 +91,19 @@ async def play_evaluation(
             evaluation.add(_measure(row, plan, workspace))
         many.run.bus.publish(evaluation.progress())
         with _reported(many, evaluation, markdown) as tally:
-            await _play(many, evaluation, plan, entrants, run, tally)
+            await _play(many, evaluation, entrants, run, tally)
     return evaluation.report()
 
 
 async def _play(
     many: Many,
-    evaluation: _Evaluation[EvaluationReport],
-    plan: EvaluationPlan,
+    evaluation: Evaluation[_Plan, _Report],
     entrants: Entrants,
     run: EvaluationRun,
     tally: Tally,
 ) -> None:
     asked: set[str] = set()
-    ledger = evaluation.ledger
+    ledger, plan = evaluation.ledger, evaluation.plan
 
     def needed() -> tuple[int, str, Lineup] | None:
         """The next episode: of the first block that lacks one, which may have to be played again."""
@@ -162,7 +148,9 @@ async def _play(
 
 
 @contextmanager
-def _reported(many: Many, evaluation: _Evaluation[_Report], markdown: Callable[[_Report], str]) -> Generator[Tally]:
+def _reported(
+    many: Many, evaluation: Evaluation[_Plan, _Report], markdown: Callable[[_Report], str]
+) -> Generator[Tally]:
     """Write the report on every path, and say how the run ended."""
     tally = Tally()
     try:

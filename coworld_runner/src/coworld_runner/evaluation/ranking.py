@@ -46,4 +46,4 @@ async def rank(
     entrants = Entrants(package, dict(zip(labels, players, strict=True)), rules or EvaluationRules())
     rows = entrants.rows()
     plan = RankingPlan.model_validate({**entrants.common(), "entrants": tuple(rows[label] for label in labels)})
-    return await play_evaluation(Ranking(plan), plan, entrants, run, ranking_markdown)
+    return await play_evaluation(Ranking(plan), entrants, run, ranking_markdown)
