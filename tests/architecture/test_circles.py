@@ -7,15 +7,14 @@ from support.import_graph import DISTRIBUTIONS, EXAMPLES, circles, import_graph
 
 ALLOWED = {
     "a client hands itself to its nouns, which reach each other by it; only for types, or when a noun is first used": {
-        *("coworld_client.client", "coworld_client.packages", "coworld_client.smoke", "coworld_client.uploads"),
-        *("coworld_client.watching", "coworld_client._coworld_upload", "coworld_client._image_upload"),
-        *("coworld_client._policy_upload", "coworld_client.resources"),
+        *("coworld_client.client", "coworld_client.uploads"),
+        *("coworld_client.watching", "coworld_client.resources"),
     },
     "a server's handlers know, for types, the collector that has started it": {
         *("coworld_runner.collector.serving", "coworld_runner.collector.start"),
     },
     "a run and its pods know each other, for types": {
-        *("coworld_runner.backends._kube_runs", "coworld_runner.backends._kube_units"),
+        *("coworld_runner.backends.kubernetes._runs", "coworld_runner.backends.kubernetes._units"),
     },
 }
 """What goes in circles once imports of functions and for type checkers are counted: modules, or the packages they are

@@ -61,7 +61,7 @@ def test_core_loads_no_network_library() -> None:
 
 
 def test_runner_loads_no_sdk() -> None:
-    loaded = modules_after("import coworld_runner, coworld_runner.episode, coworld_runner.selection")
+    loaded = modules_after("import coworld_runner, coworld_runner.episode.running, coworld_runner.selection")
     assert not loaded & {"docker", "kubernetes_asyncio", "httpx", "httpx2", "httpcore2", "requests"}
 
 

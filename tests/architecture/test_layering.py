@@ -64,21 +64,21 @@ def test_arrows_between_distributions(distribution: str) -> None:
     assert not wrong
 
 
-RUNS = ("episode", "program", "many", "batch", "replay", "verification", "certification")
+RUNS = ("episode", "program", "many", "batch", "replay", "certification", "evaluation")
 """What plays on a backend."""
-HOSTS = ("worker", "jobs", "doctor", "documents", "testing")
+HOSTS = ("worker", "doctor", "documents", "testing")
 """What stands on top, and nothing else of the runner stands on."""
 ROOMS = {
     # the contract is what everything else stands on
     "coworld_runner.backend": ("",),
     # a backend knows units, and not what they are for
-    "coworld_runner.backends": (*RUNS, *HOSTS, "packages", "plan", "selection", "build", "_stage", "_runs"),
+    "coworld_runner.backends": (*RUNS, *HOSTS, "package", "plan", "selection", "build", "_stage"),
     # a package and a plan are values
-    "coworld_runner.packages": (*RUNS, *HOSTS, "backend", "backends", "selection"),
+    "coworld_runner.package": (*RUNS, *HOSTS, "backend", "backends", "selection"),
     "coworld_runner.plan": (*RUNS, *HOSTS, "backend", "backends", "selection"),
     # the three primitives are the same over every backend, and know nothing of what is made of them
     "coworld_runner.episode": (*RUNS[1:], *HOSTS, "backends", "selection"),
-    "coworld_runner.program": ("episode", *RUNS[2:], *HOSTS, "backends", "selection", "plan", "packages"),
+    "coworld_runner.program": ("episode", *RUNS[2:], *HOSTS, "backends", "selection", "plan", "package"),
     "coworld_runner.many": (*RUNS[3:], *HOSTS, "program", "backends", "selection"),
     "coworld_runner.certification": (*HOSTS, "backends", "many", "batch"),
     "coworld_runner.build": (*RUNS, *HOSTS),

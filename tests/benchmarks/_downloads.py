@@ -11,7 +11,7 @@ import anyio
 from _measure import peak_mib
 
 from coworld_client import CoworldClient
-from coworld_client.transfers import each
+from coworld_client.transfers.files import each
 
 
 async def act(options: argparse.Namespace) -> dict[str, float]:

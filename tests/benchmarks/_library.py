@@ -11,8 +11,8 @@ import anyio
 from _measure import peak_mib
 
 from coworld_runner.batch import run_batch
-from coworld_runner.episode import run_episode
-from coworld_runner.packages import resolve_package
+from coworld_runner.episode.running import run_episode
+from coworld_runner.package.resolving import resolve_package
 from coworld_runner.plan import plan_episode
 from coworld_runner.selection import make_backend
 

@@ -31,8 +31,8 @@ sys.path.insert(0, str(HERE.parent))
 from support.observatory import Observatory, running_observatory
 from support.observatory_kit import add_policy, seed
 
-from observatory.columns import new_id
-from observatory.models import Artifact, EpisodeRequest, EpisodeScore, Participant, Policy, PolicyVersion
+from observatory.store.columns import new_id
+from observatory.store.models import Artifact, EpisodeRequest, EpisodeScore, Participant, Policy, PolicyVersion
 
 MIB = 1 << 20
 SMALL = 64 * 1024
@@ -42,7 +42,7 @@ async def fill(platform: Observatory, episodes: int, files: int, large: int) -> 
     """Put episodes there, with replays for the first of them; the ids of those, the one with the large replay last."""
     from sqlalchemy import select
 
-    from observatory.models import User
+    from observatory.store.models import User
 
     kept: list[str] = []
     begun = datetime.now(UTC) - timedelta(days=30)

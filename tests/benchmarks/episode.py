@@ -17,7 +17,7 @@ from typing import Any
 from _measure import HERE, Timing, finish, interleaved, machine, median, python, run, show, spread
 from _subject import BackendName, FloorNetwork, Subject, subject
 
-from coworld_core.episode import read_record
+from coworld_core.episode.record import read_record
 
 
 def main() -> None:

@@ -32,13 +32,13 @@ from support.images import BASE_IMAGE
 from support.kube import backend_for, namespace_for_tests
 from support.misfit_kit import ensure_image, misfit_plan
 
+from coworld_core.episode.outcome import Exit
 from coworld_core.ids import new_run_id
-from coworld_core.outcome import Exit
-from coworld_runner.backends._kube_api import Cluster
-from coworld_runner.backends._kube_state import exit_of
-from coworld_runner.backends._kube_watch import follow
+from coworld_runner.backends.kubernetes._api import Cluster
+from coworld_runner.backends.kubernetes._state import exit_of
+from coworld_runner.backends.kubernetes._watch import follow
 from coworld_runner.batch import run_batch
-from coworld_runner.episode import EpisodeOptions, run_episode
+from coworld_runner.episode.running import EpisodeOptions, run_episode
 
 PLAY_SECONDS = 1.0
 IDLE = {

@@ -16,7 +16,7 @@ import anyio
 from support.arena import make_backend
 from support.misfit_kit import misfit_plan
 
-from coworld_runner.episode import EpisodeOptions, run_episode
+from coworld_runner.episode.running import EpisodeOptions, run_episode
 
 
 async def main(orders: dict[str, Any]) -> None:

@@ -23,8 +23,8 @@ from support.kube import labelled, namespace_for_tests, need_cluster
 from support.misfit_kit import ensure_image, marked_processes, new_mark, wait_until
 
 from coworld_core.ids import new_run_id
-from coworld_runner.reaper import sweep
-from coworld_runner.scratch import scratch_root
+from coworld_runner.runs.reaper import sweep
+from coworld_runner.runs.scratch import scratch_root
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.long]
 

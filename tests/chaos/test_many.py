@@ -18,7 +18,7 @@ import pytest
 from support.full import FULL
 from support.misfit_kit import wait_until
 
-from coworld_core.episode import read_rows
+from coworld_core.episode.record import read_rows
 
 SEED = int(os.environ.get("COWORLD_CHAOS_SEED", str(time.time_ns() % 1_000_000)))
 KILLS = 100 if FULL else 8

@@ -41,8 +41,8 @@ from support.misfit_kit import (
 
 from coworld_core.ids import new_run_id
 from coworld_runner.backend import Backend
-from coworld_runner.reaper import Sweep, sweep
-from coworld_runner.scratch import scratch_root
+from coworld_runner.runs.reaper import Sweep, sweep
+from coworld_runner.runs.scratch import scratch_root
 
 BackendName = Literal["process", "docker"]
 

@@ -32,7 +32,7 @@ from coworld_core.errors import (
 )
 from coworld_core.issues import Issue, Report
 from coworld_runner.certification import CertifyOptions
-from coworld_runner.options import EpisodeOptions
+from coworld_runner.episode.options import EpisodeOptions
 
 COMMANDS = [
     *("run-episode", "scrimmage", "play", "replay"),

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from support.cli_kit import coworld
 
-from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import read_record, read_rows, read_summary
-from coworld_core.loading import load_manifest
-from coworld_core.request import build_request
+from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.record import read_record, read_rows, read_summary
+from coworld_core.episode.request import build_request
+from coworld_core.manifest.loading import load_manifest
 
 World = Callable[..., Path]
 PAINT = Path(__file__).parents[2] / "examples" / "paintarena"

@@ -13,7 +13,7 @@ from support.simulated import comparison_plan, pair_rows, ranking_plan
 
 from coworld_cli.commands.evaluations import passes
 from coworld_cli.render.evaluations import ranking_result
-from coworld_core.episode import SeatRow, read_rows
+from coworld_core.episode.record import SeatRow, read_rows
 from coworld_core.evaluation import compare_rows, rank_rows
 
 PAINT = Path(__file__).parents[2] / "examples" / "paintarena"

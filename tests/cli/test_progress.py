@@ -17,7 +17,7 @@ from support.cli_kit import Terminal, coworld
 from coworld_cli.output import Output
 from coworld_cli.render.progress import Progress
 from coworld_cli.running import Running
-from coworld_core.events import (
+from coworld_core.episode.events import (
     BaseEvent,
     BatchProgressed,
     EvaluationProgressed,
@@ -39,7 +39,7 @@ from coworld_core.events import (
     UnitStarted,
     parse_event,
 )
-from coworld_core.outcome import Exit, Fault
+from coworld_core.episode.outcome import Exit, Fault
 
 STARTED = RunStarted(
     what="episode",

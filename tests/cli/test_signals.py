@@ -16,7 +16,7 @@ from support.misfit_kit import wait_until
 
 from coworld_cli.output import Output
 from coworld_cli.running import Running
-from coworld_runner.scratch import scratch_root
+from coworld_runner.runs.scratch import scratch_root
 
 World = Callable[..., Path]
 Start = Callable[..., Started]

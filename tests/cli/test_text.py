@@ -13,8 +13,9 @@ from support.formats import LATER, files, with_added_fields, with_later_values
 from coworld_cli.output import Output, to_json
 from coworld_cli.render import results, text
 from coworld_cli.render.certification import verdict_text
-from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import (
+from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.outcome import Exit, Fault
+from coworld_core.episode.record import (
     BatchSummary,
     EpisodeRecord,
     EpisodeRow,
@@ -26,10 +27,9 @@ from coworld_core.episode import (
     read_record,
     read_summary,
 )
-from coworld_core.outcome import Exit, Fault
 from coworld_runner.backend import Found, Reaped
 from coworld_runner.certification import read_certification
-from coworld_runner.reaper import Sweep
+from coworld_runner.runs.reaper import Sweep
 
 LEFT = ("player-fault/episode.json", "batch/summary.json", "certified/certification.json")
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)

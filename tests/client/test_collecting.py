@@ -12,7 +12,13 @@ from support.hostile_server import Say
 
 from coworld_client import Backoff, Change, CoworldClient, NotFound
 from coworld_client.checkpoints import Checkpoint
-from coworld_client.collecting import INDEX_NAME, collect_bundles, collect_evidence, collect_replays, new_directory
+from coworld_client.transfers.collecting import (
+    INDEX_NAME,
+    collect_bundles,
+    collect_evidence,
+    collect_replays,
+    new_directory,
+)
 from coworld_core.api import EpisodeProgress, EpisodeRequest
 from coworld_core.errors import UsageError, WorkspaceError
 

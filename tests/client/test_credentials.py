@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from coworld_client.credentials import (
+from coworld_client.errors import NotLoggedIn
+from coworld_client.sign_in.credentials import (
     DEFAULT_SERVER,
     CredentialStore,
     PlayerSession,
@@ -22,7 +23,6 @@ from coworld_client.credentials import (
     resolve_login,
     resolve_server,
 )
-from coworld_client.errors import NotLoggedIn
 from coworld_core.errors import EnvironmentFault, UsageError
 
 SERVER = "https://softmax.com/api"
@@ -270,7 +270,7 @@ def test_not_a_file(store: CredentialStore) -> None:
 _SAVE = """
 import sys
 from pathlib import Path
-from coworld_client.credentials import CredentialStore, Token
+from coworld_client.sign_in.credentials import CredentialStore, Token
 store = CredentialStore(Path(sys.argv[1]))
 for number in range(10):
     store.save_token(f"http://host-{sys.argv[2]}-{number}", Token("t"))
@@ -287,7 +287,7 @@ def test_a_lock_that_is_never_given_back(store: CredentialStore, monkeypatch: py
     import fcntl
 
     store.save_token(SERVER, Token("mine"))
-    monkeypatch.setattr("coworld_client._credentials_file._LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("coworld_client.sign_in._credentials_file._LOCK_SECONDS", 0.05)
     with (store.directory / "credentials.lock").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(EnvironmentFault) as caught:

@@ -18,7 +18,6 @@ from support.hostile_server import Ask, HostileServer, Reset, Say, serve
 from support.observatory import Observatory, running_observatory
 
 from coworld_client import CoworldClient
-from coworld_client.credentials import CredentialStore, PlayerSession, Token, resolve_login
 from coworld_client.errors import (
     ApiConnectionError,
     ApiError,
@@ -29,7 +28,8 @@ from coworld_client.errors import (
     NotLoggedIn,
     ServerError,
 )
-from coworld_client.login import (
+from coworld_client.sign_in.credentials import CredentialStore, PlayerSession, Token, resolve_login
+from coworld_client.sign_in.login import (
     SignInTimeout,
     adopt_token,
     callback_server,

@@ -10,7 +10,7 @@ import pytest
 from pydantic_core import to_json
 
 from coworld_client import ApiShapeError, AsyncPager
-from coworld_client._replies import Reply
+from coworld_client.transport._replies import Reply
 from coworld_core.api import Game
 from coworld_core.errors import UsageError
 

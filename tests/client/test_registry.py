@@ -19,11 +19,11 @@ from support.hostile_server import Say
 from support.push_registry import LOGIN, Fault, PushRegistry, serve_push_registry
 
 from coworld_client import Backoff
-from coworld_client._hash_cache import HashCache
-from coworld_client.docker_images import client_hash, read_export
 from coworld_client.errors import ApiConnectionError
-from coworld_client.image_packing import PackedImage, pack_image
-from coworld_client.registry import RegistryError, RegistryTarget, push_image
+from coworld_client.uploads._hash_cache import HashCache
+from coworld_client.uploads.docker_images import client_hash, read_export
+from coworld_client.uploads.image_packing import PackedImage, pack_image
+from coworld_client.uploads.registry import RegistryError, RegistryTarget, push_image
 from coworld_core.errors import ImageError
 
 NOISE = random.Random(5)
@@ -376,7 +376,7 @@ async def test_a_registry_that_took_something_else(tmp_path: Path, registry: Pus
 
 
 async def test_a_registry_that_is_gone(tmp_path: Path, registry: PushRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coworld_client.registry._BACKOFF", Backoff(base=0.001, cap=0.001))
+    monkeypatch.setattr("coworld_client.uploads.registry._BACKOFF", Backoff(base=0.001, cap=0.001))
     image = await packed(tmp_path / "image")
     registry.faults = [Fault("PATCH", times=999, after=0)]
     async with serve_push_registry(registry):

@@ -14,16 +14,8 @@ from support.canned_platform import EPISODE, LEAGUE, MEMBERSHIP, SEAT, canned_pl
 from support.flaky_transport import FlakyTransport
 from support.hostile_server import Ask, Say, serve
 
-from coworld_client import (
-    ApiShapeError,
-    Backoff,
-    CoworldClient,
-    Forbidden,
-    NotFound,
-    ServerError,
-    Unprocessable,
-    smoke,
-)
+from coworld_client import ApiShapeError, Backoff, CoworldClient, Forbidden, NotFound, ServerError, Unprocessable
+from coworld_client.uploads import smoke
 from coworld_core.api import ExperienceBody
 from coworld_core.errors import CoworldError, UsageError
 

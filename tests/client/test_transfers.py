@@ -17,11 +17,11 @@ import pytest
 from support.hostile_server import Ask, HostileServer, Reset, Say, serve, serve_file
 
 from coworld_client import Backoff
-from coworld_client._parts import inside
-from coworld_client._transport import Connection
-from coworld_client.credentials import Token
 from coworld_client.errors import ApiConnectionError, ApiError, ApiStatusError, ApiTimeoutError, NotFound
-from coworld_client.transfers import TransferRefused, download, each
+from coworld_client.sign_in.credentials import Token
+from coworld_client.transfers._parts import inside
+from coworld_client.transfers.files import TransferRefused, download, each
+from coworld_client.transport._connection import Connection
 from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
 
 CONTENT = random.Random(3).randbytes(700_001)

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from coworld_client.bundles import extract_bundle, open_bundle
-from coworld_client.transfers import TransferRefused
+from coworld_client.transfers.bundles import extract_bundle, open_bundle
+from coworld_client.transfers.files import TransferRefused
 from coworld_core.errors import UsageError
 
 FILES = {

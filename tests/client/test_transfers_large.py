@@ -19,9 +19,9 @@ from support.certificates import self_signed
 from support.hostile_server import Ask, Say, serve, serve_file
 
 from coworld_client import Backoff
-from coworld_client._transport import Connection
 from coworld_client.errors import ApiConnectionError, ApiTimeoutError
-from coworld_client.transfers import download, each
+from coworld_client.transfers.files import download, each
+from coworld_client.transport._connection import Connection
 
 MIB = 1 << 20
 CONTENT = random.Random(7).randbytes(5 * MIB + 12_345)
@@ -30,7 +30,7 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 @pytest.fixture(autouse=True)
 def large_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coworld_client._bodies._LARGE", MIB)
+    monkeypatch.setattr("coworld_client.transport._bodies._LARGE", MIB)
 
 
 class Watched(httpx2.AsyncHTTPTransport):
@@ -135,7 +135,7 @@ async def test_what_follows_the_body_is_not_part_of_it(tmp_path: Path) -> None:
 
 
 async def test_less_than_that_keeps_its_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coworld_client._bodies._LARGE", len(CONTENT))
+    monkeypatch.setattr("coworld_client.transport._bodies._LARGE", len(CONTENT))
     connections = 0
 
     async def answer(stream: anyio.abc.ByteStream) -> None:
@@ -150,7 +150,7 @@ async def test_less_than_that_keeps_its_connection(tmp_path: Path, monkeypatch: 
         for name in ("x", "y"):
             await download(connection, "/v2/x", tmp_path / name, sha256=SHA256)
         assert (connections, transport.past_parser) == (1, 0)
-        monkeypatch.setattr("coworld_client._bodies._LARGE", MIB)
+        monkeypatch.setattr("coworld_client.transport._bodies._LARGE", MIB)
         await download(connection, "/v2/x", tmp_path / "z", sha256=SHA256)
         await download(connection, "/v2/x", tmp_path / "z", sha256=SHA256)
     assert connections == 2

@@ -15,9 +15,9 @@ from support.observatory_kit import open_platform, seed
 
 from coworld_client import Backoff, CoworldClient, LinkExpired
 from coworld_client.errors import ApiStatusError, Forbidden, NotFound
-from coworld_client.transfers import download
-from observatory.columns import new_id, now
-from observatory.models import Artifact, EpisodeRequest
+from coworld_client.transfers.files import download
+from observatory.store.columns import new_id, now
+from observatory.store.models import Artifact, EpisodeRequest
 
 EREQ = str(EPISODE["id"])
 CONTENT = random.Random(5).randbytes(700_001)

@@ -37,8 +37,8 @@ _DOWNLOAD = (
     _MEASURE
     + """
 from pathlib import Path
-from coworld_client._transport import Connection
-from coworld_client.transfers import download
+from coworld_client.transport._connection import Connection
+from coworld_client.transfers.files import download
 
 async def work():
     async with Connection(sys.argv[1]) as connection:
@@ -54,9 +54,9 @@ _PUSH = (
     + """
 import hashlib, io, random, tarfile
 from pathlib import Path
-from coworld_client.docker_images import read_export
-from coworld_client.image_packing import pack_image
-from coworld_client.registry import RegistryTarget, push_image
+from coworld_client.uploads.docker_images import read_export
+from coworld_client.uploads.image_packing import pack_image
+from coworld_client.uploads.registry import RegistryTarget, push_image
 
 MIB = 1 << 20
 

@@ -13,12 +13,12 @@ import anyio.lowlevel
 import pytest
 from anyio.abc import Process
 
-from coworld_client._spool import spool_directory
+from coworld_client.uploads._spool import spool_directory
 from coworld_core.errors import EnvironmentFault
 
 _OWNER = """
 import anyio
-from coworld_client._spool import spool_directory
+from coworld_client.uploads._spool import spool_directory
 
 async def main():
     async with spool_directory() as directory:

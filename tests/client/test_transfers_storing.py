@@ -6,7 +6,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from coworld_client._write_behind import write_behind
+from coworld_client.transfers._write_behind import write_behind
 from coworld_core.errors import EnvironmentFault
 
 MIB = 1 << 20

@@ -37,10 +37,10 @@ from coworld_client import (
     TooManyRequests,
     Unprocessable,
 )
-from coworld_client._auth import check_elsewhere
-from coworld_client._redact import redact, shown_url
-from coworld_client._retry import worth_retrying
-from coworld_client._transport import Connection, path
+from coworld_client.transport._auth import check_elsewhere
+from coworld_client.transport._connection import Connection, path
+from coworld_client.transport._redact import redact, shown_url
+from coworld_client.transport._retry import worth_retrying
 from coworld_core.errors import CoworldError, UsageError
 
 AT_ONCE = Backoff(base=0.0, cap=0.0)

@@ -23,14 +23,14 @@ from support.observatory import Observatory, running_observatory
 from support.uploads import manifest_for
 
 from coworld_client import CoworldClient
-from coworld_client._hash_cache import HashCache
-from coworld_client.docker_engine import connect_docker
-from coworld_client.docker_images import client_hash
 from coworld_client.errors import Conflict, Forbidden, NotFound, Unprocessable
 from coworld_client.uploads import Certified, ImageProgress, Uncertified, image_name
+from coworld_client.uploads._hash_cache import HashCache
+from coworld_client.uploads.docker_engine import connect_docker
+from coworld_client.uploads.docker_images import client_hash
 from coworld_core.docker_engine import Engine, resolve_address
 from coworld_core.errors import BackendUnavailable, CoworldError, ImageError, ManifestError, UsageError
-from coworld_core.loading import load_manifest, manifest_sha256
+from coworld_core.manifest.loading import load_manifest, manifest_sha256
 
 TRUSTED = Uncertified(reason="a test of uploads")
 IMAGE_ID = "img_00000000-0000-4000-8000-000000000001"
@@ -157,7 +157,7 @@ async def test_an_image_goes_up_once_and_comes_back(api: CoworldClient, own_cach
 async def test_what_the_engine_writes_is_what_was_hashed(tmp_path: Path) -> None:
     """The base image as this engine saves it, read whole in memory by other means."""
     require_docker()
-    from coworld_client.docker_images import export_image
+    from coworld_client.uploads.docker_images import export_image
 
     (tmp_path / "spool").mkdir()
     async with connect_docker() as engine:

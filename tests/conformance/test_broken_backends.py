@@ -24,11 +24,11 @@ import pytest
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from coworld_core.episode.events import BaseEvent, UnitStarted
+from coworld_core.episode.outcome import Exit
 from coworld_core.errors import NotReadyError, StartError
-from coworld_core.events import BaseEvent, UnitStarted
 from coworld_core.ids import new_run_id
 from coworld_core.issues import Issue
-from coworld_core.outcome import Exit
 from coworld_runner.backend import (
     Backend,
     Capabilities,
@@ -44,7 +44,7 @@ from coworld_runner.backend import (
     UnitSpec,
 )
 from coworld_runner.backends import ProcessBackend
-from coworld_runner.scratch import make_scratch
+from coworld_runner.runs.scratch import make_scratch
 from coworld_runner.testing import Arena, BackendConformance, FakeBackend
 from coworld_runner.testing.conformance import SUBJECT
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.simulated import DIFFERENCES, comparison_plan, episode_row, pair_rows, ranking_plan, strength_blocks
 
-from coworld_core.episode import EpisodeRow, SeatRow
+from coworld_core.episode.record import EpisodeRow, SeatRow
 from coworld_core.evaluation.comparison import Comparison, ComparisonReport, compare_rows
 from coworld_core.evaluation.designs import (
     block_seed,

@@ -20,10 +20,18 @@ from support.formats import (
     with_later_values,
 )
 
-from coworld_core.episode import EpisodeRecord, EpisodeRow, ImageRecord, read_record, read_summary
+from coworld_core.episode.events import (
+    FaultSeen,
+    Notice,
+    PhaseStarted,
+    RunFinished,
+    UnknownEvent,
+    parse_event,
+    read_events,
+)
+from coworld_core.episode.outcome import Exit, Fault
+from coworld_core.episode.record import EpisodeRecord, EpisodeRow, ImageRecord, read_record, read_summary
 from coworld_core.errors import CoworldError, EpisodeError, RecordError, UsageError
-from coworld_core.events import FaultSeen, Notice, PhaseStarted, RunFinished, UnknownEvent, parse_event, read_events
-from coworld_core.outcome import Exit, Fault
 
 Reader = Callable[[Any], BaseModel]
 

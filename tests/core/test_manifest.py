@@ -16,9 +16,9 @@ from coworld_core import (
     load_manifest,
     manifest_sha256,
 )
-from coworld_core import manifest as module
+from coworld_core.episode.request import JobSpec
 from coworld_core.errors import ManifestError
-from coworld_core.request import JobSpec
+from coworld_core.manifest import models as module
 
 MODELS = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, BaseModel)]
 MODELS = [model for model in MODELS if model is not BaseModel and model.model_fields] + [JobSpec]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from coworld_core.episode import BatchSummary, EpisodeRecord, EpisodeRow, ImageRecord, SeatRow, SlotRecord
-from coworld_core.outcome import Exit, Fault
+from coworld_core.episode.outcome import Exit, Fault
+from coworld_core.episode.record import BatchSummary, EpisodeRecord, EpisodeRow, ImageRecord, SeatRow, SlotRecord
 from coworld_core.tables import html_table
 
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)

@@ -27,9 +27,9 @@ from coworld_core import (
     placeholder,
     placeholders,
 )
+from coworld_core.episode.outcome import Exit
 from coworld_core.errors import ImageError, ManifestError, UsageError
 from coworld_core.ids import SAFE_ID_PATTERN
-from coworld_core.outcome import Exit
 
 IMAGE_ID = "img_01234567-89ab-cdef-0123-456789abcdef"
 DIGEST = "sha256:" + "ab" * 32

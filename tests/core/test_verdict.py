@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coworld_core.api.episodes import EpisodeErrorType
-from coworld_core.episode import ArtifactRecord, EpisodeRecord
+from coworld_core.episode.outcome import Fault
+from coworld_core.episode.record import ArtifactRecord, EpisodeRecord
+from coworld_core.episode.verdict import Verdict, VerdictPolicy, judge, judge_error
 from coworld_core.errors import BackendError, CoworldError, ImageError, UsageError
-from coworld_core.outcome import Fault
-from coworld_core.verdict import Verdict, VerdictPolicy, judge, judge_error
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 OVER = 5.0

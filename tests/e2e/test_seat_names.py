@@ -10,9 +10,9 @@ from playwright.sync_api import Page, expect
 from support.browser import Pages
 from support.cli_kit import Started, coworld
 
-from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import read_record, read_summary
-from coworld_core.events import RunStarted, parse_event
+from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.events import RunStarted, parse_event
+from coworld_core.episode.record import read_record, read_summary
 
 PAINT = Path(__file__).parents[2] / "examples" / "paintarena"
 QUICK = ("--variant", "quick", "--backend", "process")

@@ -14,7 +14,7 @@ from support.misfit_kit import Evidence
 
 from coworld_core.errors import CapabilityError
 from coworld_runner.backend import Limits
-from coworld_runner.episode import EpisodeOptions
+from coworld_runner.episode.running import EpisodeOptions
 
 BACKENDS = ["process", pytest.param("docker", marks=pytest.mark.docker)]
 DOCKER = [pytest.param("docker", marks=pytest.mark.docker)]

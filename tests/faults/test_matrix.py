@@ -19,11 +19,11 @@ from support.clock import skip
 from support.full import FULL
 from support.misfit_kit import NOTHING_MORE, Evidence
 
-from coworld_core.artifacts import EpisodeLayout
-from coworld_core.outcome import Fault
+from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.outcome import Fault
 from coworld_runner.backend import Limits
-from coworld_runner.episode import EpisodeOptions, collecting
-from coworld_runner.links import PlayLinks
+from coworld_runner.episode.links import PlayLinks
+from coworld_runner.episode.running import EpisodeOptions, collecting
 
 MIB = 1 << 20
 LONG = 60.0

@@ -25,16 +25,15 @@ from support.misfit_kit import (
     with_seats,
 )
 
-from coworld_core.episode import EpisodeRecord, read_summary
+from coworld_core.episode.events import UnitExited, UnitStarted
+from coworld_core.episode.outcome import Exit
+from coworld_core.episode.record import EpisodeRecord, read_summary
 from coworld_core.errors import BackendError, EnvironmentFault, ImageError, UsageError
-from coworld_core.events import UnitExited, UnitStarted
-from coworld_core.outcome import Exit
-from coworld_runner import probes
 from coworld_runner.backend import Capabilities, ImageInfo, Publish, Unit, UnitSpec
 from coworld_runner.backends.base import BaseUnit
-from coworld_runner.backends.process import ProcessBackend
+from coworld_runner.backends.process.backend import ProcessBackend
 from coworld_runner.batch import run_batch
-from coworld_runner.episode import EpisodeOptions, run_episode
+from coworld_runner.episode.running import EpisodeOptions, probes, run_episode
 from coworld_runner.plan import Seat
 from coworld_runner.testing import FakeBackend
 

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from support.arena import Arena
 
-from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import read_record, read_summary
+from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.events import read_events
+from coworld_core.episode.record import read_record, read_summary
 from coworld_core.errors import EnvironmentFault, WorkspaceError
-from coworld_core.events import read_events
 from coworld_runner.backend import Limits
 from coworld_runner.batch import run_batch
-from coworld_runner.episode import EpisodeOptions, run_episode
-from coworld_runner.scratch import Scratch, scratch_root
+from coworld_runner.episode.running import EpisodeOptions, run_episode
+from coworld_runner.runs.scratch import Scratch, scratch_root
 
 MIB = 1 << 20
 
@@ -98,8 +98,8 @@ from pathlib import Path
 import anyio, anyio.to_thread
 from support.misfit_kit import PACKAGE, PLACEHOLDER, misfit_plan
 from coworld_core.errors import WorkspaceError
-from coworld_runner.backends.process import ProcessBackend
-from coworld_runner.episode import run_episode
+from coworld_runner.backends.process.backend import ProcessBackend
+from coworld_runner.episode.running import run_episode
 
 async def main():
     async with ProcessBackend(contexts={PLACEHOLDER: PACKAGE}) as backend:

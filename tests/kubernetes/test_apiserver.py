@@ -14,8 +14,8 @@ import pytest
 from support.arena import Arena
 from support.kube import cluster_process, labelled
 
-from coworld_core.events import BaseEvent, PhaseStarted
-from coworld_runner.episode import EpisodeOptions
+from coworld_core.episode.events import BaseEvent, PhaseStarted
+from coworld_runner.episode.running import EpisodeOptions
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.alone, pytest.mark.long, pytest.mark.timeout(900)]
 

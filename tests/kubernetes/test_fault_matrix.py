@@ -9,7 +9,7 @@ import pytest
 from faults.test_matrix import GAMES, MIB, PLAYERS, Case, judge, play
 from support.arena import Arena
 
-from coworld_runner.episode import EpisodeOptions, collecting
+from coworld_runner.episode.running import EpisodeOptions, collecting
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.long, pytest.mark.timeout(1200)]
 

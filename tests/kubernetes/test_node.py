@@ -13,10 +13,10 @@ from support.docker import require_docker, subject_spec
 from support.kube import backend_for, cluster_process, orphaning, pod_directory, until_empty
 from support.misfit_kit import wait_until
 
-from coworld_core.events import BaseEvent, ProbeFinished, UnitStarted
+from coworld_core.episode.events import BaseEvent, ProbeFinished, UnitStarted
 from coworld_core.ids import new_run_id
-from coworld_runner.episode import EpisodeOptions
-from coworld_runner.scratch import remove_run, scratch_root
+from coworld_runner.episode.running import EpisodeOptions
+from coworld_runner.runs.scratch import remove_run, scratch_root
 from coworld_runner.testing._conformance_kit import locked
 from coworld_runner.testing.conformance import subject_environment
 

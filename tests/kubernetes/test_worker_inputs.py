@@ -16,7 +16,7 @@ from support.kube import on_cluster
 from support.misfit_kit import ensure_image
 from support.worker_kit import Desk, misfit_request, published_job
 
-from coworld_runner.backends._kube_api import Cluster
+from coworld_runner.backends.kubernetes._api import Cluster
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -18,7 +18,7 @@ from support.misfit_kit import ensure_image
 from support.registry import Registry, serve_registry
 from support.worker_kit import Desk, accounts_have_tokens, misfit_request, published_job
 
-from coworld_core.episode import read_record
+from coworld_core.episode.record import read_record
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(1800)]
 

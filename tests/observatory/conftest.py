@@ -11,8 +11,8 @@ import asyncpg
 import pytest
 from support.postgres import find_programs, running_postgres
 
-from observatory.database import open_database
 from observatory.settings import database_url
+from observatory.store.database import open_database
 
 _NUMBERS = itertools.count()
 _TEMPLATE = "observatory_template"

@@ -10,8 +10,8 @@ import pytest
 from support.observatory_kit import Account, Platform, open_platform, roster, seed
 
 from observatory.api import annotations
-from observatory.columns import now
-from observatory.models import Artifact, EpisodeRequest
+from observatory.store.columns import now
+from observatory.store.models import Artifact, EpisodeRequest
 
 
 def packed(name: str, content: bytes, *, encrypted: bool = False) -> bytes:

@@ -9,10 +9,10 @@ import pytest
 import sqlalchemy as sa
 from support.observatory import Inside, inside
 
-from observatory.columns import now
 from observatory.identity import auth
 from observatory.identity.accounts import disable_user, new_token
-from observatory.models import Token, User
+from observatory.store.columns import now
+from observatory.store.models import Token, User
 
 
 async def _players(platform: Inside, token: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from support.observatory import inside
 from support.uploads import manifest_for, upload_coworld, upload_image
 
 from coworld_core import api
-from observatory.models import EpisodeRequest
+from observatory.store.models import EpisodeRequest
 
 ELEVATED = {"X-Use-Elevated-Privileges": "true"}
 

@@ -14,9 +14,9 @@ from support.observatory import add_account, run_server
 from support.observatory_kit import QUICK, World, add_policy, roster, seed
 
 from observatory.app import open_services
-from observatory.models import Artifact, EpisodeRequest, EpisodeScore, ExperienceRequest, User
 from observatory.services import Services
 from observatory.settings import Settings
+from observatory.store.models import Artifact, EpisodeRequest, EpisodeScore, ExperienceRequest, User
 
 EPISODES = 200 if FULL else 40
 KILL_AFTER = (EPISODES // 5, EPISODES * 3 // 5)

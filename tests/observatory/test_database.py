@@ -15,10 +15,10 @@ from alembic.runtime.migration import MigrationContext
 from botocore.exceptions import EndpointConnectionError
 
 from coworld_core.errors import EnvironmentFault, UsageError
-from observatory.database import Database, next_revision, open_database
-from observatory.models import Base, Counter, User
 from observatory.settings import Settings, database_url, prepare_directory, write_private
-from observatory.storage import artifact_store
+from observatory.store.artifacts import artifact_store
+from observatory.store.database import Database, next_revision, open_database
+from observatory.store.models import Base, Counter, User
 
 
 async def _check_tables(url: str) -> None:

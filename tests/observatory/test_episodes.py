@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from support.observatory_kit import MISFITS, Account, Platform, World, open_platform, roster, seed, until_over
 
 from observatory.artifacts_links import LinkSigner
-from observatory.models import League
+from observatory.store.models import League
 
 NOTES = {"QUICK_SECRET": "x"}
 """Makes a player of the quick game leave an artifact."""

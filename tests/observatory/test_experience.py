@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from support.observatory_kit import QUICK, add_policy, open_platform, roster, seed
 
-from observatory.models import Policy, PolicyVersion
+from observatory.store.models import Policy, PolicyVersion
 
 pytestmark = pytest.mark.timeout(1200)
 

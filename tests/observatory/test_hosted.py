@@ -15,8 +15,8 @@ from support.observatory_kit import Account, Platform, World, open_platform, ros
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from observatory import hosted_sessions
-from observatory.models import HostedSession
+from observatory.hosted import sessions as hosted_sessions
+from observatory.store.models import HostedSession
 
 pytestmark = pytest.mark.timeout(1200)
 

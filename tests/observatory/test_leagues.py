@@ -13,8 +13,8 @@ from support.uploads import manifest_for, upload_coworld, upload_image, upload_p
 
 from coworld_core import api
 from observatory.api.leagues import LeagueError, create_league
-from observatory.columns import now
-from observatory.models import (
+from observatory.store.columns import now
+from observatory.store.models import (
     Coworld,
     Division,
     EpisodeRequest,

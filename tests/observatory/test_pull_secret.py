@@ -12,13 +12,13 @@ import pytest
 from support.observatory import Inside, inside
 from support.uploads import upload_image
 
-from coworld_runner.backends.kubernetes import KubernetesBackend
-from observatory.admission import OwnPackages
+from coworld_runner.backends.kubernetes.backend import KubernetesBackend
 from observatory.app import open_services
 from observatory.cli import main
-from observatory.registry_login import pull_secret, worker_login
+from observatory.identity.worker_login import pull_secret, worker_login
+from observatory.runtime import _make  # pyright: ignore[reportPrivateUsage]
 from observatory.settings import Settings
-from observatory.worker_runtime import _make  # pyright: ignore[reportPrivateUsage]
+from observatory.work.admission import OwnPackages
 
 
 def written(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:

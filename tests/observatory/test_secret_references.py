@@ -12,9 +12,9 @@ import pytest
 from support.observatory_kit import Account, Platform, World, declaring, open_platform, roster, seed, until_over
 
 from coworld_core.errors import CoworldError
-from observatory.admission import Admission
-from observatory.models import Coworld, CoworldName
-from observatory.worker_plan import load_job
+from observatory.store.models import Coworld, CoworldName
+from observatory.work.admission import Admission
+from observatory.work.plan import load_job
 
 pytestmark = pytest.mark.timeout(1200)
 

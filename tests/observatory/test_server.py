@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from support.observatory import inside, running_observatory
 
 from observatory import serving
-from observatory.columns import now
-from observatory.housekeeping import tidy
-from observatory.models import Idempotent, Token
+from observatory.store.columns import now
+from observatory.store.models import Idempotent, Token
+from observatory.work.housekeeping import tidy
 
 
 async def test_starts_knows_its_callers_and_stops(tmp_path: Path) -> None:

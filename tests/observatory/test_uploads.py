@@ -12,7 +12,7 @@ from support.observatory import inside
 from support.uploads import image_parts, push, upload_image, upload_policy
 
 from coworld_core import api
-from observatory.models import Idempotent, Image, PolicySecretEnv, PolicyVersion
+from observatory.store.models import Idempotent, Image, PolicySecretEnv, PolicyVersion
 
 
 async def test_an_image(tmp_path: Path, database: str | None) -> None:

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 from support.browser import DESK, PHONE, Pages, browsing, opening
 from support.observatory_kit import MISFITS, Account, Platform, World, open_platform, roster, seed, until_over
 
-from observatory import hosted_sessions
+from observatory.hosted import sessions as hosted_sessions
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(1200)]
 

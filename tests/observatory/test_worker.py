@@ -25,17 +25,17 @@ from support.observatory_kit import (
     until_over,
 )
 
-from coworld_runner.backends.process import ProcessBackend
-from observatory import worker_queue
-from observatory.admission import Admission, OwnPackages
+from coworld_runner.backends.process.backend import ProcessBackend
 from observatory.app import open_services
-from observatory.columns import now
 from observatory.episodes_access import player_faults
-from observatory.models import Artifact, EpisodeRequest, EpisodeScore, User
 from observatory.services import Services
 from observatory.settings import Settings
-from observatory.worker import Worker, WorkerOptions
-from observatory.worker_queue import MAX_ATTEMPTS, Outcome, Queue
+from observatory.store.columns import now
+from observatory.store.models import Artifact, EpisodeRequest, EpisodeScore, User
+from observatory.work import queue as worker_queue
+from observatory.work.admission import Admission, OwnPackages
+from observatory.work.queue import MAX_ATTEMPTS, Outcome, Queue
+from observatory.work.worker import Worker, WorkerOptions
 
 pytestmark = pytest.mark.timeout(1200)
 

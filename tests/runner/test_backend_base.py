@@ -10,12 +10,12 @@ import anyio.lowlevel
 import pytest
 from anyio.abc import TaskGroup
 
+from coworld_core.episode.events import BaseEvent, LeakFound, UnitCreated, UnitExited, UnitStarted
+from coworld_core.episode.outcome import Exit
 from coworld_core.errors import BackendError, StartError
-from coworld_core.events import BaseEvent, LeakFound, UnitCreated, UnitExited, UnitStarted
-from coworld_core.outcome import Exit
 from coworld_runner.backend import Capabilities, Endpoint, Found, ImageInfo, Publish, UnitSpec
 from coworld_runner.backends.base import BaseBackend, BaseUnit
-from coworld_runner.reaper import sweep
+from coworld_runner.runs.reaper import sweep
 
 RUN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 

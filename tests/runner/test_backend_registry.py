@@ -36,7 +36,7 @@ class Sick:
 """
 
 SICK = """
-from coworld_runner.backends.process import ProcessBackend
+from coworld_runner.backends.process.backend import ProcessBackend
 
 class Sick(ProcessBackend):
     name = "sick"

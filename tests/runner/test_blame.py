@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coworld_core.episode.outcome import Exit
 from coworld_core.errors import BackendError, ImageError, StartError, TransferError, UsageError
-from coworld_core.outcome import Exit
 from coworld_runner.episode.blame import TABLE, Known, Row, Seen, rule
 
 OK = Exit(reason="exited", code=0)

@@ -25,11 +25,11 @@ import pytest
 from support.images import BASE_IMAGE as BASE
 
 from coworld_core.docker_engine import Engine, EngineRefused, resolve_address
+from coworld_core.episode.events import BaseEvent, ImageProgressed, ImageReady, Notice
 from coworld_core.errors import BackendUnavailable, CoworldError, ImageError
-from coworld_core.events import BaseEvent, ImageProgressed, ImageReady, Notice
-from coworld_core.loading import dump_manifest, load_manifest
-from coworld_runner.build import BuildError, BuildResult, build_coworld
-from coworld_runner.packages import resolve_package
+from coworld_core.manifest.loading import dump_manifest, load_manifest
+from coworld_runner.build.building import BuildError, BuildResult, build_coworld
+from coworld_runner.package.resolving import resolve_package
 
 pytestmark = pytest.mark.docker
 

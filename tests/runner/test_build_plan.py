@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import anyio
 import pytest
 
+from coworld_core.episode.events import BaseEvent
 from coworld_core.errors import (
     BackendUnavailable,
     CoworldError,
@@ -18,8 +19,7 @@ from coworld_core.errors import (
     UsageError,
     WorkspaceError,
 )
-from coworld_core.events import BaseEvent
-from coworld_runner.build import BuildError, BuildPlan, build_coworld, plan_build
+from coworld_runner.build.building import BuildError, BuildPlan, build_coworld, plan_build
 
 Document = dict[str, Any]
 MANIFEST_NAME = "coworld_manifest.json"

@@ -10,11 +10,11 @@ import pytest
 from support.images import need_docker
 from support.misfit_kit import PACKAGE, PLACEHOLDER, ensure_image
 
-from coworld_core.episode import read_record
-from coworld_core.manifest import Manifest
+from coworld_core.episode.record import read_record
+from coworld_core.manifest.models import Manifest
 from coworld_runner.certification import Certification, CertifyOptions, SourceOptions, certify
-from coworld_runner.episode import EpisodeOptions
-from coworld_runner.packages import Package, resolve_package
+from coworld_runner.episode.running import EpisodeOptions
+from coworld_runner.package.resolving import Package, resolve_package
 from coworld_runner.selection import make_backend
 
 Kind = Literal["process", "docker"]

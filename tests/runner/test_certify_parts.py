@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from support.certify_kit import MANIFEST, package_of
 
-from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import EpisodeRecord, ImageRecord, SlotRecord
-from coworld_core.outcome import Exit, Fault
+from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.outcome import Exit, Fault
+from coworld_core.episode.record import EpisodeRecord, ImageRecord, SlotRecord
 from coworld_runner.certification.answers import StepAnswer, missing, skipped
 from coworld_runner.certification.attendance import check_attendance
 from coworld_runner.certification.contract import SeatState, wrong_callers

@@ -14,9 +14,17 @@ from pydantic import ValidationError
 from support.certify_kit import MANIFEST, fast, game, package_of, player, world
 from support.formats import LATER, files, only_what_was_there, unknown, with_added_fields, with_later_values
 
+from coworld_core.episode.events import (
+    BaseEvent,
+    Notice,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+    read_events,
+)
 from coworld_core.errors import BackendUnavailable, CertificationError, ManifestError, RecordError, WorkspaceError
-from coworld_core.events import BaseEvent, Notice, RunFinished, RunStarted, StepFinished, StepStarted, read_events
-from coworld_core.loading import load_manifest
+from coworld_core.manifest.loading import load_manifest
 from coworld_runner.backend import Publish, Unit, UnitSpec
 from coworld_runner.certification import TRANSCRIPT, Certification, certify, certify_refused, read_certification
 from coworld_runner.documents import document_schema

@@ -10,7 +10,7 @@ from support.certify_kit import MANIFEST, package_of
 from support.github_kit import SHA, GitHub, serving
 from support.nobody import nobody_there
 
-from coworld_core.manifest import Manifest
+from coworld_core.manifest.models import Manifest
 from coworld_core.retrying import Backoff
 from coworld_runner.certification.record import SourceRecord
 from coworld_runner.certification.sources import SourceOptions, check_sources

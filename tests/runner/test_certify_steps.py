@@ -10,12 +10,12 @@ from support.certify_kit import LONG, MANIFEST, fast, package_of, world
 from support.github_kit import SHA, GitHub, serving
 
 from coworld_core.errors import ImageError
-from coworld_core.loading import load_manifest
-from coworld_core.manifest import Manifest
+from coworld_core.manifest.loading import load_manifest
+from coworld_core.manifest.models import Manifest
 from coworld_runner.backend import Capabilities, ImageInfo, Publish
 from coworld_runner.certification import Certification, Evidence, SourceOptions
-from coworld_runner.packages import Package
-from coworld_runner.replay import ReplayOptions
+from coworld_runner.package.resolving import Package
+from coworld_runner.replay.showing import ReplayOptions
 from coworld_runner.testing.fake import FakeBackend
 
 Change = Callable[[dict[str, Any]], None]

@@ -25,14 +25,14 @@ from support.docker import as_user, engine_call, require_docker, subject_image, 
 from support.registry import image_archive
 
 from coworld_core.docker_engine import Engine, EngineRefused, path_segment, resolve_address
+from coworld_core.episode.events import BaseEvent, LeakFound, LogTruncated
 from coworld_core.errors import BackendError, StartError, TransferError, UsageError
-from coworld_core.events import BaseEvent, LeakFound, LogTruncated
 from coworld_core.ids import new_run_id
 from coworld_runner.backend import Backend, Found, HttpProbe, Limits, Placement, Port, UnitSpec
 from coworld_runner.backends import DockerBackend
-from coworld_runner.backends._docker_labels import run_labels
-from coworld_runner.backends._docker_networks import drop_network, make_network
-from coworld_runner.scratch import make_scratch, open_scratch, scratch_root
+from coworld_runner.backends.docker._labels import run_labels
+from coworld_runner.backends.docker._networks import drop_network, make_network
+from coworld_runner.runs.scratch import make_scratch, open_scratch, scratch_root
 from coworld_runner.testing import Arena, BackendConformance
 from coworld_runner.testing.conformance import subject_environment
 
@@ -634,7 +634,7 @@ async def test_a_killed_runner_leaves_what_find_finds_and_reap_removes(arena: Ar
     code = (
         "import pickle, sys, anyio\n"
         "from coworld_runner.backends import DockerBackend\n"
-        "from coworld_runner.scratch import make_scratch, open_scratch\n"
+        "from coworld_runner.runs.scratch import make_scratch, open_scratch\n"
         "async def main(specs):\n"
         "    with make_scratch(specs[0].run_id):\n"
         "        async with DockerBackend() as backend, backend.units(specs, publish=lambda event: None):\n"

@@ -9,7 +9,7 @@ import pytest
 
 from coworld_core.ids import new_run_id
 from coworld_runner.doctor import Check, Machine, check_machine, leftovers, machine_versions
-from coworld_runner.scratch import scratch_root
+from coworld_runner.runs.scratch import scratch_root
 from coworld_runner.testing import private_scratch
 
 NO_ENGINE = "unix:///nowhere/docker.sock"
@@ -51,7 +51,7 @@ async def test_no_engine_is_a_warning_as_long_as_processes_work(
 
 async def test_no_backend_at_all_is_a_failure(own_temp: None, monkeypatch: pytest.MonkeyPatch) -> None:
     from coworld_core.issues import Issue
-    from coworld_runner.backends.process import ProcessBackend
+    from coworld_runner.backends.process.backend import ProcessBackend
 
     async def check(_: object) -> tuple[Issue, ...]:
         return (Issue(code="platform_unsupported", message="Not here.", hint="Elsewhere."),)

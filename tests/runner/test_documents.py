@@ -8,8 +8,8 @@ from typing import get_args
 import jsonschema
 import pytest
 
-from coworld_core.events import Notice, UnitExited
-from coworld_core.outcome import Exit
+from coworld_core.episode.events import Notice, UnitExited
+from coworld_core.episode.outcome import Exit
 from coworld_runner.documents import DOCUMENT_NAMES, DocumentName, document_schema
 
 

@@ -11,13 +11,13 @@ import anyio
 import pytest
 from support.contest import compared, contest
 
-from coworld_core.episode import EpisodeRow, StarvationRecord, read_rows
+from coworld_core.episode.events import EvaluationProgressed, Notice
+from coworld_core.episode.record import EpisodeRow, StarvationRecord, read_rows
 from coworld_core.errors import UsageError
 from coworld_core.evaluation import ComparisonPlan, RankingPlan, block_seed, compare_rows, rank_rows
-from coworld_core.events import EvaluationProgressed, Notice
-from coworld_runner.episode import EpisodeOptions
+from coworld_runner.episode.running import EpisodeOptions
+from coworld_runner.episode.starvation import StarvationMeter
 from coworld_runner.evaluation import EvaluationRules, EvaluationRun, rank
-from coworld_runner.starvation import StarvationMeter
 from coworld_runner.testing.fake import FakeBackend
 
 

@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from coworld_core.errors import TransferError
-from coworld_runner import _files
-from coworld_runner._files import CappedLog, fetch_file, log_tail, strip_controls, tree_size, watch_directory
+from coworld_runner.runs import _files
+from coworld_runner.runs._files import CappedLog, fetch_file, log_tail, strip_controls, tree_size, watch_directory
 
 DEADLINE = 20
 

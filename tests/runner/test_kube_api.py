@@ -13,9 +13,10 @@ import pytest
 from aiohttp import web
 
 from coworld_core.retrying import Backoff
-from coworld_runner.backends import _kube_api, _kube_watch
-from coworld_runner.backends._kube_api import Cluster, ClusterGone, ClusterRefused
-from coworld_runner.backends._kube_watch import follow
+from coworld_runner.backends.kubernetes import _api as _kube_api
+from coworld_runner.backends.kubernetes import _watch as _kube_watch
+from coworld_runner.backends.kubernetes._api import Cluster, ClusterGone, ClusterRefused
+from coworld_runner.backends.kubernetes._watch import follow
 
 
 class ApiServer:

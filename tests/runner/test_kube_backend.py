@@ -31,17 +31,17 @@ from support.kube import (
 )
 from support.registry import Registry, serve_registry
 
+from coworld_core.episode.events import BaseEvent, LeakFound, Notice
+from coworld_core.episode.outcome import Exit
 from coworld_core.errors import BackendUnavailable, ImageError, NotReadyError, StartError, UsageError
-from coworld_core.events import BaseEvent, LeakFound, Notice
 from coworld_core.ids import new_run_id
-from coworld_core.outcome import Exit
 from coworld_runner.backend import HttpProbe, Port, UnitSpec
 from coworld_runner.backends import KubernetesBackend
-from coworld_runner.backends import _kube_units as units_module
-from coworld_runner.backends._kube_api import Cluster
-from coworld_runner.backends._kube_pod import object_name
 from coworld_runner.backends.base import wait_until_ready
-from coworld_runner.scratch import make_scratch, remove_run, scratch_root
+from coworld_runner.backends.kubernetes import _units as units_module
+from coworld_runner.backends.kubernetes._api import Cluster
+from coworld_runner.backends.kubernetes._pod import object_name
+from coworld_runner.runs.scratch import make_scratch, remove_run, scratch_root
 from coworld_runner.testing.conformance import subject_environment
 
 ROOT = Path(__file__).parents[2]

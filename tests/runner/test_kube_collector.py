@@ -17,10 +17,10 @@ import anyio.abc
 import pytest
 
 from coworld_core.errors import TransferError
-from coworld_runner.backends import _kube_collector
-from coworld_runner.backends import _kube_pod as kube
-from coworld_runner.backends._kube_api import ClusterGone
-from coworld_runner.backends._kube_collector import Collector, CollectorGone
+from coworld_runner.backends.kubernetes import _collector as _kube_collector
+from coworld_runner.backends.kubernetes import _pod as kube
+from coworld_runner.backends.kubernetes._api import ClusterGone
+from coworld_runner.backends.kubernetes._collector import Collector, CollectorGone
 from coworld_runner.collector import start
 
 TOKEN = "the pod's own"

@@ -14,9 +14,9 @@ import pytest
 
 from coworld_core.errors import StartError
 from coworld_runner.backend import Limits, Placement, Port, UnitSpec
-from coworld_runner.backends import _kube_pod as kube
-from coworld_runner.backends import _kube_state as state
-from coworld_runner.backends._kube_room import Need, Room, need_of
+from coworld_runner.backends.kubernetes import _pod as kube
+from coworld_runner.backends.kubernetes import _state as state
+from coworld_runner.backends.kubernetes._room import Need, Room, need_of
 
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "coworld-0", "uid": "1-2-3"}
 OPTIONS = kube.PodOptions(collector_image="python:3.12-slim")

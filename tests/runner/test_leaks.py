@@ -14,7 +14,7 @@ import pytest
 
 from coworld_core.ids import new_run_id
 from coworld_runner.backends.base import choose_port
-from coworld_runner.scratch import make_scratch, scratch_root
+from coworld_runner.runs.scratch import make_scratch, scratch_root
 from coworld_runner.testing import leak_check, leaks, private_scratch
 
 

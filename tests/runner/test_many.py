@@ -14,9 +14,9 @@ import pytest
 from support.certify_kit import World, world
 from support.trees import dug
 
-from coworld_core.episode import EpisodeRow, read_record, read_rows
+from coworld_core.episode.events import BatchProgressed, RunFinished, read_events
+from coworld_core.episode.record import EpisodeRow, read_record, read_rows
 from coworld_core.errors import EnvironmentFault, ImageError, UsageError, WorkspaceError
-from coworld_core.events import BatchProgressed, RunFinished, read_events
 from coworld_runner.batch import run_batch
 from coworld_runner.many import run_many
 from coworld_runner.plan import EpisodePlan, plan_episode
@@ -238,7 +238,7 @@ import resource, sys
 from pathlib import Path
 import anyio
 from support.misfit_kit import PACKAGE, misfit_plan
-from coworld_core.events import Notice
+from coworld_core.episode.events import Notice
 from coworld_runner.backends import ProcessBackend
 from coworld_runner.many import run_many
 

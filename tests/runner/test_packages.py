@@ -20,9 +20,9 @@ import pytest
 from support.nobody import nobody_there
 
 from coworld_core.errors import CoworldError, ManifestError, RemoteError, UsageError
-from coworld_core.loading import manifest_sha256
+from coworld_core.manifest.loading import manifest_sha256
 from coworld_core.retrying import Backoff
-from coworld_runner.packages import (
+from coworld_runner.package.resolving import (
     MANIFEST_LIMIT,
     Package,
     coworld_id,
@@ -574,7 +574,7 @@ async def test_what_passes_is_tried_again(site: Site) -> None:
 async def test_a_server_that_asks_for_too_much_time_is_not_asked_again(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coworld_runner._sources._BACKOFF", Backoff(longest_wait=0.5))
+    monkeypatch.setattr("coworld_runner.package._sources._BACKOFF", Backoff(longest_wait=0.5))
 
     def busy(handler: http.server.BaseHTTPRequestHandler) -> None:
         handler.send_response(429)

@@ -17,11 +17,11 @@ import anyio
 import psutil
 import pytest
 
-from coworld_core.events import BaseEvent
+from coworld_core.episode.events import BaseEvent
 from coworld_core.ids import new_run_id
 from coworld_runner.backend import UnitSpec
 from coworld_runner.backends import ProcessBackend
-from coworld_runner.scratch import make_scratch, scratch_root
+from coworld_runner.runs.scratch import make_scratch, scratch_root
 from coworld_runner.testing.conformance import SUBJECT
 
 DEADLINE = 30
@@ -32,7 +32,7 @@ from pathlib import Path
 import anyio
 from coworld_runner.backend import UnitSpec
 from coworld_runner.backends import ProcessBackend
-from coworld_runner.scratch import make_scratch
+from coworld_runner.runs.scratch import make_scratch
 
 async def main(run_id, subject):
     with make_scratch(run_id) as scratch:

@@ -13,8 +13,9 @@ import pytest
 
 from coworld_core.ids import new_run_id
 from coworld_runner.backend import Found, Reaped
-from coworld_runner.backends import ProcessBackend, _process_found
-from coworld_runner.scratch import make_scratch, scratch_root
+from coworld_runner.backends import ProcessBackend
+from coworld_runner.backends.process import _found as _process_found
+from coworld_runner.runs.scratch import make_scratch, scratch_root
 from coworld_runner.testing import private_scratch
 
 SLEEP = "print('up', flush=True); import time; time.sleep(1000)"

@@ -18,15 +18,16 @@ import anyio
 import psutil
 import pytest
 
+from coworld_core.episode.events import BaseEvent, LeakFound, Notice, UnitExited
+from coworld_core.episode.outcome import Exit
 from coworld_core.errors import ImageError, NotReadyError, StartError
-from coworld_core.events import BaseEvent, LeakFound, Notice, UnitExited
 from coworld_core.ids import new_run_id
-from coworld_core.outcome import Exit
-from coworld_runner import _files
 from coworld_runner.backend import HttpProbe, Limits, Placement, Port, Unit, UnitSpec
-from coworld_runner.backends import ProcessBackend, _ports, _process_units
+from coworld_runner.backends import ProcessBackend, _ports
 from coworld_runner.backends.base import choose_port
-from coworld_runner.scratch import Scratch, make_scratch, scratch_root
+from coworld_runner.backends.process import _units as _process_units
+from coworld_runner.runs import _files
+from coworld_runner.runs.scratch import Scratch, make_scratch, scratch_root
 
 DEADLINE = 30
 
@@ -148,7 +149,8 @@ print(resource.getrlimit(resource.RLIMIT_CORE))
     finally:
         for number, handler in ignored.items():
             signal.signal(number, handler)
-    assert [int(line.split()[1], 16) for line in shell.splitlines()] == [0, 0]
+    # 32 and 33 are the C library's own, and refuse to be changed: whoever started us may have left them ignored
+    assert [int(line.split()[1], 16) & ~(0b11 << 31) for line in shell.splitlines()] == [0, 0]
     assert (await stage.output(stage.python(code))).splitlines()[-1] == "(0, 0)"
 
 
@@ -545,7 +547,7 @@ async def test_what_cannot_be_removed_is_published_and_does_not_hide_the_bodys_e
 async def test_what_does_not_die_is_published_and_held_against_nobody(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from coworld_runner.backends import _process_units
+    from coworld_runner.backends.process import _units as _process_units
 
     monkeypatch.setattr(_process_units.ProcessUnit, "kill_seconds", 0.3)
     async with stage.units(stage.spec("sleep", "1000"), grace=0) as (unit,):

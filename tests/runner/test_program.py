@@ -19,14 +19,14 @@ import anyio.to_thread
 import pytest
 from support.misfit_kit import wait_until
 
+from coworld_core.episode.events import ArtifactCollected, BaseEvent, FaultSeen, UnitExited
+from coworld_core.episode.outcome import Exit
 from coworld_core.errors import BackendUnavailable, CapabilityError, ImageError, StartError, UsageError, WorkspaceError
-from coworld_core.events import ArtifactCollected, BaseEvent, FaultSeen, UnitExited
 from coworld_core.ids import new_run_id
-from coworld_core.outcome import Exit
 from coworld_runner import Program, ProgramOptions, ProgramOutcome, open_program, run_program
 from coworld_runner.backend import Backend, HttpProbe, ImageInfo, Limits, Placement, Port, Publish
 from coworld_runner.backends import ProcessBackend
-from coworld_runner.events import EventBus
+from coworld_runner.runs.events import EventBus
 from coworld_runner.testing import FakeBackend
 from coworld_runner.testing.conformance import SUBJECT, subject_environment
 from coworld_runner.testing.fake import FakeContext

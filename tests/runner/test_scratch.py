@@ -14,8 +14,15 @@ import pytest
 
 from coworld_core.errors import EnvironmentFault
 from coworld_core.ids import new_run_id
-from coworld_runner.reaper import sweep
-from coworld_runner.scratch import find_scratch, make_scratch, open_scratch, reap_scratch, run_is_alive, scratch_root
+from coworld_runner.runs.reaper import sweep
+from coworld_runner.runs.scratch import (
+    find_scratch,
+    make_scratch,
+    open_scratch,
+    reap_scratch,
+    run_is_alive,
+    scratch_root,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +82,7 @@ def test_a_killed_runner_leaves_a_dead_directory_that_is_reaped(tmp_path: Path) 
     code = (
         "import sys, tempfile, signal\n"
         "tempfile.tempdir = sys.argv[1]\n"
-        "from coworld_runner.scratch import make_scratch\n"
+        "from coworld_runner.runs.scratch import make_scratch\n"
         "with make_scratch(sys.argv[2]) as scratch:\n"
         "    scratch.directory('game')\n"
         "    print('ready', flush=True)\n"
@@ -140,7 +147,7 @@ async def test_others_go_on_while_it_is_removed() -> None:
 
 
 async def test_what_takes_too_long_is_left_to_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coworld_runner.scratch.REMOVE_SECONDS", 0.0)
+    monkeypatch.setattr("coworld_runner.runs.scratch.REMOVE_SECONDS", 0.0)
     told: list[str] = []
     run_id = new_run_id()
     with anyio.CancelScope() as scope:

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from support.misfit_kit import PACKAGE, PLACEHOLDER, misfit_plan
 
-from coworld_core.episode import EpisodeRecord, read_record, read_summary
-from coworld_core.events import BaseEvent
+from coworld_core.episode.events import BaseEvent
+from coworld_core.episode.record import EpisodeRecord, read_record, read_summary
 from coworld_runner.backends import ProcessBackend
 from coworld_runner.batch import run_batch
-from coworld_runner.episode import run_episode
+from coworld_runner.episode.running import run_episode
 from coworld_runner.plan import EpisodePlan
-from coworld_runner.replay import ReplayOptions
-from coworld_runner.verification import verify_batch_replays, verify_episode_replay
+from coworld_runner.replay.showing import ReplayOptions
+from coworld_runner.replay.verification import verify_batch_replays, verify_episode_replay
 
 QUICK = ReplayOptions(ready_timeout=30, message_timeout=30)
 

@@ -13,10 +13,10 @@ import anyio
 import pytest
 from support.put_server import PutServer, put_server
 
-from coworld_core.artifacts import EpisodeLayout
-from coworld_core.events import BaseEvent, PhaseFinished, ProbeFinished, UnitStarted
+from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.events import BaseEvent, PhaseFinished, ProbeFinished, UnitStarted
+from coworld_core.episode.verdict import Verdict
 from coworld_core.retrying import Backoff
-from coworld_core.verdict import Verdict
 from coworld_runner.worker import transfer
 from coworld_runner.worker.delivery import Delivery
 from coworld_runner.worker.evidence import (

@@ -16,8 +16,8 @@ import pytest
 from support.misfit_kit import misfit_plan
 from support.put_server import put_server
 
+from coworld_core.episode.request import JobSpec
 from coworld_core.errors import EnvironmentFault, ManifestError, UsageError
-from coworld_core.request import JobSpec
 from coworld_runner.worker import init_config
 from coworld_runner.worker.health import health_port
 from coworld_runner.worker.preparing import read_tokens

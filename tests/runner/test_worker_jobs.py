@@ -14,11 +14,11 @@ from support.cli_kit import coworld
 from support.kube import need_cluster
 from support.misfit_kit import misfit_plan
 
+from coworld_core.episode.request import JobSpec, load_request
 from coworld_core.errors import UsageError
-from coworld_core.request import JobSpec, load_request
-from coworld_runner.backends._kube_objects import literal
-from coworld_runner.jobs import JobOptions, output_addresses, worker_job
+from coworld_runner.backends.kubernetes._objects import literal
 from coworld_runner.worker.inputs import PlayerPods, Settings
+from coworld_runner.worker.jobs import JobOptions, output_addresses, worker_job
 from coworld_runner.worker.pods import (
     player_environment,
     player_pod,

@@ -15,7 +15,7 @@ from support.put_server import PutServer, put_server
 
 from coworld_core.errors import RemoteError, TransferError, UsageError
 from coworld_core.retrying import Backoff
-from coworld_runner import _sources
+from coworld_runner.package import _sources
 from coworld_runner.worker import transfer
 from coworld_runner.worker.transfer import Transfers, read_document
 

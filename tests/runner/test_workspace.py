@@ -11,7 +11,7 @@ import pytest
 from support.trees import dug
 
 from coworld_core.errors import WorkspaceError
-from coworld_runner.workspace import artifact_records, atomic_write, point_latest, prepare_workspace
+from coworld_runner.runs.workspace import artifact_records, atomic_write, point_latest, prepare_workspace
 
 
 def test_a_new_directory_and_its_parents_are_made(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_place_without_permission_is_said_to_be_so(tmp_path: Path) -> None:
     closed.mkdir(mode=0o555)
     code = (
         "import sys\nfrom pathlib import Path\n"
-        "from coworld_runner.workspace import prepare_workspace\n"
+        "from coworld_runner.runs.workspace import prepare_workspace\n"
         "from coworld_core.errors import WorkspaceError\n"
         "import os\n"
         "if os.getuid() == 0:\n    os.setgid(65534); os.setuid(65534)\n"

@@ -16,7 +16,7 @@ from support.uploads import manifest_for, upload_image
 
 from observatory.api.leagues import create_league
 from observatory.app import document
-from observatory.models import Artifact, EpisodeRequest, Round
+from observatory.store.models import Artifact, EpisodeRequest, Round
 
 HUSH = "hush"
 """Stands in everything that is nobody's but the owner's."""

@@ -10,9 +10,9 @@ from support.docker import engine_call
 from support.images import BASE_IMAGE, need_docker
 from support.observatory_kit import QUICK
 
-from coworld_core.loading import load_manifest
-from coworld_runner.backends.docker import DockerBackend
-from coworld_runner.replay import open_replay
+from coworld_core.manifest.loading import load_manifest
+from coworld_runner.backends.docker.backend import DockerBackend
+from coworld_runner.replay.showing import open_replay
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 

@@ -10,8 +10,8 @@ from support.observatory import Inside, inside
 from support.uploads import MANIFEST_TYPE, Blob, image_parts, manifest_for, upload_image
 
 from coworld_core.errors import ImageError
-from coworld_core.manifest import Runnable
-from observatory.admission import Admission
+from coworld_core.manifest.models import Runnable
+from observatory.work.admission import Admission
 
 DIGEST = f"sha256:{'a' * 64}"
 ELSEWHERE = (

@@ -10,7 +10,7 @@ from support.observatory_kit import open_platform, seed
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from observatory import hosted_sessions
+from observatory.hosted import sessions as hosted_sessions
 
 pytestmark = pytest.mark.timeout(600)
 

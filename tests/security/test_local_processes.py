@@ -26,11 +26,11 @@ from support.observatory_kit import (
 )
 
 from coworld_core.errors import CoworldError
-from observatory import hosted_sessions
-from observatory.admission import OwnPackages
 from observatory.cli import main
-from observatory.models import Coworld
-from observatory.worker_runtime import PROCESS_NOTICE
+from observatory.hosted import sessions as hosted_sessions
+from observatory.runtime import PROCESS_NOTICE
+from observatory.store.models import Coworld
+from observatory.work.admission import OwnPackages
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -12,7 +12,7 @@ from support.observatory_kit import Account, Platform, open_platform, seed
 from support.uploads import manifest_for, upload_image, upload_policy
 
 from observatory.api.leagues import create_league
-from observatory.models import Division, League, Membership, Round
+from observatory.store.models import Division, League, Membership, Round
 
 ELEVATED = {"X-Use-Elevated-Privileges": "true"}
 

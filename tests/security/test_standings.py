@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 from support.observatory_kit import Account, Platform, World, open_platform, roster, seed, until_over
 
-from observatory.database import open_database
-from observatory.models import EpisodeScore
+from observatory.store.database import open_database
+from observatory.store.models import EpisodeScore
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from coworld_core.ids import new_run_id
 from coworld_runner.backend import Backend
-from coworld_runner.episode import EpisodeOptions, run_episode
-from coworld_runner.events import Listener
-from coworld_runner.options import OnReady
+from coworld_runner.episode.options import OnReady
+from coworld_runner.episode.running import EpisodeOptions, run_episode
 from coworld_runner.plan import EpisodePlan
+from coworld_runner.runs.events import Listener
 
 from .images import need_docker
 from .misfit_kit import PACKAGE, PLACEHOLDER, Evidence, ensure_image, evidence, leftovers, misfit_plan, new_mark
@@ -90,10 +90,10 @@ def make_backend(name: str) -> Backend:
 
         return backend_for(os.environ["COWORLD_NAMESPACE"])
     if name == "docker":
-        from coworld_runner.backends.docker import DockerBackend
+        from coworld_runner.backends.docker.backend import DockerBackend
 
         return DockerBackend()
-    from coworld_runner.backends.process import ProcessBackend
+    from coworld_runner.backends.process.backend import ProcessBackend
 
     return ProcessBackend(contexts={PLACEHOLDER: PACKAGE})
 

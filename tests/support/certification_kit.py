@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from coworld_core.episode import ImageRecord, SeatedPlayer
+from coworld_core.episode.record import ImageRecord, SeatedPlayer
 from coworld_runner.certification import TRANSCRIPT, Certification, Evidence, SourceRecord, StepRecord
 from coworld_runner.certification.record import Level
 

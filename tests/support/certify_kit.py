@@ -26,13 +26,13 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 
-from coworld_core.events import BaseEvent
-from coworld_core.loading import load_manifest
-from coworld_core.results import MAX_RESULTS_BYTES
+from coworld_core.episode.events import BaseEvent
+from coworld_core.manifest.loading import load_manifest
+from coworld_core.manifest.results import MAX_RESULTS_BYTES
 from coworld_runner.certification import Certification, CertifyOptions, SourceOptions, certify
-from coworld_runner.episode import EpisodeOptions
-from coworld_runner.packages import Package
-from coworld_runner.replay import ReplayOptions
+from coworld_runner.episode.running import EpisodeOptions
+from coworld_runner.package.resolving import Package
+from coworld_runner.replay.showing import ReplayOptions
 from coworld_runner.testing.fake import FakeBackend, FakeContext
 
 __all__ = ["LONG", "MANIFEST", "World", "fast", "package_of", "world"]

@@ -23,9 +23,9 @@ import pytest
 
 from coworld_core.errors import CoworldError
 from coworld_runner.backend import UnitSpec
-from coworld_runner.backends._kube_api import Cluster, ClusterRefused
-from coworld_runner.backends._kube_pod import RUN, object_name
-from coworld_runner.backends.kubernetes import KubernetesBackend, PodOptions, Requests
+from coworld_runner.backends.kubernetes._api import Cluster, ClusterRefused
+from coworld_runner.backends.kubernetes._pod import RUN, object_name
+from coworld_runner.backends.kubernetes.backend import KubernetesBackend, PodOptions, Requests
 
 from .images import BASE_IMAGE, docker_client
 from .misfit_kit import wait_until

@@ -18,9 +18,12 @@ import httpx2
 import sqlalchemy as sa
 
 from observatory import serving
-from observatory.columns import new_id
 from observatory.identity.accounts import add_user
-from observatory.models import (
+from observatory.naming import name_key
+from observatory.services import Services
+from observatory.settings import Settings
+from observatory.store.columns import new_id
+from observatory.store.models import (
     Coworld,
     CoworldName,
     Division,
@@ -36,9 +39,6 @@ from observatory.models import (
     Round,
     User,
 )
-from observatory.naming import name_key
-from observatory.services import Services
-from observatory.settings import Settings
 
 __all__ = [
     "MISFITS",

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from coworld_core.episode import EpisodeRow, SeatRow
+from coworld_core.episode.record import EpisodeRow, SeatRow
 from coworld_core.evaluation.comparison import ComparisonPlan
 from coworld_core.evaluation.designs import Lineup, episode_key
 from coworld_core.evaluation.ranking import RankingPlan

@@ -12,10 +12,10 @@ from typing import Any
 
 import anyio
 
+from coworld_core.episode.request import JobSpec
 from coworld_core.ids import new_run_id
-from coworld_core.request import JobSpec
-from coworld_runner.backends._kube_api import Cluster
-from coworld_runner.jobs import JobOptions, output_addresses, worker_job
+from coworld_runner.backends.kubernetes._api import Cluster
+from coworld_runner.worker.jobs import JobOptions, output_addresses, worker_job
 
 from .kube import on_cluster
 from .misfit_kit import ensure_image, misfit_plan

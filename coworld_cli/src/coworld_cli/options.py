@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from coworld_runner.backend import Limits
     from coworld_runner.backends.registry import ClusterOptions
-    from coworld_runner.episode import EpisodeOptions
+    from coworld_runner.episode.running import EpisodeOptions
 
     _FloatType = click.ParamType[float]
     _TextType = click.ParamType[str]
@@ -693,7 +693,7 @@ class PlayOptions(PackageOptions):
         Args:
             watch: Whether somebody wants to see how far the game is.
         """
-        from coworld_runner.episode import EpisodeOptions
+        from coworld_runner.episode.running import EpisodeOptions
 
         defaults = EpisodeOptions()
         required = [name for word in self.require for name in REQUIREMENTS[word]]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import anyio
 
-from coworld_core.loading import MANIFEST_NAME
+from coworld_core.manifest.loading import MANIFEST_NAME
 from coworld_runner.backend import Backend
-from coworld_runner.packages import Package, coworld_id, resolve_package
+from coworld_runner.package.resolving import Package, coworld_id, resolve_package
 from coworld_runner.secret_env import SecretEnv, read_secret_env
 from coworld_runner.selection import open_backend
 
@@ -62,7 +62,7 @@ async def opened_backend(options: WhereOptions, package: Package, running: Runni
 
 def evidence_directory(options: PlayOptions, package: Package, run_id: str) -> Path:
     """The output directory: the one that was named, or a fresh one where the package's results go."""
-    from coworld_runner.workspace import default_workspace
+    from coworld_runner.runs.workspace import default_workspace
 
     if options.output_dir is not None:
         return options.output_dir.expanduser().absolute()

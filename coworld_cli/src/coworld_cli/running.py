@@ -265,8 +265,8 @@ async def opened_client(connection: Connection, *, anonymous: bool = False) -> A
         anonymous: Whether nobody will do, where there is no login.
     """
     from coworld_client import CoworldClient
-    from coworld_client.credentials import SessionExpired
     from coworld_client.errors import NotLoggedIn
+    from coworld_client.sign_in.credentials import SessionExpired
 
     named = connection.as_user or connection.as_player is not None
     try:

@@ -18,10 +18,7 @@ from coworld_core.lazy import lazy_names
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from ._retry import Backoff as Backoff
     from .client import CoworldClient as CoworldClient
-    from .credentials import CredentialStore as CredentialStore
-    from .credentials import Token as Token
     from .errors import ApiConnectionError as ApiConnectionError
     from .errors import ApiError as ApiError
     from .errors import ApiShapeError as ApiShapeError
@@ -40,6 +37,9 @@ if TYPE_CHECKING:
     from .errors import Unprocessable as Unprocessable
     from .pages import AsyncPager as AsyncPager
     from .pages import Page as Page
+    from .sign_in.credentials import CredentialStore as CredentialStore
+    from .sign_in.credentials import Token as Token
+    from .transport._retry import Backoff as Backoff
     from .watching import Change as Change
     from .watching import Changes as Changes
 

@@ -12,9 +12,9 @@ import httpx2
 
 from coworld_core.api import EpisodeView, Whoami
 
-from ._retry import Backoff
-from ._transport import TIMEOUT, Connection
-from .credentials import DEFAULT_SERVER, Token, resolve_login, resolve_server
+from .sign_in.credentials import DEFAULT_SERVER, Token, resolve_login, resolve_server
+from .transport._connection import TIMEOUT, Connection
+from .transport._retry import Backoff
 
 if TYPE_CHECKING:
     from .resources.coworlds import Coworlds
@@ -136,7 +136,7 @@ class CoworldClient:
             ApiError: The server refused.
             ApiConnectionError: It cannot be reached.
         """
-        from ._replies import read
+        from .transport._replies import read
 
         return read(Whoami, await self.connection.call("GET", "/whoami", timeout=timeout))
 

@@ -15,8 +15,8 @@ from coworld_core.api import Wire, read_entries
 from coworld_core.errors import UsageError
 from coworld_core.issues import Issue
 
-from ._replies import Reply
 from .errors import ApiShapeError
+from .transport._replies import Reply
 
 __all__ = ["AsyncPager", "Page"]
 

@@ -26,9 +26,9 @@ from coworld_core.errors import UsageError
 from coworld_core.retrying import Backoff, Tries
 
 from ._many_ids import many_ids
-from ._replies import read
-from ._retry import worth_retrying
 from .errors import ApiConnectionError, ApiShapeError, ApiStatusError
+from .transport._replies import read
+from .transport._retry import worth_retrying
 
 if TYPE_CHECKING:
     from .client import CoworldClient

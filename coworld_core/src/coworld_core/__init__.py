@@ -11,19 +11,30 @@ from typing import TYPE_CHECKING
 from .lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .artifacts import EpisodeLayout as EpisodeLayout
     from .environment import is_reserved_env as is_reserved_env
-    from .episode import ArtifactRecord as ArtifactRecord
-    from .episode import BatchSummary as BatchSummary
-    from .episode import EpisodeRecord as EpisodeRecord
-    from .episode import EpisodeRow as EpisodeRow
-    from .episode import ImageRecord as ImageRecord
-    from .episode import PhaseTiming as PhaseTiming
-    from .episode import SlotRecord as SlotRecord
-    from .episode import UnitRecord as UnitRecord
-    from .episode import read_record as read_record
-    from .episode import read_rows as read_rows
-    from .episode import read_summary as read_summary
+    from .episode.artifacts import EpisodeLayout as EpisodeLayout
+    from .episode.events import Event as Event
+    from .episode.events import UnknownEvent as UnknownEvent
+    from .episode.events import parse_event as parse_event
+    from .episode.events import read_events as read_events
+    from .episode.outcome import Exit as Exit
+    from .episode.outcome import Fault as Fault
+    from .episode.record import ArtifactRecord as ArtifactRecord
+    from .episode.record import BatchSummary as BatchSummary
+    from .episode.record import EpisodeRecord as EpisodeRecord
+    from .episode.record import EpisodeRow as EpisodeRow
+    from .episode.record import ImageRecord as ImageRecord
+    from .episode.record import PhaseTiming as PhaseTiming
+    from .episode.record import SlotRecord as SlotRecord
+    from .episode.record import UnitRecord as UnitRecord
+    from .episode.record import read_record as read_record
+    from .episode.record import read_rows as read_rows
+    from .episode.record import read_summary as read_summary
+    from .episode.request import JobSpec as JobSpec
+    from .episode.request import LoadedRequest as LoadedRequest
+    from .episode.request import build_request as build_request
+    from .episode.request import check_request as check_request
+    from .episode.request import load_request as load_request
     from .errors import BackendError as BackendError
     from .errors import BackendUnavailable as BackendUnavailable
     from .errors import CapabilityError as CapabilityError
@@ -41,19 +52,6 @@ if TYPE_CHECKING:
     from .errors import TransferError as TransferError
     from .errors import UsageError as UsageError
     from .errors import WorkspaceError as WorkspaceError
-    from .events import Event as Event
-    from .events import UnknownEvent as UnknownEvent
-    from .events import parse_event as parse_event
-    from .events import read_events as read_events
-    from .gameconfig import declares_named_players as declares_named_players
-    from .gameconfig import find_variant as find_variant
-    from .gameconfig import game_config_for as game_config_for
-    from .gameconfig import named_players as named_players
-    from .gameconfig import overwritten_named_players as overwritten_named_players
-    from .gameconfig import slot_count as slot_count
-    from .gameconfig import token_bounds as token_bounds
-    from .gameconfig import validate_game_config as validate_game_config
-    from .gameconfig import with_tokens as with_tokens
     from .ids import generate_tokens as generate_tokens
     from .ids import is_safe_id as is_safe_id
     from .ids import new_run_id as new_run_id
@@ -65,44 +63,46 @@ if TYPE_CHECKING:
     from .issues import Report as Report
     from .jsontext import JsonDocument as JsonDocument
     from .jsontext import parse_json as parse_json
-    from .loading import LoadedManifest as LoadedManifest
-    from .loading import check_manifest as check_manifest
-    from .loading import dump_manifest as dump_manifest
-    from .loading import find_manifest as find_manifest
-    from .loading import load_manifest as load_manifest
-    from .loading import manifest_sha256 as manifest_sha256
-    from .manifest import CertificationFixture as CertificationFixture
-    from .manifest import CertificationPlayer as CertificationPlayer
-    from .manifest import DocPage as DocPage
-    from .manifest import Docs as Docs
-    from .manifest import GameManifest as GameManifest
-    from .manifest import Manifest as Manifest
-    from .manifest import ProtocolDocs as ProtocolDocs
-    from .manifest import ResourceRequests as ResourceRequests
-    from .manifest import Resources as Resources
-    from .manifest import RoleRunnable as RoleRunnable
-    from .manifest import Runnable as Runnable
-    from .manifest import TextDoc as TextDoc
-    from .manifest import UriDoc as UriDoc
-    from .manifest import Variant as Variant
-    from .outcome import Exit as Exit
-    from .outcome import Fault as Fault
+    from .manifest.gameconfig import declares_named_players as declares_named_players
+    from .manifest.gameconfig import find_variant as find_variant
+    from .manifest.gameconfig import game_config_for as game_config_for
+    from .manifest.gameconfig import named_players as named_players
+    from .manifest.gameconfig import overwritten_named_players as overwritten_named_players
+    from .manifest.gameconfig import slot_count as slot_count
+    from .manifest.gameconfig import token_bounds as token_bounds
+    from .manifest.gameconfig import validate_game_config as validate_game_config
+    from .manifest.gameconfig import with_tokens as with_tokens
+    from .manifest.loading import LoadedManifest as LoadedManifest
+    from .manifest.loading import check_manifest as check_manifest
+    from .manifest.loading import dump_manifest as dump_manifest
+    from .manifest.loading import find_manifest as find_manifest
+    from .manifest.loading import load_manifest as load_manifest
+    from .manifest.loading import manifest_sha256 as manifest_sha256
+    from .manifest.models import CertificationFixture as CertificationFixture
+    from .manifest.models import CertificationPlayer as CertificationPlayer
+    from .manifest.models import DocPage as DocPage
+    from .manifest.models import Docs as Docs
+    from .manifest.models import GameManifest as GameManifest
+    from .manifest.models import Manifest as Manifest
+    from .manifest.models import ProtocolDocs as ProtocolDocs
+    from .manifest.models import ResourceRequests as ResourceRequests
+    from .manifest.models import Resources as Resources
+    from .manifest.models import RoleRunnable as RoleRunnable
+    from .manifest.models import Runnable as Runnable
+    from .manifest.models import TextDoc as TextDoc
+    from .manifest.models import UriDoc as UriDoc
+    from .manifest.models import Variant as Variant
+    from .manifest.results import Results as Results
+    from .manifest.results import check_results as check_results
+    from .manifest.results import read_results as read_results
+    from .manifest.template import hydrate as hydrate
+    from .manifest.template import placeholder as placeholder
+    from .manifest.template import placeholders as placeholders
     from .ports import ExtraPort as ExtraPort
     from .ports import parse_extra_ports as parse_extra_ports
     from .quantities import parse_quantity as parse_quantity
-    from .request import JobSpec as JobSpec
-    from .request import LoadedRequest as LoadedRequest
-    from .request import build_request as build_request
-    from .request import check_request as check_request
-    from .request import load_request as load_request
-    from .results import Results as Results
-    from .results import check_results as check_results
-    from .results import read_results as read_results
     from .schemas import episode_request_schema as episode_request_schema
     from .schemas import manifest_schema as manifest_schema
-    from .template import hydrate as hydrate
-    from .template import placeholder as placeholder
-    from .template import placeholders as placeholders
 
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -28,7 +28,7 @@ from .errors import RecordError, UsageError
 
 if TYPE_CHECKING:
     from .jsontext import JsonDocument
-    from .loading import Source
+    from .manifest.loading import Source
 
 __all__ = [
     "READING",

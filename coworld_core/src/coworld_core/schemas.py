@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from .manifest import ROLE_SECTIONS, Manifest
-from .request import JobSpec
+from .episode.request import JobSpec
+from .manifest.models import ROLE_SECTIONS, Manifest
 
 __all__ = ["SCHEMA_FILES", "episode_request_schema", "manifest_schema", "model_schema", "schema_path", "write_schemas"]
 

@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING
 from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from coworld_core.events import ArtifactCollected as ArtifactCollected
-    from coworld_core.events import BaseEvent as BaseEvent
-    from coworld_core.events import BatchProgressed as BatchProgressed
-    from coworld_core.events import FaultSeen as FaultSeen
-    from coworld_core.events import GameProgressed as GameProgressed
-    from coworld_core.events import ImageProgressed as ImageProgressed
-    from coworld_core.events import ImageReady as ImageReady
-    from coworld_core.events import LeakFound as LeakFound
-    from coworld_core.events import LogTruncated as LogTruncated
-    from coworld_core.events import Notice as Notice
-    from coworld_core.events import PhaseFinished as PhaseFinished
-    from coworld_core.events import PhaseStarted as PhaseStarted
-    from coworld_core.events import ProbeFinished as ProbeFinished
-    from coworld_core.events import RunFinished as RunFinished
-    from coworld_core.events import RunStarted as RunStarted
-    from coworld_core.events import StepFinished as StepFinished
-    from coworld_core.events import StepStarted as StepStarted
-    from coworld_core.events import UnitCreated as UnitCreated
-    from coworld_core.events import UnitExited as UnitExited
-    from coworld_core.events import UnitReady as UnitReady
-    from coworld_core.events import UnitStarted as UnitStarted
+    from coworld_core.episode.events import ArtifactCollected as ArtifactCollected
+    from coworld_core.episode.events import BaseEvent as BaseEvent
+    from coworld_core.episode.events import BatchProgressed as BatchProgressed
+    from coworld_core.episode.events import FaultSeen as FaultSeen
+    from coworld_core.episode.events import GameProgressed as GameProgressed
+    from coworld_core.episode.events import ImageProgressed as ImageProgressed
+    from coworld_core.episode.events import ImageReady as ImageReady
+    from coworld_core.episode.events import LeakFound as LeakFound
+    from coworld_core.episode.events import LogTruncated as LogTruncated
+    from coworld_core.episode.events import Notice as Notice
+    from coworld_core.episode.events import PhaseFinished as PhaseFinished
+    from coworld_core.episode.events import PhaseStarted as PhaseStarted
+    from coworld_core.episode.events import ProbeFinished as ProbeFinished
+    from coworld_core.episode.events import RunFinished as RunFinished
+    from coworld_core.episode.events import RunStarted as RunStarted
+    from coworld_core.episode.events import StepFinished as StepFinished
+    from coworld_core.episode.events import StepStarted as StepStarted
+    from coworld_core.episode.events import UnitCreated as UnitCreated
+    from coworld_core.episode.events import UnitExited as UnitExited
+    from coworld_core.episode.events import UnitReady as UnitReady
+    from coworld_core.episode.events import UnitStarted as UnitStarted
 
     from .backend import Backend as Backend
     from .backend import Capabilities as Capabilities
@@ -52,21 +52,18 @@ if TYPE_CHECKING:
     from .backends.registry import ClusterOptions as ClusterOptions
     from .backends.registry import backend_names as backend_names
     from .batch import run_batch as run_batch
-    from .build import BuildResult as BuildResult
-    from .build import build_coworld as build_coworld
+    from .build.building import BuildResult as BuildResult
+    from .build.building import build_coworld as build_coworld
     from .certification import Certification as Certification
     from .certification import CertifyOptions as CertifyOptions
     from .certification import certify as certify
-    from .episode import EpisodeOptions as EpisodeOptions
-    from .episode import run_episode as run_episode
-    from .events import EventBus as EventBus
-    from .events import EventLog as EventLog
-    from .events import Listener as Listener
-    from .links import PlayLinks as PlayLinks
+    from .episode.links import PlayLinks as PlayLinks
+    from .episode.running import EpisodeOptions as EpisodeOptions
+    from .episode.running import run_episode as run_episode
     from .many import Tally as Tally
     from .many import run_many as run_many
-    from .packages import Package as Package
-    from .packages import resolve_package as resolve_package
+    from .package.resolving import Package as Package
+    from .package.resolving import resolve_package as resolve_package
     from .plan import EpisodePlan as EpisodePlan
     from .plan import Seat as Seat
     from .plan import plan_episode as plan_episode
@@ -77,13 +74,16 @@ if TYPE_CHECKING:
     from .program import RunningProgram as RunningProgram
     from .program import open_program as open_program
     from .program import run_program as run_program
-    from .reaper import Sweep as Sweep
-    from .reaper import sweep as sweep
-    from .replay import ReplayOptions as ReplayOptions
-    from .replay import ReplaySession as ReplaySession
-    from .replay import open_replay as open_replay
-    from .replay import verify_replay as verify_replay
-    from .replays import resolve_replay as resolve_replay
+    from .replay.finding import resolve_replay as resolve_replay
+    from .replay.showing import ReplayOptions as ReplayOptions
+    from .replay.showing import ReplaySession as ReplaySession
+    from .replay.showing import open_replay as open_replay
+    from .replay.showing import verify_replay as verify_replay
+    from .runs.events import EventBus as EventBus
+    from .runs.events import EventLog as EventLog
+    from .runs.events import Listener as Listener
+    from .runs.reaper import Sweep as Sweep
+    from .runs.reaper import sweep as sweep
     from .selection import BackendChoice as BackendChoice
     from .selection import choose_backend as choose_backend
     from .selection import make_backend as make_backend

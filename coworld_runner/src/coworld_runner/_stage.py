@@ -12,10 +12,10 @@ from coworld_core.errors import UsageError
 from coworld_core.ids import new_run_id
 
 from .backend import Backend
-from .packages import Package, default_results_dir, resolve_package
+from .package.resolving import Package, default_results_dir, resolve_package
 from .plan import EpisodePlan, plan_episode
+from .runs.workspace import default_workspace
 from .selection import open_backend
-from .workspace import default_workspace
 
 __all__ = ["Stage", "find_package", "find_plan", "open_stage"]
 

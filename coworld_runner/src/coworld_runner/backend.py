@@ -29,11 +29,11 @@ from typing import Literal, Self
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from coworld_core.episode import ImageRecord
+from coworld_core.episode.events import BaseEvent
+from coworld_core.episode.outcome import Exit
+from coworld_core.episode.record import ImageRecord
 from coworld_core.errors import CapabilityError
-from coworld_core.events import BaseEvent
 from coworld_core.issues import Issue
-from coworld_core.outcome import Exit
 
 __all__ = [
     "INPUTS_MOUNT",

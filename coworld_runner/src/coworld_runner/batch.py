@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from coworld_core.episode import SUMMARY_NAME, BatchSummary, EpisodeRow, PlayerSummary, read_rows
+from coworld_core.episode.events import RunFinished
+from coworld_core.episode.outcome import EpisodeStatus
+from coworld_core.episode.record import SUMMARY_NAME, BatchSummary, EpisodeRow, PlayerSummary, read_rows
 from coworld_core.errors import CapabilityError, ImageError, UsageError
-from coworld_core.events import RunFinished
-from coworld_core.outcome import EpisodeStatus
 
-from ._runs import started
 from ._stage import find_plan, open_stage
 from .backend import Backend
-from .episode import EpisodeOptions
-from .events import Listener
+from .episode.running import EpisodeOptions
 from .many import Tally, open_many
-from .packages import Package
+from .package.resolving import Package
 from .plan import EpisodePlan, Seat
+from .runs._opening import started
+from .runs.events import Listener
 
 __all__ = ["run_batch"]
 

@@ -21,10 +21,10 @@ from coworld_core.issues import Issue
 
 from .backend import Backend
 from .backends.registry import ClusterOptions, backend_names
-from .reaper import Sweep, sweep
-from .scratch import scratch_root, unsafe_root
+from .episode.starvation import StarvationMeter
+from .runs.reaper import Sweep, sweep
+from .runs.scratch import scratch_root, unsafe_root
 from .selection import make_backend
-from .starvation import StarvationMeter
 
 __all__ = ["Check", "Machine", "check_machine", "leftovers", "machine_versions"]
 

@@ -6,8 +6,8 @@ from typing import Any, Literal, get_args
 
 from pydantic import TypeAdapter
 
-from coworld_core.episode import BatchSummary, EpisodeRecord
-from coworld_core.events import Event
+from coworld_core.episode.events import Event
+from coworld_core.episode.record import BatchSummary, EpisodeRecord
 from coworld_core.schemas import DIALECT, episode_request_schema, manifest_schema, model_schema
 
 from .certification.record import Certification

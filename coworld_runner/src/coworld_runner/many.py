@@ -18,24 +18,24 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import ROWS_NAME, EpisodeRecord, EpisodeRow, SeatRow, read_record, read_rows
+from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.events import BatchProgressed, Notice, RunFinished, RunStarted, read_events
+from coworld_core.episode.outcome import EpisodeStatus
+from coworld_core.episode.record import ROWS_NAME, EpisodeRecord, EpisodeRow, SeatRow, read_record, read_rows
+from coworld_core.episode.verdict import judge_error
 from coworld_core.errors import BackendUnavailable, CoworldError, EnvironmentFault, UsageError, WorkspaceError
-from coworld_core.events import BatchProgressed, Notice, RunFinished, RunStarted, read_events
 from coworld_core.ids import new_run_id
-from coworld_core.outcome import EpisodeStatus
-from coworld_core.verdict import judge_error
 
 from ._descriptors import Room
-from ._files import cut_unfinished
-from ._runs import OpenRun, open_run
-from ._trees import remove_tree
 from .backend import Backend
-from .episode import EpisodeOptions, run_episode
+from .episode.running import EpisodeOptions, run_episode
 from .errors import unwrapped
-from .events import Listener
 from .plan import EpisodePlan
-from .reaper import sweep_run
+from .runs._files import cut_unfinished
+from .runs._opening import OpenRun, open_run
+from .runs._trees import remove_tree
+from .runs.events import Listener
+from .runs.reaper import sweep_run
 
 __all__ = ["Many", "Tally", "open_many", "run_many"]
 

@@ -10,17 +10,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
+from coworld_core.episode.request import LoadedRequest, build_request
 from coworld_core.errors import ManifestError, UsageError
-from coworld_core.gameconfig import distinct_names, named_players, validate_game_config, with_tokens
 from coworld_core.ids import generate_tokens
 from coworld_core.images import ImageRef
-from coworld_core.manifest import Manifest, Runnable
+from coworld_core.manifest.gameconfig import distinct_names, named_players, validate_game_config, with_tokens
+from coworld_core.manifest.models import Manifest, Runnable
+from coworld_core.manifest.results import Results, read_results
 from coworld_core.ports import EXTRA_PORTS_ENV, ExtraPort, parse_extra_ports
-from coworld_core.request import LoadedRequest, build_request
-from coworld_core.results import Results, read_results
 
 from ._hints import did_you_mean, listed
-from .packages import Package
+from .package.resolving import Package
 
 __all__ = ["EpisodePlan", "Seat", "plan_episode", "plan_for_people"]
 

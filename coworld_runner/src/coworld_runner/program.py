@@ -20,15 +20,13 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskStatus
 
-from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import ArtifactRecord, ImageRecord, UnitRecord
+from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.events import ArtifactCollected, BaseEvent, FaultSeen, LeakFound, Notice
+from coworld_core.episode.outcome import ErrorType, Exit, Fault, FaultParty
+from coworld_core.episode.record import ArtifactRecord, ImageRecord, UnitRecord
 from coworld_core.errors import StartError, TransferError, UsageError
-from coworld_core.events import ArtifactCollected, BaseEvent, FaultSeen, LeakFound, Notice
 from coworld_core.ids import new_run_id
-from coworld_core.outcome import ErrorType, Exit, Fault, FaultParty
 
-from ._fetching import Fetched, Room, Wanted, fetch_all
-from ._files import check_name, copy_given
 from ._hints import listed
 from .backend import (
     Backend,
@@ -44,8 +42,10 @@ from .backend import (
     no_environment,
 )
 from .errors import OWN_DOING, PLATFORM_ENDS, unwrapped
-from .scratch import open_scratch
-from .workspace import digest, prepare_workspace, unwritable
+from .runs._fetching import Fetched, Room, Wanted, fetch_all
+from .runs._files import check_name, copy_given
+from .runs.scratch import open_scratch
+from .runs.workspace import digest, prepare_workspace, unwritable
 
 __all__ = ["Program", "ProgramOptions", "ProgramOutcome", "RunningProgram", "open_program", "run_program"]
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coworld_core.errors import BackendUnavailable
-from coworld_core.manifest import Runnable
+from coworld_core.manifest.models import Runnable
 
 from .backend import Backend
 from .backends.registry import BackendOptions, ClusterOptions, find_backend
-from .packages import Package
+from .package.resolving import Package
 
 __all__ = [
     "BackendChoice",

@@ -52,8 +52,8 @@ async def _sign_in(server: str, out: Output, *, force: bool, browser: bool) -> i
     """Sign in with the browser, unless that has been done."""
     import sys
 
-    from coworld_client.credentials import normalise_server
-    from coworld_client.login import sign_in, sign_in_url, signed_in
+    from coworld_client.sign_in.credentials import normalise_server
+    from coworld_client.sign_in.login import sign_in, sign_in_url, signed_in
     from coworld_core.errors import EnvironmentFault
 
     from ..browser import open_page, wants_browser
@@ -86,7 +86,7 @@ async def _sign_in(server: str, out: Output, *, force: bool, browser: bool) -> i
 async def _keep(server: str, token: Token, out: Output) -> int:
     """Keep a token once the server has said whose it is."""
     from coworld_client import CoworldClient, CredentialStore
-    from coworld_client.login import adopt_token
+    from coworld_client.sign_in.login import adopt_token
 
     async with CoworldClient(server, token=token) as api:
         known = await adopt_token(api, CredentialStore.from_environment())
@@ -109,7 +109,7 @@ def logout(out: Output, server: str) -> int:
     async def forget(_: Running) -> int:
         from anyio import to_thread
 
-        from coworld_client.credentials import CredentialStore, normalise_server
+        from coworld_client.sign_in.credentials import CredentialStore, normalise_server
 
         address = normalise_server(server)
         removed = await to_thread.run_sync(CredentialStore.from_environment().forget, address)
@@ -190,7 +190,7 @@ def exchange_code(out: Output, server: str, code: str | None) -> int:
     given = code if code is not None else read_secret(None, what="code")
 
     async def finish(_: Running) -> int:
-        from coworld_client.login import exchange_code
+        from coworld_client.sign_in.login import exchange_code
 
         return await _keep(server, await exchange_code(server, given), out)
 

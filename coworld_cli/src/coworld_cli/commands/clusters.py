@@ -94,7 +94,7 @@ def job(
       coworld kubernetes job my-game --variant duel --output-claim episodes | kubectl apply -f -
     """  # noqa: D301 (click reads the backspace)
     from coworld_core.errors import UsageError
-    from coworld_runner.jobs import JobOptions, output_addresses, read_job_spec, worker_job
+    from coworld_runner.worker.jobs import JobOptions, output_addresses, read_job_spec, worker_job
 
     given = {"worker_image": worker_image, "job_id": job_id}
 

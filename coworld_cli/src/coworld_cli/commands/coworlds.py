@@ -30,7 +30,7 @@ from ..running import Running, run_api
 
 if TYPE_CHECKING:
     from coworld_client import CoworldClient
-    from coworld_client.smoke import CoworldStatus
+    from coworld_client.uploads.smoke import CoworldStatus
 
 __all__ = ["commands", "wait_smoke"]
 

@@ -36,7 +36,7 @@ from ..terminal import echo
 
 if TYPE_CHECKING:
     from coworld_client import CoworldClient
-    from coworld_client.collecting import EvidenceKind
+    from coworld_client.transfers.collecting import EvidenceKind
     from coworld_core.api import BundlePart, EpisodeRequest, PlayerEvidence
 
 __all__ = ["commands", "show_collected"]
@@ -257,7 +257,7 @@ def _list(seats: Sequence[PlayerEvidence], episode: str, kind: EvidenceKind, out
 async def _game_log(
     api: CoworldClient, episode: str, directory: Path | None, output: Path | None, running: Running
 ) -> int:
-    from coworld_client.collecting import new_directory
+    from coworld_client.transfers.collecting import new_directory
 
     from ..files import target_file
 
@@ -314,7 +314,7 @@ async def show_collected(
         prefix: What names of files begin with.
         answer: Whether that is the command's result.
     """
-    from coworld_client.collecting import collect_evidence, new_directory
+    from coworld_client.transfers.collecting import collect_evidence, new_directory
 
     out = running.out
     running.resumable()

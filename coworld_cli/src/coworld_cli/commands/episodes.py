@@ -13,8 +13,8 @@ from ..output import Output, output_options
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from coworld_core.episode import BatchSummary, EpisodeRecord
-    from coworld_runner.packages import Package
+    from coworld_core.episode.record import BatchSummary, EpisodeRecord
+    from coworld_runner.package.resolving import Package
     from coworld_runner.plan import EpisodePlan
 
     from ..running import Running
@@ -100,8 +100,8 @@ def play(out: Output, options: PlayOptions, open_browser: bool | None) -> int:
 
 async def _prepared(options: PlayOptions, out: Output) -> tuple[Package, EpisodePlan]:
     """The package, and what is to be played of it; nothing is started."""
+    from coworld_core.episode.request import load_request
     from coworld_core.errors import UsageError
-    from coworld_core.request import load_request
     from coworld_runner.plan import plan_episode
 
     from ..preparing import find_package, player_secrets
@@ -143,8 +143,8 @@ async def _run(options: PlayOptions, running: Running) -> int:
     from coworld_core.errors import UsageError
     from coworld_core.ids import new_run_id
     from coworld_runner.batch import run_batch
-    from coworld_runner.episode import run_episode
-    from coworld_runner.verification import verify_batch_replays, verify_episode_replay
+    from coworld_runner.episode.running import run_episode
+    from coworld_runner.replay.verification import verify_batch_replays, verify_episode_replay
 
     from ..preparing import evidence_directory, opened_backend
     from ..render.progress import show_progress
@@ -209,10 +209,10 @@ async def _run(options: PlayOptions, running: Running) -> int:
 async def _play(options: PlayOptions, running: Running, *, open_browser: bool | None) -> int:
     """Play one episode that people can watch and take part in."""
     from coworld_core.ids import new_run_id
-    from coworld_runner.episode import run_episode
-    from coworld_runner.links import PlayLinks
+    from coworld_runner.episode.links import PlayLinks
+    from coworld_runner.episode.running import run_episode
     from coworld_runner.plan import plan_for_people
-    from coworld_runner.workspace import point_latest
+    from coworld_runner.runs.workspace import point_latest
 
     from ..browser import open_page, wants_browser
     from ..preparing import evidence_directory, opened_backend
@@ -251,7 +251,7 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
 
 def _show_episode(record: EpisodeRecord, workspace: Path, options: PlayOptions, out: Output) -> int:
     """Write the result of an episode, and return the exit status."""
-    from coworld_core.artifacts import EpisodeLayout
+    from coworld_core.episode.artifacts import EpisodeLayout
 
     from .. import exitcodes
     from ..render.results import episode_result

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from coworld_core.evaluation.comparison import ComparisonReport
     from coworld_core.evaluation.reports import EvaluationReport
     from coworld_runner.evaluation import EvaluationRules, EvaluationRun
-    from coworld_runner.packages import Package
+    from coworld_runner.package.resolving import Package
 
     from ..running import Running
 

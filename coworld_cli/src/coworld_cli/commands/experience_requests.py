@@ -270,7 +270,7 @@ def download(
     """
 
     async def body(api: CoworldClient, running: Running) -> int:
-        from coworld_client.collecting import collect_bundles, new_directory
+        from coworld_client.transfers.collecting import collect_bundles, new_directory
 
         root = new_directory(download_dir or Path(requests[0]))
         running.resumable()

@@ -16,7 +16,7 @@ from ..running import Running, run_async
 
 if TYPE_CHECKING:
     from coworld_runner.doctor import Machine
-    from coworld_runner.reaper import Sweep
+    from coworld_runner.runs.reaper import Sweep
 
 __all__ = ["commands"]
 

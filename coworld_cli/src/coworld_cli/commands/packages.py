@@ -29,7 +29,7 @@ from ..terminal import echo
 
 if TYPE_CHECKING:
     from coworld_core.issues import Report
-    from coworld_runner.build import BuildResult
+    from coworld_runner.build.building import BuildResult
     from coworld_runner.certification import Certification
     from coworld_runner.documents import DocumentName
 
@@ -110,7 +110,7 @@ def build(
     arguments = key_values("--build-arg", build_args, form="NAME=VALUE")
 
     async def work(running: Running) -> int:
-        from coworld_runner.build import build_coworld
+        from coworld_runner.build.building import build_coworld
 
         from ..render.issues import render_issue
         from ..render.progress import show_progress
@@ -188,7 +188,7 @@ def validate(out: Output, manifest: str, strict: bool, fail_on: str, server: str
     errors.
     """
     from coworld_core.errors import ManifestError
-    from coworld_runner.packages import resolve_package
+    from coworld_runner.package.resolving import resolve_package
 
     from ..render.issues import render_report
 
@@ -318,8 +318,8 @@ async def certify_here(
     from coworld_core.errors import ManifestError
     from coworld_core.ids import new_run_id
     from coworld_runner.certification import CertifyOptions, certify, certify_refused
-    from coworld_runner.packages import default_results_dir
-    from coworld_runner.workspace import default_workspace
+    from coworld_runner.package.resolving import default_results_dir
+    from coworld_runner.runs.workspace import default_workspace
 
     from ..preparing import find_package, opened_backend
     from ..render.progress import show_progress

@@ -39,7 +39,7 @@ from ..running import Running, run_api, run_async
 
 if TYPE_CHECKING:
     from coworld_client import AsyncPager, CoworldClient
-    from coworld_client.collecting import EvidenceKind
+    from coworld_client.transfers.collecting import EvidenceKind
     from coworld_core.api import EpisodeRequest
 
 __all__ = ["commands"]
@@ -77,9 +77,9 @@ async def _show(
 ) -> int:
     """Show a replay until a person has seen enough."""
     from coworld_core.ids import new_run_id
-    from coworld_runner.events import EventBus
-    from coworld_runner.replay import ReplayOptions, open_replay
-    from coworld_runner.replays import resolve_replay
+    from coworld_runner.replay.finding import resolve_replay
+    from coworld_runner.replay.showing import ReplayOptions, open_replay
+    from coworld_runner.runs.events import EventBus
 
     from ..browser import open_page, wants_browser
     from ..preparing import find_package, opened_backend
@@ -167,7 +167,7 @@ def replays(
 
 async def _list(pager: AsyncPager[EpisodeRequest], listing: Listing, out: Output) -> int:
     """List the episodes that have a replay, and the command that shows each."""
-    from coworld_client.collecting import replay_entry
+    from coworld_client.transfers.collecting import replay_entry
 
     rows: list[EpisodeRequest] = []
     more = False
@@ -190,7 +190,7 @@ async def _download(
     api: CoworldClient, pager: AsyncPager[EpisodeRequest], directory: Path, running: Running, *, concurrency: int
 ) -> int:
     """Fetch replays, and say where they and their index are."""
-    from coworld_client.collecting import INDEX_NAME, collect_replays, new_directory, replay_entry
+    from coworld_client.transfers.collecting import INDEX_NAME, collect_replays, new_directory, replay_entry
 
     out = running.out
     root = new_directory(directory)
@@ -260,7 +260,7 @@ def replay_open(
             return await _hosted(api, row, coworld, out, timeout=timeout_seconds, open_browser=open_browser)
 
         from coworld_core.ids import new_run_id
-        from coworld_runner.scratch import open_scratch
+        from coworld_runner.runs.scratch import open_scratch
 
         running.resumable()
         manifest = (await api.coworlds.download(coworld, Path("coworld"))).manifest

@@ -149,7 +149,7 @@ async def _upload(
     """Upload a manifest of this machine, once it is certified or there is a reason not to; None when it is not."""
     from coworld_client.uploads import Certified, Uncertified
     from coworld_core.errors import UsageError
-    from coworld_runner.packages import resolve_package
+    from coworld_runner.package.resolving import resolve_package
 
     out = running.out
     package = await resolve_package(options.manifest, mode="strict", prefer="manifest", template=False)

@@ -25,7 +25,7 @@ def evidence_paths(certification: Certification, workspace: Path) -> dict[str, P
         certification: The record.
         workspace: Where its evidence is.
     """
-    from coworld_core.artifacts import EpisodeLayout
+    from coworld_core.episode.artifacts import EpisodeLayout
     from coworld_runner.certification import PAGE_NAME, RECORD_NAME
 
     layout = EpisodeLayout((workspace / certification.episode).parent) if certification.episode else None

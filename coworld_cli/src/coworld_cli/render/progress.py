@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coworld_core.episode import SeatedPlayer
-from coworld_core.events import (
+from coworld_core.episode.events import (
     BaseEvent,
     BatchProgressed,
     EvaluationProgressed,
@@ -37,6 +36,7 @@ from coworld_core.events import (
     UnitReady,
     UnitStarted,
 )
+from coworld_core.episode.record import SeatedPlayer
 
 from .results import step_tag
 from .text import clean, number, plural, seconds

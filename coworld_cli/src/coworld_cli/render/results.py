@@ -12,14 +12,14 @@ import click
 from .text import clean, number, plural, seconds, shown_path, table
 
 if TYPE_CHECKING:
-    from coworld_core.artifacts import EpisodeLayout
-    from coworld_core.episode import BatchSummary, EpisodeRecord, PlayerSummary, SlotRecord
-    from coworld_core.outcome import Fault
-    from coworld_runner.build import BuildResult
+    from coworld_core.episode.artifacts import EpisodeLayout
+    from coworld_core.episode.outcome import Fault
+    from coworld_core.episode.record import BatchSummary, EpisodeRecord, PlayerSummary, SlotRecord
+    from coworld_runner.build.building import BuildResult
     from coworld_runner.doctor import Machine
-    from coworld_runner.links import PlayLinks
+    from coworld_runner.episode.links import PlayLinks
     from coworld_runner.plan import EpisodePlan
-    from coworld_runner.reaper import Sweep
+    from coworld_runner.runs.reaper import Sweep
 
 __all__ = [
     "batch_result",
@@ -151,7 +151,7 @@ def fault_lines(fault: Fault, layout: EpisodeLayout | None = None, *, tail: int 
 
 def play_links(links: PlayLinks, plan: EpisodePlan) -> str:
     """Each link on a line of its own, so that it can be clicked and copied whole."""
-    from coworld_core.episode import SeatedPlayer
+    from coworld_core.episode.record import SeatedPlayer
 
     rows: list[tuple[str, str, str]] = []
     for slot, link in sorted(links.players.items()):

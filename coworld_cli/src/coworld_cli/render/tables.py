@@ -12,7 +12,7 @@ from .rows import Column, Styled, cell, dump, rows_table, status_word, when
 from .text import clean, command_line, number, size
 
 if TYPE_CHECKING:
-    from coworld_client.smoke import CoworldStatus
+    from coworld_client.uploads.smoke import CoworldStatus
     from coworld_core.api import (
         CompetitionEvent,
         Coworld,

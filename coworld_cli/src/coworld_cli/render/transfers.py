@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from .text import clean, size
 
 if TYPE_CHECKING:
-    from coworld_client.transfers import OnProgress
+    from coworld_client.transfers.files import OnProgress
     from coworld_client.uploads import ImageProgress, OnImage
 
     from ..output import Output

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from coworld_core.api import Body, PolicyRef, Wire, check_id
 
-from .._replies import Reply, read
-from .._transport import Connection, Params
 from ..pages import AsyncPager
+from ..transport._connection import Connection, Params
+from ..transport._replies import Reply, read
 
 if TYPE_CHECKING:
     from ..client import CoworldClient

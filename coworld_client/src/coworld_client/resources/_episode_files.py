@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, cast
 from coworld_core.api import BUNDLE_PARTS, BundlePart, EpisodeRequest
 from coworld_core.errors import UsageError
 
-from .._links import web_link, with_fresh_link
-from .._transport import path
 from ..errors import LinkExpired, NotFound
+from ..transfers._links import web_link, with_fresh_link
+from ..transport._connection import path
 from ._episode_places import NOT_HERE, Episode, EpisodePlaces, id_of
 
 if TYPE_CHECKING:
-    from ..transfers import Downloaded, OnProgress
+    from ..transfers.files import Downloaded, OnProgress
 
 __all__ = ["EpisodeFiles"]
 
@@ -151,7 +151,7 @@ class EpisodeFiles(EpisodePlaces):
             UsageError: A part that is none.
             NotFound: There is no such episode, or it is not over.
         """
-        from ..transfers import download
+        from ..transfers.files import download
 
         unknown = [part for part in include or () if part not in BUNDLE_PARTS]
         if unknown:

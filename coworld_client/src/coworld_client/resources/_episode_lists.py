@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection
 
 from coworld_core.api import EpisodeRequest, PolicyRef
 
-from .._replies import Reply
-from .._transport import Connection, Params, path
 from ..errors import ApiStatusError
+from ..transport._connection import Connection, Params, path
+from ..transport._replies import Reply
 
 __all__ = ["EpisodeSource", "episode_filter", "listed_elsewhere"]
 

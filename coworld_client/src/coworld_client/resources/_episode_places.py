@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, cast
 from coworld_core.api import EpisodeRequest, PlayerEvidence, check_id
 from coworld_core.zips import BROKEN_ZIP
 
-from .._replies import Reply
-from .._transport import MAX_BODY, path
 from ..errors import ApiShapeError, ApiStatusError, Forbidden, Gone, NotFound, Unprocessable
+from ..transport._connection import MAX_BODY, path
+from ..transport._replies import Reply
 from ._base import Resource
 
 if TYPE_CHECKING:
-    from ..transfers import Downloaded, OnProgress
+    from ..transfers.files import Downloaded, OnProgress
 
 __all__ = ["NOT_HERE", "Episode", "EpisodePlaces", "id_of"]
 
@@ -86,7 +86,7 @@ class EpisodePlaces(Resource):
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Downloaded:
-        from ..transfers import download
+        from ..transfers.files import download
 
         refusal: ApiStatusError | None = None
         for source in sources:

@@ -15,18 +15,18 @@ from coworld_core.api import (
     is_image_id,
     same_coworld,
 )
-from coworld_core.loading import LoadedManifest, Source
+from coworld_core.manifest.loading import LoadedManifest, Source
 from coworld_core.versions import highest_version, next_version
 
-from .._transport import path
 from ..errors import NotFound
 from ..pages import AsyncPager
+from ..transport._connection import path
 from ._base import Resource
 
 if TYPE_CHECKING:
-    from ..packages import DownloadedCoworld, OnPull
-    from ..smoke import CoworldStatus
     from ..uploads import Certified, OnImage, Uncertified, UploadedCoworld
+    from ..uploads.packages import DownloadedCoworld, OnPull
+    from ..uploads.smoke import CoworldStatus
 
 __all__ = ["Coworlds"]
 
@@ -125,7 +125,7 @@ class Coworlds(Resource):
         Raises:
             NotFound: There is none, or it is not yours to see.
         """
-        from ..smoke import coworld_status
+        from ..uploads.smoke import coworld_status
 
         return await coworld_status(self._client, coworld_id, timeout=timeout)
 
@@ -151,7 +151,7 @@ class Coworlds(Resource):
         Raises:
             NotFound: There is none, or it is not yours to see.
         """
-        from ..smoke import wait_for_smoke
+        from ..uploads.smoke import wait_for_smoke
 
         return await wait_for_smoke(
             self._client,
@@ -188,7 +188,7 @@ class Coworlds(Resource):
             ImageError: An image is not published, or cannot be fetched.
             EnvironmentFault: It cannot be stored, or there is no Docker engine.
         """
-        from ..packages import download_coworld
+        from ..uploads.packages import download_coworld
 
         return await download_coworld(
             self._client, name_or_id, directory, refresh=refresh, pull=pull, timeout=timeout, on_pull=on_pull

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from coworld_core.api import DOWNLOAD_CATEGORIES, DownloadCategory, DownloadEntry
 from coworld_core.errors import UsageError
 
-from .._links import with_fresh_link
 from .._many_ids import many_ids
 from ..errors import NotFound
 from ..pages import AsyncPager
+from ..transfers._links import with_fresh_link
 from ._base import Resource
 
 if TYPE_CHECKING:
-    from ..transfers import Downloaded, OnProgress
+    from ..transfers.files import Downloaded, OnProgress
 
 __all__ = ["Downloads"]
 
@@ -92,7 +92,7 @@ class Downloads(Resource):
             LinkExpired: The renewed link is refused as well.
             TransferRefused: What came is not whole, or more than the limit.
         """
-        from ..transfers import download
+        from ..transfers.files import download
 
         async def once(entry: DownloadEntry) -> Downloaded:
             if not entry.url:

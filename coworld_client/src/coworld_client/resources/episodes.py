@@ -22,10 +22,10 @@ from coworld_core.api import (
 from coworld_core.errors import UsageError
 
 from .._many_ids import many_ids
-from .._replies import Reply, read, read_list
-from .._transport import path
 from ..errors import Forbidden, NotFound
 from ..pages import AsyncPager
+from ..transport._connection import path
+from ..transport._replies import Reply, read, read_list
 from ._base import optional_id
 from ._episode_files import EpisodeFiles
 from ._episode_lists import EpisodeSource, episode_filter, listed_elsewhere

@@ -15,9 +15,9 @@ from coworld_core.api import (
     check_id,
 )
 
-from .._transport import path
 from ..errors import ApiTimeoutError
 from ..pages import AsyncPager
+from ..transport._connection import path
 from ..watching import Change
 from ._base import Resource
 

@@ -11,7 +11,7 @@ from coworld_core.api import (
     check_id,
 )
 
-from .._transport import path
+from ..transport._connection import path
 from ._base import Resource
 
 __all__ = ["Hosted"]

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from coworld_core.api import Image, check_id
 
-from .._transport import path
 from ..pages import AsyncPager
+from ..transport._connection import path
 from ._base import Resource
 
 if TYPE_CHECKING:
-    from ..docker_engine import DockerEngine
     from ..uploads import OnImage, UploadedImage
+    from ..uploads.docker_engine import DockerEngine
 
 __all__ = ["Images"]
 

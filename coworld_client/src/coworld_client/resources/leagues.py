@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from coworld_core.api import LadderEntry, League, check_id
 
-from .._replies import read, read_list
-from .._transport import path
 from ..pages import AsyncPager
+from ..transport._connection import path
+from ..transport._replies import read, read_list
 from ._base import Resource, optional_id
 
 __all__ = ["Leagues"]

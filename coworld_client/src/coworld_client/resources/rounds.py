@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from coworld_core.api import Round, RoundDetail, check_id
 
-from .._transport import path
 from ..pages import AsyncPager
+from ..transport._connection import path
 from ._base import Resource, optional_id
 
 __all__ = ["Rounds"]

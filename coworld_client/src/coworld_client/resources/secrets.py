@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from coworld_core.api import Secret
 
-from .._replies import read, read_list
-from .._transport import path
+from ..transport._connection import path
+from ..transport._replies import read, read_list
 from ._base import Resource
 
 __all__ = ["Secrets"]

@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..episode import EpisodeRow, SeatRow
-from ..events import EvaluationProgressed
+from ..episode.events import EvaluationProgressed
+from ..episode.record import EpisodeRow, SeatRow
 from ..records import Grows
 from .designs import Lineup, comparison_lineups
 from .estimates import Interval, running_interval, sign_evidence

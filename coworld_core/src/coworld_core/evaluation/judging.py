@@ -22,8 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..episode import EpisodeRow
-from ..verdict import judge_row
+from ..episode.record import EpisodeRow
+from ..episode.verdict import judge_row
 from .designs import Lineup, episode_key, parse_key
 
 __all__ = ["BlockLedger", "JudgedBlock"]

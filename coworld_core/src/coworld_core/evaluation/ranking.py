@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from pydantic import Field
 
-from ..episode import EpisodeRow, SeatRow
+from ..episode.record import EpisodeRow, SeatRow
 from ..records import Record
 from .designs import Lineup, round_robin
 from .judging import JudgedBlock

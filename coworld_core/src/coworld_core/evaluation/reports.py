@@ -10,9 +10,9 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import Field
 
-from ..episode import EpisodeRow, SeatRow
+from ..episode.events import EvaluationProgressed
+from ..episode.record import EpisodeRow, SeatRow
 from ..errors import UsageError
-from ..events import EvaluationProgressed
 from ..records import Grows, Record, SchemaVersion
 from .designs import Lineup, parse_key
 from .estimates import Interval, mean_interval

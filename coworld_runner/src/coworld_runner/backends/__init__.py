@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .docker import DockerBackend as DockerBackend
-    from .kubernetes import KubernetesBackend as KubernetesBackend
-    from .process import ProcessBackend as ProcessBackend
+    from .docker.backend import DockerBackend as DockerBackend
+    from .kubernetes.backend import KubernetesBackend as KubernetesBackend
+    from .process.backend import ProcessBackend as ProcessBackend
 
 __getattr__, __dir__ = lazy_names(__name__)

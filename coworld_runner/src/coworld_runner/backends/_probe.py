@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
+from coworld_core.episode.outcome import Exit
 from coworld_core.errors import NotReadyError
-from coworld_core.outcome import Exit
 
 from .._concurrency import nursery
 from .._http import NotHttpError, get_status

@@ -27,8 +27,7 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from coworld_core.errors import CoworldError, StartError, TransferError, UsageError
-from coworld_core.events import (
+from coworld_core.episode.events import (
     BaseEvent,
     LeakFound,
     LogTruncated,
@@ -38,17 +37,18 @@ from coworld_core.events import (
     UnitReady,
     UnitStarted,
 )
+from coworld_core.episode.outcome import Exit, ExitReason
+from coworld_core.errors import CoworldError, StartError, TransferError, UsageError
 from coworld_core.issues import Issue
-from coworld_core.outcome import Exit, ExitReason
 
 from .._concurrency import nursery
-from .._files import CappedLog, fetch_file, log_tail, tree_size, watch_directory
 from ..backend import INPUTS_MOUNT, Backend, Endpoint, Found, HttpProbe, Placement, Publish, Reaped, Unit, UnitSpec
 from ..errors import unwrapped
-from ..scratch import find_scratch, open_scratch, reap_scratch, run_is_alive, scratch_root
+from ..runs._files import CappedLog, fetch_file, log_tail, tree_size, watch_directory
+from ..runs.scratch import find_scratch, open_scratch, reap_scratch, run_is_alive, scratch_root
 from ._ports import LOCALHOST, Reservation, choose_port, port_taken, stranger_on, take_port
 from ._probe import wait_until_ready
-from ._process_found import find_processes, kill_processes, process_labels, reap_processes
+from .process._found import find_processes, kill_processes, process_labels, reap_processes
 
 __all__ = [
     "INPUTS_MOUNT",

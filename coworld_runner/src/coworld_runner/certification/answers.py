@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from coworld_core.episode.outcome import Fault
 from coworld_core.issues import Issue
-from coworld_core.outcome import Fault
 
 from .record import Evidence, Level, SkipReason, StepId, StepStatus
 

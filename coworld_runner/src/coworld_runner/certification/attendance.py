@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coworld_core.episode import EpisodeRecord, SlotRecord
-from coworld_core.manifest import Manifest
-from coworld_core.outcome import Fault
+from coworld_core.episode.outcome import Fault
+from coworld_core.episode.record import EpisodeRecord, SlotRecord
+from coworld_core.manifest.models import Manifest
 
 from .answers import StepAnswer, about_results, failed_on, missing, note, passed, required
 from .contract import LEAVE_SECONDS, SeatState

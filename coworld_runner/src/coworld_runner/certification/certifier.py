@@ -10,18 +10,18 @@ from pathlib import Path
 
 import anyio
 
+from coworld_core.episode.events import Notice, RunFinished, RunStarted, StepFinished, StepStarted
+from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.errors import CoworldError, EnvironmentFault, ImageError, ManifestError
-from coworld_core.events import Notice, RunFinished, RunStarted, StepFinished, StepStarted
 from coworld_core.ids import new_run_id
-from coworld_core.outcome import EpisodeStatus
 
-from .._runs import OpenRun, open_run
 from .._stage import find_package, open_stage
 from ..backend import Backend
 from ..errors import leaves, unwrapped
-from ..events import EventBus, Listener
-from ..packages import Package, default_results_dir
-from ..workspace import default_workspace
+from ..package.resolving import Package, default_results_dir
+from ..runs._opening import OpenRun, open_run
+from ..runs.events import EventBus, Listener
+from ..runs.workspace import default_workspace
 from .answers import StepAnswer, failed, skipped
 from .ledger import StepLedger, Subject
 from .page import render_page

@@ -19,8 +19,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.protocol import State
 
-from .. import probes
 from ..backend import Unit
+from ..episode import probes
 from .answers import required
 from .record import Evidence, Level
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass, field
 
-from coworld_core.episode import EpisodeRecord, SeatedPlayer
+from coworld_core.episode.outcome import EpisodeStatus
+from coworld_core.episode.record import EpisodeRecord, SeatedPlayer
 from coworld_core.issues import Issue
-from coworld_core.outcome import EpisodeStatus
 
-from .._files import strip_controls
 from .._hints import listed
-from .._runs import OpenRun
 from ..backend import Backend, ImageInfo
-from ..episode import versions
+from ..episode.running import versions
+from ..runs._files import strip_controls
+from ..runs._opening import OpenRun
 from .answers import StepAnswer
 from .contract import ContractProbes
 from .record import UNDECIDED, Certification, Evidence, SourceRecord, StepRecord

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AliasChoices, Field
 
-from coworld_core.episode import ImageRecord, SeatedPlayer
+from coworld_core.episode.outcome import EpisodeStatus
+from coworld_core.episode.record import ImageRecord, SeatedPlayer
 from coworld_core.errors import CertificationError
-from coworld_core.outcome import EpisodeStatus
 from coworld_core.records import Grows, Record, SchemaVersion, open_record, read_as
 
 if TYPE_CHECKING:
-    from coworld_core.loading import Source
+    from coworld_core.manifest.loading import Source
 
 __all__ = [
     "RECORD_NAME",
@@ -245,7 +245,7 @@ class Certification(_Record):
 
 
 def read_certification(source: Source) -> Certification:
-    """Read the record of a certification, as ``coworld_core.episode.read_record`` reads that of an episode.
+    """Read the record of a certification, as ``coworld_core.episode.record.read_record`` reads that of an episode.
 
     Args:
         source: The path of a ``certification.json`` or of the directory that holds it, its content as bytes, or the

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import anyio
 
-from coworld_core.manifest import Manifest
+from coworld_core.manifest.models import Manifest
 from coworld_core.retrying import Backoff, Tries, retry_after, says_later
 
 from .record import SourceRecord, SourceStatus

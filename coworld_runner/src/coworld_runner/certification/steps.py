@@ -17,25 +17,25 @@ import anyio
 import anyio.to_thread
 
 from coworld_core import durations
-from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import EpisodeRecord, read_record
+from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.events import BaseEvent, ProbeFinished
+from coworld_core.episode.outcome import Fault, decisive
+from coworld_core.episode.record import EpisodeRecord, read_record
 from coworld_core.errors import CoworldError, EpisodeError, ImageError, ManifestError, StartError
-from coworld_core.events import BaseEvent, ProbeFinished
 from coworld_core.issues import Report
-from coworld_core.loading import check_manifest, dump_manifest
-from coworld_core.manifest import ROLE_SECTIONS, Manifest
-from coworld_core.outcome import Fault, decisive
+from coworld_core.manifest.loading import check_manifest, dump_manifest
+from coworld_core.manifest.models import ROLE_SECTIONS, Manifest
+from coworld_core.manifest.results import check_results
 from coworld_core.ports import EXTRA_PORTS_ENV
-from coworld_core.results import check_results
 
 from .._hints import listed
 from ..backend import Backend, Publish
-from ..episode import EpisodeOptions, run_episode
+from ..episode.running import EpisodeOptions, run_episode
 from ..errors import OWN_DOING, unwrapped
-from ..events import Listener
-from ..packages import Package
+from ..package.resolving import Package
 from ..plan import plan_episode
-from ..replay import ReplayOptions, verify_replay
+from ..replay.showing import ReplayOptions, verify_replay
+from ..runs.events import Listener
 from .answers import (
     StepAnswer,
     about_results,

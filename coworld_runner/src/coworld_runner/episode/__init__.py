@@ -13,114 +13,15 @@ made of it. Nothing here knows one backend from another, a platform or a display
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from coworld_core.episode import EpisodeRecord
-from coworld_core.errors import CapabilityError, ImageError
+from coworld_core.lazy import lazy_names
 
-from .._hints import listed
-from .._runs import open_run
-from .._stage import find_plan, open_stage
-from ..backend import Backend
-from ..events import Listener
-from ..options import ContractProbe, EpisodeOptions, OnReady
-from ..packages import Package
-from ..plan import EpisodePlan
-from .flow import Flow
-from .record import versions
-from .setup import Setup
-
-__all__ = ["ContractProbe", "EpisodeOptions", "require_images", "run_episode", "versions"]
+if TYPE_CHECKING:
+    from .options import ContractProbe as ContractProbe
+    from .options import EpisodeOptions as EpisodeOptions
+    from .running import require_images as require_images
+    from .running import run_episode as run_episode
 
 
-async def run_episode(
-    what: EpisodePlan | Package | str | os.PathLike[str],
-    *,
-    variant: str | None = None,
-    players: Sequence[str] = (),
-    seed: int | None = None,
-    backend: Backend | str = "auto",
-    workspace: str | os.PathLike[str] | None = None,
-    options: EpisodeOptions | None = None,
-    overwrite: bool = False,
-    listeners: tuple[Listener, ...] = (),
-    on_ready: OnReady | None = None,
-    probe: ContractProbe | None = None,
-    latest: bool = False,
-    run_id: str | None = None,
-) -> EpisodeRecord:
-    """Play one episode and leave its evidence in a workspace.
-
-    ::
-
-        record = await run_episode("examples/paintarena", players=["frontier-painter"])
-
-    In a script, ``anyio.run`` or ``asyncio.run`` runs the function in which that stands.
-
-    Args:
-        what: What to play: a package, whatever ``resolve_package`` finds one by, or a plan that says all of it.
-        variant: Id of a variant of the package, as for ``plan_episode``.
-        players: Who plays, as for ``plan_episode``.
-        seed: The seed, as for ``plan_episode``.
-        backend: An entered backend, or the name of one that is opened for this episode, ``auto`` included; a plan needs
-            an entered one.
-        workspace: The directory for the evidence; it must be new or empty. None: a fresh one below ``results`` beside
-            the manifest, where ``latest`` points at it.
-        options: How to run it.
-        overwrite: Whether a workspace of an earlier run may be emptied first.
-        listeners: Readers of the run's events.
-        on_ready: Called once the game can be reached, with the links for browsers.
-        probe: Further checks to make while it runs.
-        latest: Whether ``latest`` beside the workspace should point at it.
-        run_id: The run's label; a new one by default.
-
-    Returns:
-        The record, also written as ``episode.json``. What a game or a player did wrong is in its ``faults``.
-
-    Raises:
-        UsageError: There is no such package, variant, player or backend, or a plan came with what it says itself.
-        ManifestError: The manifest has errors, or the config does not satisfy the game's schema.
-        WorkspaceError: The workspace is not fresh or not writable; nothing was started.
-        CapabilityError: Something asked for cannot be enforced by this backend; nothing was started.
-        ImageError: An image is not to be had; nothing was started.
-        EnvironmentFault: The machine or the engine failed; the record says how far it got.
-    """
-    options = options or EpisodeOptions()
-    plan, package = await find_plan(what, variant=variant, players=players, seed=seed)
-    async with open_stage(
-        package, source=plan.source, backend=backend, workspace=workspace, latest=latest, run_id=run_id
-    ) as stage:
-        require_images(plan, stage.backend)
-        _require(stage.backend, options)
-        with open_run(
-            stage.workspace, run_id=stage.run_id, listeners=listeners, overwrite=overwrite, latest=stage.latest
-        ) as run:
-            setup = Setup(plan=plan, backend=stage.backend, options=options, run=run, tokens=plan.new_tokens())
-            return await Flow(setup, on_ready, probe).play()
-
-
-def require_images(plan: EpisodePlan, backend: Backend) -> None:
-    """Refuse placeholders on a backend that runs images, where they stand for something that is to run.
-
-    Raises:
-        ImageError: An image of the game or of a player is not built yet.
-    """
-    unbuilt = [image for image in plan.images if "{{" in image]
-    if backend.capabilities.images and unbuilt:
-        raise ImageError(
-            f"{plan.manifest.game.name} is a template: {listed(unbuilt)} {'is' if len(unbuilt) == 1 else 'are'} not "
-            f"built yet, and the {backend.name} backend runs images.",
-            code="images_not_built",
-            hint="Build them with `coworld build DIRECTORY`, or run local processes with --backend process.",
-        )
-
-
-def _require(backend: Backend, options: EpisodeOptions) -> None:
-    for name in options.required_capabilities:
-        if not getattr(backend.capabilities, name):
-            raise CapabilityError(
-                f"The {backend.name} backend has no {name.replace('_', ' ')}, which this episode requires.",
-                hint="Use a backend that has (--backend docker), or do not ask for it.",
-                context={"backend": backend.name, "capability": name},
-            )
+__getattr__, __dir__ = lazy_names(__name__)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from coworld_core.episode.outcome import ErrorType, Exit, FaultParty
+from coworld_core.episode.verdict import blame_for
 from coworld_core.errors import CoworldError, TransferError
-from coworld_core.outcome import ErrorType, Exit, FaultParty
-from coworld_core.verdict import blame_for
 
 from ..backend import Component
 from ..errors import PLATFORM_ENDS

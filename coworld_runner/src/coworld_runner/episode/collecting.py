@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import anyio
 import anyio.to_thread
 
+from coworld_core.episode.events import ArtifactCollected
 from coworld_core.errors import ManifestError
-from coworld_core.events import ArtifactCollected
-from coworld_core.results import MAX_RESULTS_BYTES
+from coworld_core.manifest.results import MAX_RESULTS_BYTES
 
-from .._fetching import Fetched, Wanted, fetch_all
 from ..backend import Unit
+from ..runs._fetching import Fetched, Wanted, fetch_all
 from .ledger import Ledger
 from .phases import COLLECT
 from .setup import Setup

@@ -9,23 +9,23 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from coworld_core.episode import EpisodeRecord
+from coworld_core.episode.outcome import EpisodeStatus
+from coworld_core.episode.record import EpisodeRecord
 from coworld_core.errors import CoworldError, ImageError, NotReadyError, StartError
-from coworld_core.outcome import EpisodeStatus
 
-from .. import probes
-from .._runs import started
 from ..backend import HttpProbe, ImageInfo, Unit, UnitSpec
 from ..errors import OWN_DOING, unwrapped
-from ..links import play_links
-from ..options import ContractProbe, OnReady
-from ..scratch import Scratch, open_scratch
-from ..starvation import StarvationMeter
+from ..runs._opening import started
+from ..runs.scratch import Scratch, open_scratch
+from . import probes
 from .collecting import ArtifactCollector
 from .ledger import Ledger
+from .links import play_links
+from .options import ContractProbe, OnReady
 from .record import close_record, write_record
 from .setup import Setup
 from .specs import game_spec, player_spec
+from .starvation import StarvationMeter
 from .watching import Watch
 
 __all__ = ["Flow"]

@@ -13,10 +13,10 @@ from typing import Any
 
 import anyio
 
-from coworld_core.episode import StarvationRecord
+from coworld_core.episode.events import BaseEvent, FaultSeen, LeakFound, Notice, UnitExited, UnitStarted
+from coworld_core.episode.outcome import Exit, Fault
+from coworld_core.episode.record import StarvationRecord
 from coworld_core.errors import CoworldError
-from coworld_core.events import BaseEvent, FaultSeen, LeakFound, Notice, UnitExited, UnitStarted
-from coworld_core.outcome import Exit, Fault
 
 from ..backend import Component, ImageInfo, Unit
 from .blame import Known, Seen, What, rule

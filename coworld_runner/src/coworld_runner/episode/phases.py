@@ -6,8 +6,8 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from coworld_core.episode import PhaseTiming
-from coworld_core.events import PhaseFinished, PhaseStarted
+from coworld_core.episode.events import PhaseFinished, PhaseStarted
+from coworld_core.episode.record import PhaseTiming
 
 from ..backend import Publish
 

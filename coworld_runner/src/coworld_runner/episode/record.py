@@ -9,13 +9,13 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from coworld_core.episode import ArtifactRecord, EpisodeRecord, LeakRecord, SlotRecord, UnitRecord
-from coworld_core.events import LeakFound, Notice, RunFinished
-from coworld_core.outcome import EpisodeStatus
+from coworld_core.episode.events import LeakFound, Notice, RunFinished
+from coworld_core.episode.outcome import EpisodeStatus
+from coworld_core.episode.record import ArtifactRecord, EpisodeRecord, LeakRecord, SlotRecord, UnitRecord
 
 from ..backend import Backend, ImageInfo
 from ..plan import Seat
-from ..workspace import artifact_records
+from ..runs.workspace import artifact_records
 from .ledger import Ledger, UnitState
 from .setup import Setup
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from coworld_core.artifacts import EpisodeLayout
+from coworld_core.episode.artifacts import EpisodeLayout
 
-from .._runs import OpenRun
 from ..backend import Backend
-from ..options import EpisodeOptions
 from ..plan import EpisodePlan
+from ..runs._opening import OpenRun
+from .options import EpisodeOptions
 
 __all__ = ["Setup"]
 

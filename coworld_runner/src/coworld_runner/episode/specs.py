@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from .. import probes
 from ..backend import Placement, Port, UnitSpec, without_limits
-from ..links import extra_port_environment, extra_unit_ports
-from ..scratch import Scratch
-from ..workspace import atomic_write
+from ..runs.scratch import Scratch
+from ..runs.workspace import atomic_write
+from . import probes
+from .links import extra_port_environment, extra_unit_ports
 from .setup import Setup
 
 __all__ = ["CONFIG", "REPLAY", "RESULTS", "game_spec", "player_spec"]

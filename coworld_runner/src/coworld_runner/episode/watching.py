@@ -13,12 +13,12 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from coworld_core.episode.events import GameProgressed, Notice, ProbeFinished
 from coworld_core.errors import ManifestError, TransferError
-from coworld_core.events import GameProgressed, Notice, ProbeFinished
-from coworld_core.results import MAX_RESULTS_BYTES
+from coworld_core.manifest.results import MAX_RESULTS_BYTES
 
-from .. import probes
 from ..backend import HttpProbe, Unit
+from . import probes
 from .ledger import Ledger
 from .setup import Setup
 from .specs import REPLAY, RESULTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from coworld_core.evaluation.comparison import NEW, OLD, Comparison, ComparisonPlan, ComparisonReport
 from coworld_core.evaluation.markdown import comparison_markdown
 
-from ..packages import Package
+from ..package.resolving import Package
 from .lineups import Entrants
 from .playing import EvaluationRun, play_evaluation
 from .rules import EvaluationRules

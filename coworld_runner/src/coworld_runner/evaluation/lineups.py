@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, cast
 
-from coworld_core.episode import SeatRow
+from coworld_core.episode.record import SeatRow
 from coworld_core.evaluation.designs import Lineup, block_seed
-from coworld_core.gameconfig import validate_game_config
+from coworld_core.manifest.gameconfig import validate_game_config
 
-from ..packages import Package
+from ..package.resolving import Package
 from ..plan import EpisodePlan, Seat, plan_episode
 from .rules import EvaluationRules
 

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from coworld_core.episode import ROWS_NAME, EpisodeRow, read_record, read_rows
+from coworld_core.episode.events import Notice, RunFinished, RunStarted
+from coworld_core.episode.outcome import EpisodeStatus
+from coworld_core.episode.record import ROWS_NAME, EpisodeRow, read_record, read_rows
 from coworld_core.errors import CapabilityError, ImageError, UsageError
 from coworld_core.evaluation.designs import Lineup
 from coworld_core.evaluation.metrics import known_metrics, measured
 from coworld_core.evaluation.reports import Evaluation, EvaluationPlan, EvaluationReport
-from coworld_core.events import Notice, RunFinished, RunStarted
-from coworld_core.outcome import EpisodeStatus
 from coworld_core.records import open_record, read_as
 
 from .._hints import listed
 from ..backend import Backend
-from ..episode import EpisodeOptions
-from ..events import Listener
+from ..episode.running import EpisodeOptions
 from ..many import EpisodeListeners, Many, Tally, open_many
 from ..plan import EpisodePlan
-from ..workspace import atomic_write
+from ..runs.events import Listener
+from ..runs.workspace import atomic_write
 from .lineups import Entrants
 
 __all__ = ["PLAN_NAME", "REPORT_NAME", "EvaluationRun", "play_evaluation"]

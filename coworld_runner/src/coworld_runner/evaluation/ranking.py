@@ -8,7 +8,7 @@ from coworld_core.errors import UsageError
 from coworld_core.evaluation.markdown import ranking_markdown
 from coworld_core.evaluation.ranking import Ranking, RankingPlan, RankingReport, player_labels
 
-from ..packages import Package
+from ..package.resolving import Package
 from .lineups import Entrants
 from .playing import EvaluationRun, play_evaluation
 from .rules import EvaluationRules

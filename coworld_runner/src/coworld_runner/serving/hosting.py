@@ -16,10 +16,10 @@ from typing import Any, Final, cast
 import anyio
 
 from coworld_core.errors import UsageError
-from coworld_core.gameconfig import MAX_SLOTS
+from coworld_core.manifest.gameconfig import MAX_SLOTS
 from coworld_core.rules import Rules, RulesError, RulesReplay, read_config, read_replay
 
-from .._sources import read_source
+from ..package._sources import read_source
 from ..worker.transfer import Transfers, read_document
 from .match import Match
 from .server import game_server, replay_server, talked_out

@@ -12,12 +12,12 @@ from typing import Any, Never
 import anyio
 import pytest
 
-from coworld_core.events import BaseEvent, Event
+from coworld_core.episode.events import BaseEvent, Event
+from coworld_core.episode.outcome import Exit
 from coworld_core.ids import new_run_id
-from coworld_core.outcome import Exit
 
 from ..backend import Backend, Found, Placement, Port, UnitSpec
-from ..scratch import Scratch, make_scratch
+from ..runs.scratch import Scratch, make_scratch
 
 __all__ = [
     "HTTP",

@@ -12,10 +12,10 @@ from typing import Any
 import anyio
 import pytest
 
+from coworld_core.episode.events import UnitCreated, UnitExited, UnitStarted
+from coworld_core.episode.outcome import Exit
 from coworld_core.errors import BackendError, CapabilityError, ImageError, StartError
-from coworld_core.events import UnitCreated, UnitExited, UnitStarted
 from coworld_core.issues import Issue
-from coworld_core.outcome import Exit
 
 from ..backend import Limits, Port
 from ._conformance_kit import Arena, Suite, units_of, until

@@ -13,9 +13,9 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from coworld_core.episode.events import LogTruncated, UnitReady
+from coworld_core.episode.outcome import Exit
 from coworld_core.errors import NotReadyError
-from coworld_core.events import LogTruncated, UnitReady
-from coworld_core.outcome import Exit
 
 from ..backend import HttpProbe, Limits
 from ._conformance_kit import HTTP, Arena, Suite, does_not_apply, until

@@ -12,12 +12,12 @@ import sys
 import anyio
 import pytest
 
-from coworld_core.events import LeakFound, UnitExited
+from coworld_core.episode.events import LeakFound, UnitExited
+from coworld_core.episode.outcome import Exit
 from coworld_core.ids import new_run_id
-from coworld_core.outcome import Exit
 
 from ..backend import HttpProbe, Unit
-from ..scratch import open_scratch, remove_run, scratch_root
+from ..runs.scratch import open_scratch, remove_run, scratch_root
 from ._conformance_kit import HTTP, Arena, Suite, does_not_apply, locked, subject_environment, units_of, until
 
 __all__ = ["StoppingChecks"]

@@ -22,9 +22,9 @@ import anyio.abc
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
+from coworld_core.episode.events import ImageReady
+from coworld_core.episode.outcome import Exit
 from coworld_core.errors import ImageError, StartError
-from coworld_core.events import ImageReady
-from coworld_core.outcome import Exit
 
 from ..backend import Capabilities, Found, ImageInfo, Publish, UnitSpec
 from ..backends.base import BaseBackend, CappedLog, LocalUnit, tree_size

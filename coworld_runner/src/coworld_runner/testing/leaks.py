@@ -30,7 +30,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ..backends.base import Reservation
-from ..scratch import scratch_root
+from ..runs.scratch import scratch_root
 
 __all__ = ["leak_check", "private_scratch"]
 

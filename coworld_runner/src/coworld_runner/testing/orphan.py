@@ -12,10 +12,10 @@ from pathlib import Path
 
 import anyio
 
-from coworld_core.events import BaseEvent
+from coworld_core.episode.events import BaseEvent
 
 from ..backend import Backend, UnitSpec
-from ..scratch import open_scratch
+from ..runs.scratch import open_scratch
 
 __all__ = ["main"]
 

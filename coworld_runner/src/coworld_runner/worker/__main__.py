@@ -57,7 +57,7 @@ async def _run() -> int:
 
 
 async def _init_config() -> int:
-    from coworld_core.verdict import judge_error
+    from coworld_core.episode.verdict import judge_error
 
     from .evidence import error_info
     from .inputs import read_outputs

@@ -14,14 +14,14 @@ from typing import Any, Literal, Self
 import anyio
 from anyio.abc import TaskGroup
 
+from coworld_core.episode.events import LeakFound, Notice
 from coworld_core.errors import BackendError, CapabilityError, StartError, UsageError
-from coworld_core.events import LeakFound, Notice
 
 from ..backend import Capabilities, Found, HttpProbe, ImageInfo, Publish, UnitSpec
-from ..backends._kube_api import Cluster, ClusterRefused
-from ..backends._kube_watched import watch_units
 from ..backends.base import BaseBackend
-from ..probes import get_status
+from ..backends.kubernetes._api import Cluster, ClusterRefused
+from ..backends.kubernetes._watched import watch_units
+from ..episode.probes import get_status
 from .inputs import Settings
 from .pods import ATTEMPT, COMPONENT, JOB, service_body
 from .pulls import pull_images

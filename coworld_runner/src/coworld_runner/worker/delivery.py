@@ -24,9 +24,9 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from coworld_core.artifacts import EpisodeLayout
+from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.verdict import Verdict
 from coworld_core.errors import CoworldError
-from coworld_core.verdict import Verdict
 
 from .evidence import Stopwatch, error_info, pack_debug, pack_replay
 from .inputs import Outputs

@@ -8,9 +8,9 @@ import zipfile
 import zlib
 from pathlib import Path
 
-from coworld_core.artifacts import EpisodeLayout
-from coworld_core.events import BaseEvent, PhaseFinished, ProbeFinished, UnitStarted
-from coworld_core.verdict import Verdict
+from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.events import BaseEvent, PhaseFinished, ProbeFinished, UnitStarted
+from coworld_core.episode.verdict import Verdict
 
 __all__ = ["Stopwatch", "error_info", "pack_debug", "pack_replay"]
 

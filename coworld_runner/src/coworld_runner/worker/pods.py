@@ -8,8 +8,8 @@ from typing import Any
 
 from coworld_core.quantities import parse_quantity
 
-from ..backends._kube_objects import UNDISTURBED, concealing, container, nodes_for, pod_spec, secret, thing
-from ..backends._kube_pod import pull_spec
+from ..backends.kubernetes._objects import UNDISTURBED, concealing, container, nodes_for, pod_spec, secret, thing
+from ..backends.kubernetes._pod import pull_spec
 from .inputs import PlayerPods, Settings
 
 __all__ = [

@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import anyio.to_thread
 
+from coworld_core.episode.request import load_request
 from coworld_core.errors import UsageError
-from coworld_core.request import load_request
 
-from .._sources import shown_url
-from ..packages import MANIFEST_LIMIT, Package
+from ..package._sources import shown_url
+from ..package.resolving import MANIFEST_LIMIT, Package
 from ..plan import EpisodePlan, plan_episode
-from ..workspace import atomic_write
+from ..runs.workspace import atomic_write
 from .transfer import Transfers, read_document
 
 __all__ = ["STATE", "init_config", "read_plan", "read_tokens"]

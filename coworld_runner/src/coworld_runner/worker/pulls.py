@@ -9,8 +9,8 @@ import anyio
 
 from coworld_core.errors import BackendError
 
-from ..backends._kube_api import Cluster
-from ..backends._kube_images import is_pulled, pull
+from ..backends.kubernetes._api import Cluster
+from ..backends.kubernetes._images import is_pulled, pull
 from .inputs import Settings
 from .pods import ATTEMPT, COMPONENT, pull_pod
 

@@ -19,17 +19,17 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from coworld_core import durations
-from coworld_core.artifacts import EpisodeLayout
-from coworld_core.episode import EpisodeRecord, read_record
+from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.events import BaseEvent, FaultSeen, LeakFound, Notice, PhaseStarted, ProbeFinished, UnitExited
+from coworld_core.episode.record import EpisodeRecord, read_record
+from coworld_core.episode.verdict import Verdict, VerdictPolicy, judge, judge_error
 from coworld_core.errors import BackendUnavailable, CoworldError, ManifestError, UsageError
-from coworld_core.events import BaseEvent, FaultSeen, LeakFound, Notice, PhaseStarted, ProbeFinished, UnitExited
-from coworld_core.verdict import Verdict, VerdictPolicy, judge, judge_error
 
 from .._concurrency import nursery
 from ..backend import Limits
-from ..backends._kube_api import Cluster, ClusterRefused
-from ..backends._kube_login import import_library
-from ..episode import EpisodeOptions, run_episode
+from ..backends.kubernetes._api import Cluster, ClusterRefused
+from ..backends.kubernetes._login import import_library
+from ..episode.running import EpisodeOptions, run_episode
 from ..plan import EpisodePlan
 from .backend import JobBackend
 from .delivery import Delivery

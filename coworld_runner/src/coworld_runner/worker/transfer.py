@@ -24,7 +24,7 @@ import anyio.to_thread
 from coworld_core.errors import RemoteError, TransferCode, TransferError, UsageError
 from coworld_core.retrying import Backoff, Tries, retry_after, says_later
 
-from .._sources import fetch, read_source, shown_url
+from ..package._sources import fetch, read_source, shown_url
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient

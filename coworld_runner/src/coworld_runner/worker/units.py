@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import anyio
 from anyio.abc import TaskGroup
 
+from coworld_core.episode.outcome import Exit
 from coworld_core.errors import BackendError, StartError
-from coworld_core.outcome import Exit
 
 from ..backend import Backend, Endpoint, Placement, Publish, UnitSpec
-from ..backends._kube_api import Cluster, ClusterRefused
-from ..backends._kube_state import Trouble
-from ..backends._kube_watched import WatchedUnit
 from ..backends.base import LOCALHOST
+from ..backends.kubernetes._api import Cluster, ClusterRefused
+from ..backends.kubernetes._state import Trouble
+from ..backends.kubernetes._watched import WatchedUnit
 from .inputs import Settings
 from .pods import ATTEMPT, JOB, PLAYER, player_environment, player_pod, player_secret, pod_name, uses_bedrock
 

@@ -25,14 +25,14 @@ from starlette.staticfiles import StaticFiles
 from coworld_core.api import Problem
 
 from .api.calls import PREFIX
-from .blobs import BlobStore
-from .columns import JsonObject
-from .database import open_database
 from .errors import Refusal
 from .services import Services
 from .settings import Settings, prepare_directory
-from .storage import artifact_store
-from .vault import Vault
+from .store.artifacts import artifact_store
+from .store.blobs import BlobStore
+from .store.columns import JsonObject
+from .store.database import open_database
+from .store.vault import Vault
 
 __all__ = ["create_app", "document", "lifespans", "open_services"]
 
@@ -57,9 +57,9 @@ PARTS = (
     "web.games",
     "api.hosted",
     "api.not_offered",
-    "registry",
+    "registry.protocol",
     "web.cli_sign_in",
-    "housekeeping",
+    "work.housekeeping",
     "web",
 )
 """Modules of this package that take part in the application.

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from .errors import Refusal
-from .models import Artifact
-from .storage import ArtifactStore
+from .store.artifacts import ArtifactStore
+from .store.models import Artifact
 
 __all__ = ["chunks", "filename_of", "plain_chunks", "send", "send_plain"]
 

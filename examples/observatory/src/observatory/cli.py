@@ -19,8 +19,8 @@ from .cli_options import Out, keep_secret, runs, to_file, where
 from .settings import DEFAULT_PORT, Settings
 
 if TYPE_CHECKING:
+    from .runtime import Place
     from .services import Services
-    from .worker_runtime import Place
 
 __all__ = ["cli", "main"]
 
@@ -93,7 +93,7 @@ async def _serve(settings: Settings, out: Out, listener: Any, url: str | None) -
     import sqlalchemy as sa
 
     from . import serving
-    from .models import User
+    from .store.models import User
 
     settings = serving.with_url(settings, listener, url)
     with serving.stop_signals(out.note) as stopped:
@@ -142,7 +142,7 @@ async def _work(settings: Settings, out: Out) -> None:
 
     from . import serving
     from .app import open_services
-    from .worker_runtime import open_place, open_worker, worker_name
+    from .runtime import open_place, open_worker, worker_name
 
     async with AsyncExitStack() as stack:
         stopped = stack.enter_context(serving.stop_signals(out.note))
@@ -179,7 +179,7 @@ def pull_secret_command(settings: Settings, out: Out, url: str | None, name: str
     """
     from dataclasses import replace
 
-    from .registry_login import pull_secret, worker_login
+    from .identity.worker_login import pull_secret, worker_login
 
     if url is not None:
         settings = replace(settings, url=url.rstrip("/"))

@@ -13,15 +13,15 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
-from coworld_core.episode import read_record
+from coworld_core.episode.record import read_record
 
 from .artifacts_links import LinkSigner
-from .columns import JsonObject
 from .errors import not_found
 from .identity.auth import Caller
-from .models import EpisodeRequest, League, Membership, Participant
 from .services import Services
-from .worker_queue import OVER
+from .store.columns import JsonObject
+from .store.models import EpisodeRequest, League, Membership, Participant
+from .work.queue import OVER
 
 __all__ = ["EpisodeView", "find_episode", "own_slots", "player_faults", "view_of", "visible"]
 

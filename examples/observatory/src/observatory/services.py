@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .blobs import BlobStore
-from .database import Database
 from .identity.auth import Authenticator
+from .runtime import Runtime
 from .settings import Settings
-from .storage import ArtifactStore
-from .vault import Vault
-from .worker_runtime import Runtime
+from .store.artifacts import ArtifactStore
+from .store.blobs import BlobStore
+from .store.database import Database
+from .store.vault import Vault
 
 __all__ = ["Services"]
 

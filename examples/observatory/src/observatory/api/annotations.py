@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from ..episodes_access import find_episode, own_slots
 from ..errors import Refusal, conflict, forbidden
-from ..models import Artifact
-from ..storage import MemberTooLarge, NoMember
+from ..store.artifacts import MemberTooLarge, NoMember
+from ..store.models import Artifact
 from .calls import ApiRouter, Call, Known, binary, refusals
 from .episodes import refuse_unfinished
 

@@ -13,13 +13,13 @@ from starlette.responses import Response, StreamingResponse
 from coworld_core import api
 
 from ..artifacts_serving import filename_of, plain_chunks, send, send_plain
-from ..bundles import BundlePlan, Kept, ZipEntry, plan_bundle, stream_zip, unknown_tokens
-from ..columns import JsonObject
 from ..episodes_access import find_episode, own_slots, visible
 from ..errors import Refusal, forbidden, invalid, not_found
-from ..models import Artifact, Coworld, EpisodeRequest
 from ..services import Services
-from ..worker_queue import OVER
+from ..store.bundles import BundlePlan, Kept, ZipEntry, plan_bundle, stream_zip, unknown_tokens
+from ..store.columns import JsonObject
+from ..store.models import Artifact, Coworld, EpisodeRequest
+from ..work.queue import OVER
 from .calls import Anyone, ApiRouter, Call, Json, Known, QueryModel, Team, binary, gate, refusals
 from .episodes import find_job, refuse_unfinished, split_ids
 from .pages import PageQuery, paginate

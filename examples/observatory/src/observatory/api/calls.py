@@ -36,8 +36,8 @@ from starlette.routing import Match
 
 from ..errors import Refusal, conflict, forbidden, unauthenticated
 from ..identity.auth import ANONYMOUS, Caller
-from ..models import Idempotent
 from ..services import Services
+from ..store.models import Idempotent
 
 __all__ = [
     "PREFIX",

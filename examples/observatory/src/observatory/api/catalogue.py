@@ -16,15 +16,15 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coworld_core import api
 from coworld_core.errors import ImageError, ManifestError
 from coworld_core.images import ImageRef
-from coworld_core.loading import dump_manifest, load_manifest, manifest_sha256
-from coworld_core.manifest import ROLE_SECTIONS, Manifest
+from coworld_core.manifest.loading import dump_manifest, load_manifest, manifest_sha256
+from coworld_core.manifest.models import ROLE_SECTIONS, Manifest
 
-from ..columns import JsonObject
 from ..errors import Refusal, conflict, forbidden, invalid, not_found
 from ..identity.auth import Caller
-from ..models import Coworld, CoworldName, Game, Image
 from ..naming import name_key
-from ..smoke import check_state, order_check
+from ..store.columns import JsonObject
+from ..store.models import Coworld, CoworldName, Game, Image
+from ..work.smoke import check_state, order_check
 from .calls import Anyone, ApiRouter, Call, Json, Known, refusals
 from .images import find_image, image_at, public_uri
 from .leagues import slug

@@ -10,11 +10,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
-from ..columns import JsonObject, now
 from ..errors import Refusal, forbidden, not_found
 from ..identity.auth import Caller
-from ..models import Coworld, CoworldName, CoworldSecret
 from ..naming import name_key
+from ..store.columns import JsonObject, now
+from ..store.models import Coworld, CoworldName, CoworldSecret
 from .calls import ApiRouter, Call, Json, Known, gate, read_body, refusals
 
 __all__ = ["router"]

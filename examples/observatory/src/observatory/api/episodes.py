@@ -12,12 +12,12 @@ from pydantic import Field
 
 from coworld_core import api
 
-from ..columns import JsonObject, now
 from ..episodes_access import find_episode, own_slots, view_of, visible
 from ..errors import Refusal, not_found
-from ..models import Coworld, EpisodeRequest, Game, Participant
+from ..runtime import open_runtime
 from ..services import Services
-from ..worker_runtime import open_runtime
+from ..store.columns import JsonObject, now
+from ..store.models import Coworld, EpisodeRequest, Game, Participant
 from .calls import Anyone, ApiRouter, Call, Json, Known, Team, refusals
 from .pages import Envelope, Page, PageQuery, paginate
 from .rounds import find_round

@@ -14,15 +14,15 @@ from sqlalchemy.orm import joinedload
 
 from coworld_core import api
 from coworld_core.errors import CoworldError, ManifestError, UsageError
-from coworld_core.loading import load_manifest
+from coworld_core.manifest.loading import load_manifest
 
-from ..columns import JsonObject, new_id, now
-from ..database import next_revision
 from ..episodes_access import view_of
 from ..errors import Refusal, conflict, not_found
-from ..models import Coworld, EpisodeRequest, ExperienceRequest, Participant, User
-from ..scheduling import Candidate, draw_seats, episode_configs, plan_config
-from ..worker_queue import settle_request
+from ..store.columns import JsonObject, new_id, now
+from ..store.database import next_revision
+from ..store.models import Coworld, EpisodeRequest, ExperienceRequest, Participant, User
+from ..work.queue import settle_request
+from ..work.scheduling import Candidate, draw_seats, episode_configs, plan_config
 from .calls import ApiRouter, Call, Json, Known, refusals
 from .experience_roster import Arena, find_arena, read_roster
 from .pages import Envelope, PageQuery, paginate

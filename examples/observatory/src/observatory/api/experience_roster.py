@@ -13,8 +13,8 @@ from coworld_core.errors import UsageError
 
 from ..errors import Refusal, not_found
 from ..identity.auth import Caller
-from ..models import Coworld, Division, EpisodeScore, Game, League, Membership, Player, Policy, PolicyVersion
-from ..scheduling import Candidate, Wish
+from ..store.models import Coworld, Division, EpisodeScore, Game, League, Membership, Player, Policy, PolicyVersion
+from ..work.scheduling import Candidate, Wish
 
 __all__ = ["Arena", "find_arena", "read_roster"]
 

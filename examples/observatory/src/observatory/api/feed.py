@@ -20,13 +20,13 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
-from ..columns import JsonObject, now
 from ..episodes_access import view_of, visible
 from ..errors import Refusal
-from ..feed_bell import last_revision
 from ..identity.auth import Caller
-from ..models import EpisodeRequest, ExperienceRequest
 from ..services import Services
+from ..store.bell import last_revision
+from ..store.columns import JsonObject, now
+from ..store.models import EpisodeRequest, ExperienceRequest
 from .calls import Anyone, ApiRouter, Json, QueryModel, refusals
 from .episodes import split_ids
 

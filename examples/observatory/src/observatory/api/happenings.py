@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
-from ..columns import JsonObject
-from ..models import Event, League, Membership, PolicyVersion
+from ..store.columns import JsonObject
+from ..store.models import Event, League, Membership, PolicyVersion
 from .calls import Anyone, ApiRouter, Call, Json
 from .leagues import visible_leagues
 from .pages import PageQuery, paginate

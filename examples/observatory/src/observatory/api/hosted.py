@@ -9,7 +9,7 @@ from typing import Annotated
 from coworld_core import api
 
 from ..errors import not_found
-from ..hosted_sessions import Session, open_sessions, seat_json, sessions_of, wait_ready
+from ..hosted.sessions import Session, open_sessions, seat_json, sessions_of, wait_ready
 from ..services import Services
 from .calls import ApiRouter, Call, Json, gate, refusals
 from .catalogue import find_coworld

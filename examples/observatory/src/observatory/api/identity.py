@@ -8,10 +8,10 @@ import sqlalchemy as sa
 
 from coworld_core import api
 
-from ..columns import JsonObject
 from ..errors import conflict, not_found
 from ..identity.auth import PLAYER_SESSION, take_code
-from ..models import Player
+from ..store.columns import JsonObject
+from ..store.models import Player
 from .calls import ApiRouter, Call, InPerson, Json, gate, refusals
 
 __all__ = ["player_json", "router"]

@@ -15,10 +15,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
-from ..columns import JsonObject
 from ..errors import Refusal, not_found
 from ..identity.auth import Caller
-from ..models import Image, RegistryTag, User
+from ..store.columns import JsonObject
+from ..store.models import Image, RegistryTag, User
 from .calls import ApiRouter, Call, Json, Known, gate, refusals
 from .pages import PageQuery, paginate
 

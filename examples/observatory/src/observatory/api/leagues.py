@@ -14,11 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coworld_core import api
 from coworld_core.errors import CoworldError
 
-from ..columns import JsonObject
 from ..errors import conflict, invalid, not_found
 from ..identity.auth import Caller
-from ..models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership
 from ..naming import name_key
+from ..store.columns import JsonObject
+from ..store.models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership
 from .calls import Anyone, ApiRouter, Json, QueryModel, Team, refusals
 from .views import division_json, game_json, league_json
 

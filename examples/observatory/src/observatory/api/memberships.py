@@ -11,9 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
-from ..columns import JsonObject, now
 from ..errors import conflict, forbidden, not_found
-from ..models import Coworld, Division, Game, League, Membership, Player, PolicyVersion, Submission
+from ..store.columns import JsonObject, now
+from ..store.models import Coworld, Division, Game, League, Membership, Player, PolicyVersion, Submission
 from .calls import Anyone, ApiRouter, Call, Json, Known, refusals
 from .happenings import record
 from .leagues import find_league, visible_leagues

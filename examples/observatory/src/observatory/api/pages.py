@@ -15,8 +15,8 @@ from pydantic import BaseModel, Field
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
-from ..columns import JsonObject
 from ..errors import Refusal
+from ..store.columns import JsonObject
 from .calls import Json, QueryModel
 
 __all__ = ["Envelope", "Page", "PageQuery", "paginate"]

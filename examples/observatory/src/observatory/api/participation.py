@@ -10,18 +10,18 @@ from pydantic import Field
 from starlette.responses import Response
 
 from coworld_core.errors import ManifestError
-from coworld_core.gameconfig import game_config_for, slot_count
-from coworld_core.loading import load_manifest
+from coworld_core.manifest.gameconfig import game_config_for, slot_count
+from coworld_core.manifest.loading import load_manifest
 
 from ..errors import conflict, not_found
-from ..models import Coworld
+from ..store.models import Coworld
 from .calls import Anyone, ApiRouter, QueryModel, binary, refusals
 from .leagues import find_league, league_divisions
 
 if TYPE_CHECKING:
-    from coworld_core.manifest import Doc
+    from coworld_core.manifest.models import Doc
 
-    from ..models import League
+    from ..store.models import League
 
 __all__ = ["router"]
 

@@ -12,9 +12,9 @@ from pydantic import Field
 from coworld_core import api
 from coworld_core.environment import is_reserved_env
 
-from ..columns import JsonObject
 from ..errors import conflict, forbidden, invalid, not_found
-from ..models import Image, Policy, PolicySecretEnv, PolicyVersion
+from ..store.columns import JsonObject
+from ..store.models import Image, Policy, PolicySecretEnv, PolicyVersion
 from .calls import ApiRouter, Call, Json, Known, gate, refusals
 from .images import find_image
 from .pages import Envelope, PageQuery, paginate

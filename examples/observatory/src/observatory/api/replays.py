@@ -10,8 +10,8 @@ from coworld_core import api
 
 from ..episodes_access import visible
 from ..errors import Refusal
-from ..hosted_sessions import viewer_of
-from ..models import Artifact, EpisodeRequest
+from ..hosted.sessions import viewer_of
+from ..store.models import Artifact, EpisodeRequest
 from .calls import ApiRouter, Call, Json, gate, refusals
 
 __all__ = ["router"]

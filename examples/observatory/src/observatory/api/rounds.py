@@ -11,10 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
-from ..columns import JsonObject
 from ..errors import not_found
 from ..identity.auth import Caller
-from ..models import Division, League, Round, RoundResult
+from ..store.columns import JsonObject
+from ..store.models import Division, League, Round, RoundResult
 from .calls import Anyone, ApiRouter, Json
 from .leagues import visible_leagues
 from .pages import Envelope, PageQuery, paginate

@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
-from ..columns import JsonObject
-from ..models import Division, EpisodeScore, Player, Round, RoundResult, User
+from ..store.columns import JsonObject
+from ..store.models import Division, EpisodeScore, Player, Round, RoundResult, User
 from .calls import Anyone, ApiRouter, Json, QueryModel
 from .leagues import find_division
 

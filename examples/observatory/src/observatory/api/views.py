@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..columns import JsonObject
-from ..models import Division, Game, League, Player, PolicyVersion
+from ..store.columns import JsonObject
+from ..store.models import Division, Game, League, Player, PolicyVersion
 
 __all__ = ["division_json", "game_json", "league_json", "player_ref", "policy_version_json"]
 

@@ -7,8 +7,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.errors import CoworldError
 
-from ..columns import now
-from ..models import Token, User
+from ..store.columns import now
+from ..store.models import Token, User
 from .auth import Authenticator, MintedToken
 
 __all__ = ["AccountError", "add_user", "disable_user", "list_users", "new_token"]

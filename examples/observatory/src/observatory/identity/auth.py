@@ -22,9 +22,9 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerifyMismatchError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ..columns import now
 from ..errors import Refusal, forbidden, unauthenticated
-from ..models import AuthCode, Player, Token, User
+from ..store.columns import now
+from ..store.models import AuthCode, Player, Token, User
 
 __all__ = [
     "ANONYMOUS",

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from ..api.calls import read_body
-from ..columns import now
 from ..errors import Refusal
 from ..identity.auth import ANONYMOUS, SESSION_COOKIE
-from ..models import Token
 from ..services import Services
+from ..store.columns import now
+from ..store.models import Token
 from .visit import is_same_origin, open_visit, page, trouble
 
 __all__ = ["sign_in", "sign_in_page", "sign_out"]

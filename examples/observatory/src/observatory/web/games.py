@@ -19,8 +19,8 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.requests import HTTPConnection
 
 from ..api.calls import read_body
-from ..hosted_sessions import is_live_key
-from ..models import EpisodeRequest
+from ..hosted.sessions import is_live_key
+from ..store.models import EpisodeRequest
 
 if TYPE_CHECKING:
     import httpx2

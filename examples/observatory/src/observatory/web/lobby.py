@@ -7,8 +7,8 @@ from starlette.responses import RedirectResponse, Response
 
 from ..api.hosted import player_url
 from ..errors import Refusal
-from ..hosted_sessions import Session, wait_ready
-from ..models import Coworld
+from ..hosted.sessions import Session, wait_ready
+from ..store.models import Coworld
 from .visit import Visit, is_same_origin, open_visit, page, trouble
 
 __all__ = ["lobby", "take_seat"]

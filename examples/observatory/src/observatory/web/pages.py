@@ -14,12 +14,12 @@ from ..api.feed import LONGEST_WAIT, wait_for_changes
 from ..api.leagues import find_league, league_rows
 from ..api.standings import Standing, standings
 from ..artifacts_serving import filename_of, send, send_plain
-from ..columns import JsonObject
 from ..episodes_access import find_episode, own_slots, view_of, visible
 from ..errors import Refusal
-from ..hosted_sessions import viewer_of
-from ..models import Artifact, Division, EpisodeRequest, League, Membership, Participant, PolicyVersion, User
-from ..worker_queue import OVER
+from ..hosted.sessions import viewer_of
+from ..store.columns import JsonObject
+from ..store.models import Artifact, Division, EpisodeRequest, League, Membership, Participant, PolicyVersion, User
+from ..work.queue import OVER
 from .rows import LogText, episode_rows, read_log, recent_episodes
 from .visit import Visit, is_same_origin, open_visit, page, trouble
 

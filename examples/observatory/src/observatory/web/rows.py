@@ -12,9 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ..artifacts_serving import chunks
 from ..episodes_access import own_slots, player_faults, visible
 from ..identity.auth import Caller
-from ..models import Artifact, Coworld, EpisodeRequest
 from ..services import Services
-from ..worker_queue import OVER
+from ..store.models import Artifact, Coworld, EpisodeRequest
+from ..work.queue import OVER
 
 __all__ = ["EpisodeRow", "LogText", "SeatRow", "episode_rows", "read_log", "recent_episodes"]
 

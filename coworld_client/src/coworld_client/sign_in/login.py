@@ -1,0 +1,445 @@
+"""Signing in: by a browser, by a code pasted from one, or with a token from elsewhere; and acting as a player.
+
+Nothing here prints or asks. What a person has to see or type goes through callbacks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import re
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qsl, quote, urlsplit
+
+import anyio
+import anyio.to_thread
+from anyio.abc import SocketAttribute
+
+from coworld_core.errors import EnvironmentFault, UsageError, unwrapped
+
+from ..errors import (
+    ApiConnectionError,
+    ApiError,
+    ApiStatusError,
+    ApiTimeoutError,
+    NotAuthenticated,
+    NotLoggedIn,
+    error_for_status,
+)
+from .credentials import CredentialStore, PlayerSession, Token, normalise_server
+
+if TYPE_CHECKING:
+    from anyio.abc import SocketStream
+    from httpx2 import AsyncBaseTransport
+
+    from coworld_core.api import Whoami
+
+    from ..client import CoworldClient
+
+__all__ = [
+    "SignInTimeout",
+    "adopt_token",
+    "exchange_code",
+    "sign_in",
+    "sign_in_url",
+    "signed_in",
+    "use_player",
+    "web_origin",
+]
+
+_CODE_HOSTS = ("softmax.com", ".softmax.com", ".softmax-research.net", "localhost", "127.0.0.1", "::1")
+"""Who a sign-in code may be sent to; with a dot in front: what is below it."""
+_EXCHANGE_SECONDS = 10.0
+_DEADLINE = 300.0
+_ENOUGH = timedelta(minutes=5)
+"""A session with less than this left is renewed: it would end in the middle of something."""
+
+
+class SignInTimeout(EnvironmentFault):
+    """Nobody signed in within the time there was."""
+
+    default_code = "sign_in_timeout"
+
+
+def web_origin(server: str) -> str:
+    """Where the web pages of a server are: its address without a trailing ``/api`` or ``/api/observatory``."""
+    return re.sub(r"/api(/observatory)?$", "", normalise_server(server))
+
+
+def sign_in_url(server: str, callback: str | None = None, *, state: str | None = None) -> str:
+    """The page where a person signs in and is shown a code, or is sent back to ``callback`` with it.
+
+    Args:
+        server: The server.
+        callback: Address on this machine that the browser goes to afterwards; None: the code is only shown.
+        state: What that visit has to bring along.
+    """
+    url = f"{web_origin(server)}/cli-auth"
+    if callback is None:
+        return url
+    query = f"callback={quote(callback, safe='')}"
+    return f"{url}?{query}" + (f"&state={quote(state, safe='')}" if state else "")
+
+
+async def exchange_code(
+    server: str,
+    code: str,
+    *,
+    trusted_hosts: Collection[str] = (),
+    timeout: float = _EXCHANGE_SECONDS,
+    transport: AsyncBaseTransport | None = None,
+) -> Token:
+    """Trade a code, which is good once, for a token.
+
+    Args:
+        server: Who gave the code.
+        code: The code.
+        trusted_hosts: Hosts besides softmax.com and this machine that codes may be sent to.
+        timeout: Seconds for everything.
+        transport: How the request travels; by sockets by default.
+
+    Raises:
+        UsageError: The code cannot be one, or would go to a host that is not trusted (``code_host``).
+        ApiStatusError: The server refused; the message says what to do.
+        ApiConnectionError: It cannot be reached.
+        ApiError: It answered something else.
+    """
+    import httpx2
+
+    from coworld_core.api import SignInCodeBody
+
+    server = normalise_server(server)
+    host = _code_host(server, trusted_hosts)
+    code = code.strip()
+    if not re.fullmatch(r"[\x21-\x7e]{1,2048}", code):
+        raise UsageError("This is not a sign-in code.", code="bad_code", hint="Copy it again, without spaces.")
+    url = f"{server}/observatory/credentials/auth-codes/exchange"
+    try:
+        with anyio.fail_after(timeout):
+            async with httpx2.AsyncClient(transport=transport, timeout=timeout, follow_redirects=False) as client:
+                response = await client.post(url, json=SignInCodeBody(code=code).to_wire())
+    except (TimeoutError, httpx2.TimeoutException) as error:
+        raise ApiTimeoutError(
+            f"{host} did not answer within {timeout:g} s.", hint="Try again; the code may be used up, then get another."
+        ) from error
+    except httpx2.RequestError as error:
+        raise ApiConnectionError(
+            f"{host} cannot be reached: {error or type(error).__name__}.", hint="Check the server and your connection."
+        ) from error
+    if response.status_code != 200:
+        raise _exchange_refused(host, response.status_code, response.text)
+    try:
+        return Token(response.json()["token"])
+    except (ValueError, KeyError, TypeError, AttributeError, UsageError):
+        # said without its cause: what came in place of a token may still be a secret
+        raise ApiError(
+            f"{host} answered the code with something that holds no token.",
+            code="sign_in_shape",
+            hint="Check the server: it is the API's address, not that of its web pages.",
+        ) from None
+
+
+def _code_host(server: str, trusted: Collection[str]) -> str:
+    parts = urlsplit(server)
+    host = parts.hostname or ""
+    here = host in ("localhost", "127.0.0.1", "::1")
+    known = any(host == entry or (entry.startswith(".") and host.endswith(entry)) for entry in (*_CODE_HOSTS, *trusted))
+    if not known:
+        raise UsageError(
+            f"Sign-in codes are not sent to {host}.",
+            code="code_host",
+            hint="Get a token from whoever runs it, and hand it to `coworld set-token` by standard input.",
+            context={"host": host},
+        )
+    if parts.scheme != "https" and not here:
+        raise UsageError(
+            f"Sign-in codes are not sent to {host} without encryption.", code="code_host", hint="Use an https address."
+        )
+    return host
+
+
+def _exchange_refused(host: str, status: int, text: str) -> ApiStatusError:
+    try:
+        value: object = json.loads(text)
+    except ValueError:
+        value = text[:200] or None
+    detail: Any = cast("dict[str, Any]", value).get("detail", value) if isinstance(value, dict) else value
+    if 300 <= status < 400:
+        said = f"{host} sends elsewhere ({status}): this is the address of web pages, not of the API."
+        hint = "Add /api to the server's address."
+    elif status == 410:
+        said, hint = f"{host} says that this code has been used or has expired.", "Get a new one and sign in with it."
+    elif status == 400:
+        said, hint = f"{host} says that this is no sign-in code.", "Copy the whole code, and nothing else."
+    else:
+        words = f": {detail}" if isinstance(detail, str) else ""
+        said, hint = f"{host} answered {status} to the sign-in code{words[:300]}.", None
+    return error_for_status(status)(said, status=status, detail=detail, hint=hint)
+
+
+# --- by a browser -------------------------------------------------------------------------------------------------
+
+
+async def sign_in(
+    server: str,
+    *,
+    show: Callable[[str], Awaitable[object]],
+    paste: Callable[[], Awaitable[str | None]] | None = None,
+    deadline: float = _DEADLINE,
+    trusted_hosts: Collection[str] = (),
+    transport: AsyncBaseTransport | None = None,
+) -> Token:
+    """Have a person sign in with a browser, and trade the code for a token. Nothing is saved.
+
+    The browser comes back to a port of this machine that is open only meanwhile, answers one path, believes only who
+    brings the state of this sign-in along, and takes one code.
+
+    Args:
+        server: Where to.
+        show: Given the page to open; opens it, or shows it to the person.
+        paste: Waits for a code that the person copied, as another way; None from it means that there will be none.
+            The first code from either way wins.
+        deadline: Seconds for the person.
+        trusted_hosts: As for ``exchange_code``.
+        transport: As for ``exchange_code``.
+
+    Raises:
+        SignInTimeout: There was no code in time.
+        UsageError, ApiStatusError, ApiConnectionError, ApiError: As for ``exchange_code``.
+    """
+    _code_host(normalise_server(server), trusted_hosts)
+    code: str | None = None
+
+    async def pasted(scope: anyio.CancelScope) -> None:
+        nonlocal code
+        given = await paste() if paste is not None else None
+        if given and given.strip() and code is None:
+            code = given.strip()
+            scope.cancel()
+
+    with unwrapped():
+        with anyio.move_on_after(deadline):
+            async with callback_server() as callback, anyio.create_task_group() as group:
+
+                async def returned() -> None:
+                    nonlocal code
+                    given = await callback.code()
+                    if code is None:
+                        code = given
+                    group.cancel_scope.cancel()
+
+                group.start_soon(returned)
+                await show(sign_in_url(server, callback.url, state=callback.state))
+                group.start_soon(pasted, group.cancel_scope)
+    if code is None:
+        raise SignInTimeout(
+            f"Nobody signed in to {normalise_server(server)} within {deadline:g} s.",
+            hint="Try again, or paste the code that the page shows.",
+        )
+    return await exchange_code(server, code, trusted_hosts=trusted_hosts, transport=transport)
+
+
+class Callback:
+    """Where a browser comes back to."""
+
+    def __init__(self, port: int) -> None:
+        self.state = secrets.token_urlsafe(24)
+        """What a visit has to bring along."""
+        self.host = f"127.0.0.1:{port}"
+        self.url = f"http://{self.host}/callback?state={self.state}"
+        """The address a browser is sent to."""
+        self._given: str | None = None
+        self._arrived = anyio.Event()
+
+    async def code(self) -> str:
+        """The code, once a browser has brought it."""
+        await self._arrived.wait()
+        assert self._given is not None
+        return self._given
+
+    def visit(self, method: str, target: str, headers: Collection[tuple[bytes, bytes]]) -> tuple[int, str]:
+        """Judge one visit: the status and words of the answer."""
+        hosts = [value.decode("latin-1") for name, value in headers if name.lower() == b"host"]
+        # another name for this machine is what a page elsewhere would use to read the answer
+        if hosts != [self.host]:
+            return 403, "This address is not for you."
+        path, _, query = target.partition("?")
+        if path != "/callback":
+            return 404, "There is nothing here."
+        if method != "GET":
+            return 405, "This is not how a browser comes back."
+        # some put a second question mark in front of what they add
+        fields = parse_qsl(query.replace("?", "&"), max_num_fields=20)
+        states = {value for name, value in fields if name == "state"}
+        codes = {value for name, value in fields if name == "code"}
+        if len(states) != 1 or not hmac.compare_digest(states.pop().encode(), self.state.encode()):
+            return 403, "This is not the sign-in that was started here. Start again from your terminal."
+        if len(codes) != 1:
+            return 400, "There is no sign-in code in this address. Start again from your terminal."
+        if self._arrived.is_set():
+            return 409, "A code has been taken already."
+        self._given = codes.pop()
+        self._arrived.set()
+        return 200, "The code has arrived. Go back to your terminal; you may close this page."
+
+
+@asynccontextmanager
+async def callback_server() -> AsyncGenerator[Callback]:
+    """A server on a free port of 127.0.0.1 that waits for a browser to come back, while the context is open."""
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+    port: int = listener.extra(SocketAttribute.local_port)  # noqa: S610
+    callback = Callback(port)
+
+    async def handle(stream: SocketStream) -> None:
+        # a visitor that says nothing, or something else than HTTP, is gone soon
+        async with stream:
+            with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.EndOfStream), anyio.move_on_after(10):
+                await _answer(stream, callback)
+
+    async with listener:
+        with unwrapped():
+            async with anyio.create_task_group() as group:
+                group.start_soon(listener.serve, handle)
+                yield callback
+                group.cancel_scope.cancel()
+
+
+async def _answer(stream: SocketStream, callback: Callback) -> None:
+    import h11
+
+    connection = h11.Connection(h11.SERVER, max_incomplete_event_size=16_384)
+    try:
+        event = connection.next_event()
+        while event is h11.NEED_DATA:
+            connection.receive_data(await stream.receive(16_384))
+            event = connection.next_event()
+        if not isinstance(event, h11.Request):
+            return
+        method, target = event.method.decode("latin-1"), event.target.decode("latin-1")
+        status, words = callback.visit(method, target, [(bytes(name), bytes(value)) for name, value in event.headers])
+    except h11.RemoteProtocolError:
+        return
+    page = f"<!doctype html><meta charset=utf-8><title>Coworld</title><p>{words}</p>\n".encode()
+    headers = [
+        ("Content-Type", "text/html; charset=utf-8"),
+        ("Content-Length", str(len(page))),
+        ("Connection", "close"),
+        ("Cache-Control", "no-store"),
+        # the address holds the code: it is not for whatever the page might lead to
+        ("Referrer-Policy", "no-referrer"),
+        ("Content-Security-Policy", "default-src 'none'"),
+        ("X-Content-Type-Options", "nosniff"),
+    ]
+    await stream.send(
+        (connection.send(h11.Response(status_code=status, headers=headers)) or b"")
+        + (connection.send(h11.Data(data=page)) or b"")
+        + (connection.send(h11.EndOfMessage()) or b"")
+    )
+
+
+# --- with a token -------------------------------------------------------------------------------------------------
+
+
+async def signed_in(server: str) -> Whoami | None:
+    """Whose the token on this machine is; None when there is none that the server knows.
+
+    Args:
+        server: The platform.
+
+    Raises:
+        ApiError, ApiConnectionError: It refused otherwise, or cannot be reached.
+    """
+    from ..client import CoworldClient
+
+    token = (await anyio.to_thread.run_sync(CredentialStore.from_environment().read, server)).token
+    if token is None:
+        return None
+    async with CoworldClient(server, token=token) as api:
+        try:
+            known = await api.whoami()
+        except NotAuthenticated:
+            return None
+    return None if known.subject_type.is_anonymous else known
+
+
+async def adopt_token(api: CoworldClient, store: CredentialStore) -> Whoami:
+    """Ask a server whose the client's token is, and keep it if it is a user's.
+
+    Args:
+        api: A client that was given the token.
+        store: Where it is kept.
+
+    Returns:
+        Who it is, as the server says.
+
+    Raises:
+        NotLoggedIn: The server does not know the token (``token_unknown``).
+        UsageError: It is the session of a player.
+        ApiError, ApiConnectionError: The server cannot be asked; nothing is kept then.
+    """
+    token = api.connection.identity.token
+    if token is None:
+        raise NotLoggedIn("There is no token to keep.", hint="Give one.")
+    known = await api.whoami()
+    if known.subject_type.is_anonymous:
+        raise NotLoggedIn(
+            f"{api.server} does not know this token.",
+            code="token_unknown",
+            hint="Check that it is whole, and for this server.",
+            context={"server": api.server},
+        )
+    await anyio.to_thread.run_sync(store.save_token, api.server, token)
+    return known
+
+
+# --- as a player --------------------------------------------------------------------------------------------------
+
+
+async def use_player(
+    api: CoworldClient, player_id: str, store: CredentialStore, *, now: datetime | None = None
+) -> PlayerSession:
+    """Act as one of your players from now on.
+
+    A session with more than five minutes left is used again; whether the player is still yours is asked either way.
+
+    Args:
+        api: A client with the user's own token.
+        player_id: ``ply_<uuid>``.
+        store: Where sessions are kept.
+        now: The time; now by default.
+
+    Raises:
+        UsageError: It is not one of your players (``player_unknown``), or is disabled.
+        ApiError, ApiConnectionError: The server refused or cannot be reached.
+        EnvironmentFault: The session cannot be kept.
+    """
+    owned = [player async for player in api.players.list()]
+    player = next((player for player in owned if player.id == player_id), None)
+    if player is None:
+        names = ", ".join(f"{entry.id} ({entry.name})" for entry in owned[:8])
+        raise UsageError(
+            f"{player_id} is not one of your players at {api.server}.",
+            code="player_unknown",
+            hint=f"Yours are: {names}." if names else "Create one with `coworld player create NAME`.",
+            context={"player_id": player_id},
+        )
+    if player.disabled_at is not None:
+        raise UsageError(f"The player {player_id} is disabled.", code="player_disabled", hint="Use another one.")
+    known = await anyio.to_thread.run_sync(store.read, api.server)
+    session = known.sessions.get(player_id)
+    if session is None or session.good_for(now) <= _ENOUGH:
+        minted = await api.players.login(player_id)
+        if not minted.token or minted.expires_at is None:
+            raise ApiError(f"{api.server} began a session for {player_id} without a token or an end.")
+        session = PlayerSession(player_id=player_id, token=Token(minted.token), expires_at=_aware(minted.expires_at))
+    await anyio.to_thread.run_sync(store.save_session, api.server, session)
+    return session
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

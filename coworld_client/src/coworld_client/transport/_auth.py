@@ -1,0 +1,104 @@
+"""Who a client says it is, and to whom."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from dataclasses import dataclass
+
+import httpx2
+
+from coworld_core.errors import UsageError
+
+from ..errors import ApiError
+from ..sign_in.credentials import Token
+
+__all__ = ["Identity", "Origin", "check_elsewhere", "mint_key", "origin_of"]
+
+Origin = tuple[str, str, int]
+"""Scheme, host and port."""
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def origin_of(url: httpx2.URL) -> Origin:
+    """Where an address leads, with the port it means."""
+    return url.scheme, url.host.lower().rstrip("."), url.port or _PORTS.get(url.scheme, 0)
+
+
+def mint_key() -> str:
+    """A fresh idempotency key, for one call and its retries: 16 random bytes."""
+    return secrets.token_hex(16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """A token, and the one place it goes to."""
+
+    origin: Origin
+    token: Token | None = None
+    elevated: bool = False
+
+    def __post_init__(self) -> None:
+        if self.elevated and self.token is not None and self.token.is_player:
+            raise UsageError(
+                "A player's session cannot ask for team rights.",
+                code="elevated_player",
+                hint="Act as yourself: `coworld player unset`, or identity='user'.",
+            )
+
+    def headers_for(self, url: httpx2.URL) -> dict[str, str]:
+        """What to say about oneself to an address; nothing to any but the own origin."""
+        if self.token is None or origin_of(url) != self.origin:
+            return {}
+        headers = {"Authorization": f"Bearer {self.token.reveal()}"}
+        return {**headers, "X-Use-Elevated-Privileges": "true"} if self.elevated else headers
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be shown."""
+        return () if self.token is None else (self.token.reveal(),)
+
+
+def check_elsewhere(url: httpx2.URL, *, own: Origin, from_scheme: str) -> None:
+    """Refuse an address a server sends us to, when nobody should go there.
+
+    A server may point to storage of its own choosing, but not from https to http, and not to this machine or its
+    link when the server is neither: what answers there trusts whoever can reach it.
+
+    Raises:
+        ApiError: Code ``redirect_refused``.
+    """
+    scheme, host, _ = origin_of(url)
+    why = None
+    if scheme not in _PORTS:
+        why = f"it is no http or https address ({scheme or 'none'})"
+    elif from_scheme == "https" and scheme == "http":
+        why = "it leads from https to http"
+    elif url.userinfo:
+        why = "it has a user or a password in it"
+    elif not host:
+        why = "it names no host"
+    elif _is_inside(host) and not _is_inside(own[1]):
+        why = f"{host} is this machine, or its link"
+    if why is not None:
+        raise ApiError(
+            f"The server {own[1]} points to an address that is refused: {why}.",
+            code="redirect_refused",
+            hint="Check the server's address; ask whoever runs it if it is right.",
+            context={"server": own[1]},
+        )
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return None
+
+
+def _is_inside(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    address = _address(host)
+    return address is not None and (address.is_loopback or address.is_link_local or address.is_unspecified)

@@ -1,0 +1,82 @@
+"""Where an image lies while it is on its way: a private directory, locked by its owner, removed by whoever comes next.
+
+The lock is on the directory itself. The kernel drops it with the process, even after SIGKILL, so a directory that can
+be locked belongs to nobody any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.errors import EnvironmentFault
+
+from .._on_disk import lock_still
+
+__all__ = ["spool_directory"]
+
+_PREFIX = "coworld-image-"
+
+
+@asynccontextmanager
+async def spool_directory() -> AsyncGenerator[Path]:
+    """A private directory for temporary files, removed with all it holds; what a killed upload left goes first.
+
+    Raises:
+        EnvironmentFault: There is no place for it.
+    """
+    path, lock = await anyio.to_thread.run_sync(_make)
+    try:
+        yield path
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(_remove, path, lock)
+
+
+def _make() -> tuple[Path, int]:
+    try:
+        _sweep(Path(tempfile.gettempdir()))
+        while True:
+            path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            # one that was swept before it was locked is another's to remove
+            with contextlib.suppress(FileNotFoundError):
+                lock = _open(path)
+                if lock_still(lock, path):
+                    return path, lock
+                os.close(lock)
+    except OSError as error:
+        raise EnvironmentFault(
+            f"There is no place for temporary files: {error.strerror or error}.",
+            code="spool_unwritable",
+            hint="Free some room, or set TMPDIR to a directory you can write to.",
+        ) from error
+
+
+def _remove(path: Path, lock: int) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    os.close(lock)
+
+
+def _sweep(root: Path) -> None:
+    """Remove the directories of ours that nobody holds; one that cannot be looked at is left alone."""
+    for path in root.glob(f"{_PREFIX}*"):
+        try:
+            lock = _open(path)
+        except OSError:
+            continue
+        if lock_still(lock, path):
+            _remove(path, lock)
+        else:
+            os.close(lock)
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

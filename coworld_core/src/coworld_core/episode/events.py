@@ -1,0 +1,342 @@
+"""What happens in a run, as typed, numbered values.
+
+Events are facts, not display: a progress bar, a table, an NDJSON log and a notebook are readers of the same stream.
+``seq`` counts from 1 within a run without gaps, so a reader that was away resumes from the last number it saw.
+Each has its ``kind``. ``read_events`` reads a log and ``parse_event`` a line of it, whichever version wrote them: kinds
+that are not known here are ``UnknownEvent``, and everything in them is kept.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
+
+from pydantic import Field
+
+from ..records import Grows, Record, parse_record, read_as, read_lines
+from .outcome import EpisodeStatus, Exit, Fault
+
+if TYPE_CHECKING:
+    from ..jsontext import JsonDocument
+
+__all__ = [
+    "ArtifactCollected",
+    "BaseEvent",
+    "BatchProgressed",
+    "EvaluationProgressed",
+    "Event",
+    "FaultSeen",
+    "GameProgressed",
+    "ImageProgressed",
+    "ImageReady",
+    "LeakFound",
+    "LogTruncated",
+    "Notice",
+    "PhaseFinished",
+    "PhaseStarted",
+    "ProbeFinished",
+    "RunFinished",
+    "RunStarted",
+    "StepFinished",
+    "StepStarted",
+    "UnitCreated",
+    "UnitExited",
+    "UnitReady",
+    "UnitStarted",
+    "UnknownEvent",
+    "parse_event",
+    "read_events",
+]
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+class BaseEvent(Record):
+    """What all events carry; the bus fills it in when an event is published."""
+
+    seq: int = Field(default=0, ge=0, description="Number of the event within its run, from 1, without gaps.")
+    time: dt.datetime = Field(default=_EPOCH, description="When it was published (UTC).")
+    run_id: str = Field(default="", description="The run it belongs to.")
+
+
+class _UnitEvent(BaseEvent):
+    unit: str = Field(description="Name of the unit: game, player-0, replay, ...")
+    component: str = Field(
+        default="", description="What it is in the run: game, player, replay, ...; empty in older logs."
+    )
+    slot: int | None = Field(default=None, description="The slot, for a player.")
+
+
+class RunStarted(BaseEvent):
+    """A run began."""
+
+    kind: Literal["run_started"] = "run_started"
+    what: Annotated[Literal["episode", "play", "replay", "certification", "batch", "build"], Grows] = Field(
+        description="What is run."
+    )
+    coworld: str = Field(default="", description="Name of the Coworld.")
+    version: str = Field(default="", description="Version of the Coworld.")
+    backend: str = Field(default="", description="Name of the backend.")
+    variant: str = Field(default="", description="Variant id, or certification, or episode-request.")
+    players: tuple[str, ...] = Field(default=(), description="Who sits where, by slot.")
+    player_ids: tuple[str | None, ...] = Field(
+        default=(), description="The bundled players' ids by slot; null for whoever is none of them."
+    )
+    workspace: str = Field(default="", description="Where the evidence goes.")
+
+
+class PhaseStarted(BaseEvent):
+    """A phase of an episode began."""
+
+    kind: Literal["phase_started"] = "phase_started"
+    phase: str = Field(description="prepare, start_game, ready, start_players, play, finish, collect, ...")
+
+
+class PhaseFinished(BaseEvent):
+    """A phase of an episode ended."""
+
+    kind: Literal["phase_finished"] = "phase_finished"
+    phase: str = Field(description="The phase.")
+    seconds: float = Field(ge=0, description="How long it took.")
+
+
+class ImageProgressed(BaseEvent):
+    """An image is being fetched or built."""
+
+    kind: Literal["image_progressed"] = "image_progressed"
+    image: str = Field(description="The image.")
+    status: str = Field(description="The engine's own words.")
+    done: int | None = Field(default=None, description="Bytes so far, where known.")
+    total: int | None = Field(default=None, description="Bytes in all, where known.")
+
+
+class ImageReady(BaseEvent):
+    """An image is present."""
+
+    kind: Literal["image_ready"] = "image_ready"
+    image: str = Field(description="The image as asked for.")
+    digest: str = Field(default="", description="Its content id.")
+    platform: str = Field(default="", description="os/architecture.")
+
+
+class UnitCreated(_UnitEvent):
+    """A unit exists but does not run yet."""
+
+    kind: Literal["unit_created"] = "unit_created"
+
+
+class UnitStarted(_UnitEvent):
+    """A unit runs."""
+
+    kind: Literal["unit_started"] = "unit_started"
+
+
+class UnitReady(_UnitEvent):
+    """A unit answers its readiness probe."""
+
+    kind: Literal["unit_ready"] = "unit_ready"
+    seconds: float = Field(ge=0, description="Seconds since it was started.")
+
+
+class UnitExited(_UnitEvent):
+    """A unit ended."""
+
+    kind: Literal["unit_exited"] = "unit_exited"
+    exit: Exit = Field(description="How it ended.")
+
+
+class LogTruncated(_UnitEvent):
+    """A unit wrote more than its log may hold; the rest is dropped."""
+
+    kind: Literal["log_truncated"] = "log_truncated"
+    limit_bytes: int = Field(description="What the log may hold.")
+
+
+class ProbeFinished(BaseEvent):
+    """One check of the runtime contract was made."""
+
+    kind: Literal["probe_finished"] = "probe_finished"
+    probe: str = Field(description="Identifier of the check.")
+    ok: bool = Field(description="Whether it passed.")
+    detail: str = Field(default="", description="What was seen.")
+    counts: bool = Field(
+        default=True,
+        description="Whether it says something about the game; it does not when the game was over before it was made.",
+    )
+
+
+class GameProgressed(BaseEvent):
+    """What the game's public viewer stream says about how far it is."""
+
+    kind: Literal["game_progressed"] = "game_progressed"
+    tick: int | None = Field(default=None, description="Ticks played.")
+    max_ticks: int | None = Field(default=None, description="Ticks in all.")
+    scores: tuple[float, ...] = Field(default=(), description="Scores by slot, where the stream has them.")
+
+
+class ArtifactCollected(BaseEvent):
+    """A file was brought into the workspace."""
+
+    kind: Literal["artifact_collected"] = "artifact_collected"
+    name: str = Field(description="Path relative to the workspace.")
+    size: int = Field(ge=0, description="Bytes.")
+
+
+class FaultSeen(BaseEvent):
+    """Something went wrong, at this moment."""
+
+    kind: Literal["fault_seen"] = "fault_seen"
+    fault: Fault = Field(description="What, and whose.")
+
+
+class Notice(BaseEvent):
+    """Something a person wants to know that is no fault."""
+
+    kind: Literal["notice"] = "notice"
+    level: Annotated[Literal["info", "warning"], Grows] = Field(default="info", description="How loud.")
+    message: str = Field(description="What.")
+
+
+class StepStarted(BaseEvent):
+    """A certification step began."""
+
+    kind: Literal["step_started"] = "step_started"
+    step: str = Field(description="Id of the step.")
+    checks: str = Field(description="What the step checks.")
+
+
+class StepFinished(BaseEvent):
+    """A certification step ended."""
+
+    kind: Literal["step_finished"] = "step_finished"
+    step: str = Field(description="Id of the step.")
+    status: Annotated[Literal["pass", "fail", "skip"], Grows] = Field(description="Its answer.")
+    detail: str = Field(default="", description="The evidence, in a sentence.")
+    seconds: float = Field(default=0.0, ge=0, description="How long it took.")
+
+
+class BatchProgressed(BaseEvent):
+    """One of several episodes ended."""
+
+    kind: Literal["batch_progressed"] = "batch_progressed"
+    index: int = Field(ge=1, description="Which episode, from 1.")
+    key: str = Field(default="", description="What it is known by among the others; empty in older logs.")
+    done: int = Field(ge=0, description="How many have ended.")
+    total: int | None = Field(default=None, ge=1, description="How many there are, where that is known.")
+    status: EpisodeStatus = Field(description="How this one ended.")
+    ok: bool = Field(description="Whether it ended without a fault.")
+    scores: tuple[float, ...] = Field(default=(), description="Its scores by slot.")
+
+
+class EvaluationProgressed(BaseEvent):
+    """A block of an evaluation was judged."""
+
+    kind: Literal["evaluation_progressed"] = "evaluation_progressed"
+    blocks: int = Field(ge=0, description="Blocks that were judged.")
+    max_blocks: int = Field(ge=1, description="How many there are at most.")
+    counted: int = Field(ge=0, description="Blocks that were counted.")
+    won: int | None = Field(default=None, ge=0, description="In a comparison: blocks that the new player won.")
+    lost: int | None = Field(default=None, ge=0, description="In a comparison: blocks that it lost.")
+    evidence: float | None = Field(default=None, ge=0, description="In a comparison: the evidence for a difference.")
+    decides: float | None = Field(default=None, ge=0, description="In a comparison: the evidence that decides.")
+    stopped: str = Field(default="", description="Why no more blocks are needed; empty while more are.")
+
+
+class LeakFound(BaseEvent):
+    """Something could not be removed; ``coworld clean`` finds it again by its label."""
+
+    kind: Literal["leak_found"] = "leak_found"
+    what: str = Field(description="What was left, by kind and name.")
+    reason: str = Field(description="Why it could not be removed.")
+
+
+class RunFinished(BaseEvent):
+    """A run ended, whatever way."""
+
+    kind: Literal["run_finished"] = "run_finished"
+    status: EpisodeStatus = Field(description="How it ended.")
+    ok: bool = Field(description="Whether it ended without a fault.")
+    scores: tuple[float, ...] = Field(default=(), description="Scores by slot, if there are any.")
+    seconds: float = Field(ge=0, description="How long it took.")
+
+
+Event = Annotated[
+    RunStarted
+    | PhaseStarted
+    | PhaseFinished
+    | ImageProgressed
+    | ImageReady
+    | UnitCreated
+    | UnitStarted
+    | UnitReady
+    | UnitExited
+    | LogTruncated
+    | ProbeFinished
+    | GameProgressed
+    | ArtifactCollected
+    | FaultSeen
+    | Notice
+    | StepStarted
+    | StepFinished
+    | BatchProgressed
+    | EvaluationProgressed
+    | LeakFound
+    | RunFinished,
+    Field(discriminator="kind"),
+]
+"""Any event that this version publishes."""
+
+
+class UnknownEvent(BaseEvent):
+    """An event of a kind that only another version knows; its fields are as they were written."""
+
+    kind: str = Field(description="The kind.")
+
+
+@cache
+def _kinds() -> dict[str, type[BaseEvent]]:
+    models: tuple[type[BaseEvent], ...] = get_args(get_args(Event)[0])
+    return {model.model_fields["kind"].default: model for model in models}
+
+
+def parse_event(line: str | bytes, *, source: str = "event") -> Event | UnknownEvent:
+    """Read one line of an NDJSON run log, whichever version wrote it.
+
+    Args:
+        line: One JSON object.
+        source: Where it is from, for messages.
+
+    Returns:
+        The event.
+
+    Raises:
+        RecordError: The line is no event, or lacks what a reader of its kind cannot do without.
+    """
+    return _event(parse_record(line, source=source))
+
+
+def _event(document: JsonDocument) -> Event | UnknownEvent:
+    given: object = document.value
+    kind = cast("dict[str, Any]", given).get("kind") if isinstance(given, dict) else None
+    model = _kinds().get(kind, UnknownEvent) if isinstance(kind, str) else UnknownEvent
+    return cast("Event | UnknownEvent", read_as(model, document, what="event"))
+
+
+def read_events(source: Path | str | bytes) -> tuple[Event | UnknownEvent, ...]:
+    """Read an NDJSON run log, whichever version wrote it.
+
+    A last line that was not written to its end, because the run was killed or still goes on, is left out.
+
+    Args:
+        source: The path of an ``events.ndjson`` or of the directory that holds it, or its content as bytes.
+
+    Returns:
+        The events, in order.
+
+    Raises:
+        RecordError: A line is no event, or lacks what a reader of its kind cannot do without; with its number.
+        UsageError: There is no such file, or it cannot be read.
+    """
+    return tuple(_event(document) for document in read_lines(source, what="events", name="events.ndjson"))

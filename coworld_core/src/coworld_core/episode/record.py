@@ -1,0 +1,445 @@
+"""The record of one episode: what ran, how it went, whose fault it was (``episode.json``); and that of several.
+
+Both are written strictly and read leniently (``records``), with ``read_record``, ``read_rows`` and ``read_summary``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any, overload
+
+from pydantic import Field
+
+from ..errors import EpisodeError
+from ..records import Record, SchemaVersion, open_record, read_as, read_lines
+from ..tables import html_table, one_line
+from .outcome import EpisodeStatus, Exit, Fault, decisive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from ..manifest.loading import Source
+    from ..tables import TableRow
+
+__all__ = [
+    "ROWS_NAME",
+    "SUMMARY_NAME",
+    "ArtifactRecord",
+    "BatchSummary",
+    "EpisodeRecord",
+    "EpisodeRow",
+    "ImageRecord",
+    "LeakRecord",
+    "PhaseTiming",
+    "PlayerSummary",
+    "SeatRow",
+    "SeatedPlayer",
+    "SlotRecord",
+    "StarvationRecord",
+    "UnitRecord",
+    "read_record",
+    "read_rows",
+    "read_summary",
+]
+
+
+SUMMARY_NAME = "summary.json"
+"""What the file of a ``BatchSummary`` is called."""
+ROWS_NAME = "episodes.jsonl"
+"""What the file of many ``EpisodeRow`` is called."""
+
+
+class ImageRecord(Record):
+    """The image a unit ran from."""
+
+    image: str = Field(description="The reference as the manifest has it.")
+    digest: str = Field(default="", description="Content id of what ran; empty for local processes.")
+    platform: str = Field(default="", description="os/architecture of what ran.")
+    emulated: bool = Field(default=False, description="Whether the platform differs from the machine's own.")
+
+
+class UnitRecord(Record):
+    """One program that ran."""
+
+    image: ImageRecord = Field(description="What it ran from.")
+    run: tuple[str, ...] = Field(default=(), description="The command; empty for the image's own.")
+    exit: Exit | None = Field(default=None, description="How it ended; null when it never ran.")
+    started_seconds: float | None = Field(default=None, description="Seconds into the episode when started.")
+    ended_seconds: float | None = Field(default=None, description="Seconds into the episode when it ended.")
+    logs: tuple[str, ...] = Field(default=(), description="Its logs, relative to the workspace.")
+    log_truncated: bool = Field(default=False, description="Whether a log reached its limit and was cut.")
+
+
+class SlotRecord(UnitRecord):
+    """One seat and who sat in it."""
+
+    slot: int = Field(ge=0, description="The seat, from 0.")
+    name: str = Field(default="", description="Display name.")
+    player_id: str | None = Field(default=None, description="The bundled player's id, if it was one.")
+    human: bool = Field(default=False, description="Whether the seat was left to a person in a browser.")
+    artifact: str | None = Field(default=None, description="The zip the player left, relative to the workspace.")
+    secret_env: tuple[str, ...] = Field(default=(), description="Names, never values, of the secrets it was given.")
+
+
+class SeatedPlayer(Record):
+    """Who sits in a seat; as text the name, with the id in brackets where it is another: ``Ada (ada-7)``."""
+
+    name: str = Field(default="", description="Display name.")
+    player_id: str | None = Field(default=None, description="The bundled player's id, if it is one.")
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.player_id})" if self.player_id not in (None, self.name) else self.name
+
+
+class PhaseTiming(Record):
+    """How long a phase took."""
+
+    phase: str = Field(description="Name of the phase.")
+    seconds: float = Field(ge=0, description="Wall time in seconds.")
+
+
+class ArtifactRecord(Record):
+    """One file of the workspace."""
+
+    path: str = Field(description="Relative to the workspace.")
+    size: int = Field(ge=0, description="Bytes.")
+    sha256: str = Field(description="Hex digest of the content.")
+
+
+class LeakRecord(Record):
+    """Something that could not be removed when the episode ended."""
+
+    what: str = Field(description="By kind and name.")
+    reason: str = Field(description="Why it is still there.")
+
+
+class StarvationRecord(Record):
+    """Whether the machine gave the episode the processor time it asked for."""
+
+    starved: bool = Field(description="True when units waited for a processor for longer than the threshold.")
+    waited_share: float = Field(ge=0, description="Share of the play in which runnable work waited for a processor.")
+    threshold: float = Field(ge=0, description="The share from which an episode counts as starved.")
+    source: str = Field(description="Where the figure comes from, e.g. the kernel's pressure or scheduler statistics.")
+
+
+class EpisodeRecord(Record):
+    """What ran, how it went and whose fault it was; written beside the artifacts on every path."""
+
+    schema_version: SchemaVersion = Field(default=1, description="Version of this record's shape.")
+    run_id: str = Field(description="The run's label: everything it created carries it.")
+    coworld: str = Field(description="Name of the Coworld.")
+    version: str = Field(description="Version of the Coworld.")
+    manifest: str = Field(default="", description="Where the manifest was read from.")
+    manifest_sha256: str = Field(default="", description="Digest of the manifest in canonical form.")
+    backend: str = Field(description="Name of the backend.")
+    variant: str = Field(description="Variant id, or certification, or episode-request.")
+    seed: int | None = Field(default=None, description="Integer seed in the game config, if it has one.")
+    game_config: dict[str, Any] = Field(default_factory=dict, description="The config that ran, without tokens.")
+    episode_tags: dict[str, str] = Field(default_factory=dict, description="Tags of the episode request.")
+    started_at: dt.datetime = Field(description="When it began (UTC).")
+    ended_at: dt.datetime = Field(description="When it ended (UTC).")
+    seconds: float = Field(ge=0, description="Wall time from begin to end.")
+    status: EpisodeStatus = Field(description="completed, failed or interrupted.")
+    scores: tuple[float, ...] = Field(default=(), description="Scores by slot, when there are valid results.")
+    results: dict[str, Any] | None = Field(default=None, description="The game's results, when valid.")
+    faults: tuple[Fault, ...] = Field(default=(), description="What went wrong, in the order it was seen.")
+    warnings: tuple[str, ...] = Field(default=(), description="What a reader should know that is no fault.")
+    game: UnitRecord | None = Field(default=None, description="The game.")
+    slots: tuple[SlotRecord, ...] = Field(default=(), description="The seats, by slot.")
+    phases: tuple[PhaseTiming, ...] = Field(default=(), description="How long each phase took.")
+    artifacts: tuple[ArtifactRecord, ...] = Field(default=(), description="The files of this run, with digests.")
+    starvation: StarvationRecord | None = Field(default=None, description="Were processors short? Null: unknown.")
+    over_seconds: float | None = Field(
+        default=None, description="Seconds into the episode when the game's part was over; null when it never was."
+    )
+    leaks: tuple[LeakRecord, ...] = Field(default=(), description="What could not be removed.")
+    versions: dict[str, str] = Field(default_factory=dict, description="Versions of coworld, Python and the engine.")
+
+    @property
+    def ok(self) -> bool:
+        """True when the episode completed and nothing went wrong."""
+        return self.status == "completed" and not self.faults
+
+    @property
+    def fault(self) -> Fault | None:
+        """The fault that decides, or None: the first, but for what players did before others failed."""
+        return decisive(self.faults)
+
+    def raise_for_fault(self) -> EpisodeRecord:
+        """Return the record when ok.
+
+        Raises:
+            EpisodeError: With message and type of the fault that decides, when something went wrong.
+        """
+        if self.ok:
+            return self
+        fault = self.fault
+        if fault is None:
+            raise EpisodeError(f"The episode was {self.status}.", context={"run_id": self.run_id})
+        raise EpisodeError(
+            fault.message,
+            code=fault.error_type,
+            hint=fault.hint,
+            context={"run_id": self.run_id, "fault": fault.fault, "slot": fault.slot},
+        )
+
+    def to_records(self) -> list[TableRow]:
+        """The episode as flat rows, one a seat, for a data frame.
+
+        Returns:
+            Rows with the keys ``coworld``, ``version``, ``backend``, ``run_id``, ``variant``, ``seed``, ``status``,
+            ``ok``, ``seconds``; ``error_type``, ``fault`` (whose it was), ``fault_slot`` and ``message`` of the fault
+            that decides, or None; ``slot``, ``player`` (its name), ``player_id``, ``image``, ``digest`` and ``score``.
+            An episode that has no seats has one row, in which these six are None.
+        """
+        fault = self.fault
+        common: TableRow = {
+            "coworld": self.coworld,
+            "version": self.version,
+            "backend": self.backend,
+            "run_id": self.run_id,
+            "variant": self.variant,
+            "seed": self.seed,
+            "status": self.status,
+            "ok": self.ok,
+            "seconds": self.seconds,
+            "error_type": fault.error_type if fault else None,
+            "fault": fault.fault if fault else None,
+            "fault_slot": fault.slot if fault else None,
+            "message": fault.message if fault else None,
+        }
+        seats = [
+            SeatRow(name=seat.name, player_id=seat.player_id, image=seat.image.image, digest=seat.image.digest)
+            for seat in self.slots
+        ]
+        return _by_seat(common, seats, self.scores)
+
+    def __str__(self) -> str:
+        blame = f", {self.fault}" if self.fault else ""
+        return one_line(f"{self.coworld} {self.variant!r}: {self.status} [{_figures(self.scores)}]{blame}")
+
+    def __repr__(self) -> str:
+        return f"<EpisodeRecord {self}>"
+
+    def _repr_html_(self) -> str:
+        rows: list[TableRow] = [
+            {
+                "slot": seat.slot,
+                "player": seat.name,
+                "score": self.scores[slot] if slot < len(self.scores) else None,
+                "ended": str(seat.exit) if seat.exit else None,
+            }
+            for slot, seat in enumerate(self.slots)
+        ]
+        return html_table(str(self), rows, notes=[*map(str, self.faults), *self.warnings])
+
+
+class BatchSummary(Record):
+    """Several episodes of one Coworld (``summary.json``)."""
+
+    schema_version: SchemaVersion = Field(default=1, description="Version of this summary's shape.")
+    coworld: str = Field(description="Name of the Coworld.")
+    version: str = Field(description="Version of the Coworld.")
+    backend: str = Field(description="Name of the backend.")
+    variant: str = Field(description="Variant id, or certification, or episode-request.")
+    status: EpisodeStatus = Field(description="completed: every episode completed; interrupted: cut short.")
+    planned: int = Field(ge=1, description="How many episodes were asked for.")
+    completed: int = Field(ge=0, description="How many have valid results.")
+    faulted: int = Field(ge=0, description="How many had a fault.")
+    seconds: float = Field(ge=0, description="Wall time of the whole batch.")
+    mean_scores: tuple[float, ...] = Field(default=(), description="Mean score by slot over completed episodes.")
+    players: tuple[PlayerSummary, ...] = Field(
+        default=(), description="One row a player, in whatever seats it sat, in the order of their first seats."
+    )
+    episodes: tuple[EpisodeRow, ...] = Field(default=(), description="One row an episode, by index.")
+
+    @property
+    def ok(self) -> bool:
+        """True when every planned episode completed without a fault."""
+        return self.completed == self.planned and self.faulted == 0
+
+    def __len__(self) -> int:
+        return len(self.episodes)
+
+    def __bool__(self) -> bool:
+        return True  # a summary of nothing is one all the same
+
+    @overload
+    def __getitem__(self, index: int) -> EpisodeRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[EpisodeRow, ...]: ...
+    def __getitem__(self, index: int | slice) -> EpisodeRow | tuple[EpisodeRow, ...]:
+        return self.episodes[index]
+
+    # whoever counts and indexes episodes means them in a loop, too, and not pairs of a field and its value
+    def __iter__(self) -> Iterator[EpisodeRow]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return iter(self.episodes)
+
+    def to_records(self) -> list[TableRow]:
+        """The episodes as flat rows, one for each seat of each, for a data frame.
+
+        Returns:
+            Rows with the keys ``coworld``, ``version`` and ``backend``, and those of ``EpisodeRow.to_records``.
+        """
+        common: TableRow = {"coworld": self.coworld, "version": self.version, "backend": self.backend}
+        return [{**common, **row} for episode in self.episodes for row in episode.to_records()]
+
+    def __str__(self) -> str:
+        faults = f", {self.faulted} with faults" if self.faulted else ""
+        return one_line(
+            f"{self.coworld} {self.variant!r}: {self.status}, {self.completed} of {self.planned} episodes{faults} "
+            f"[{_figures(self.mean_scores)}]"
+        )
+
+    def __repr__(self) -> str:
+        return f"<BatchSummary {self}>"
+
+    def _repr_html_(self) -> str:
+        rows: list[TableRow] = [
+            {
+                "episode": row.index,
+                "status": row.status,
+                "scores": _figures(row.scores),
+                "seconds": row.seconds,
+                "fault": row.message,
+            }
+            for row in self.episodes
+        ]
+        return html_table(str(self), rows)
+
+
+class PlayerSummary(SeatedPlayer):
+    """How one player did in several episodes, in all its seats."""
+
+    image: str = Field(default="", description="The image it runs from; empty for a person.")
+    seats: tuple[int, ...] = Field(default=(), description="The seats it sat in, by slot.")
+    episodes: int = Field(ge=0, description="How many episodes it played that have valid results.")
+    mean_score: float | None = Field(
+        default=None, description="Mean score over those episodes and its seats in them; null when there are none."
+    )
+
+
+class SeatRow(SeatedPlayer):
+    """Who sat in a seat, and what ran there."""
+
+    image: str = Field(default="", description="The image; empty for a person.")
+    digest: str = Field(default="", description="Content id of what ran; empty for people and local processes.")
+
+
+class EpisodeRow(Record):
+    """One of many episodes: a line of ``episodes.jsonl``, and a row of a summary."""
+
+    index: int = Field(ge=1, description="Which episode, from 1, in the order in which they were asked for.")
+    key: str = Field(default="", description="What it is known by among the others; empty in older summaries.")
+    run_id: str = Field(description="Its run label.")
+    workspace: str = Field(description="Its directory, relative to that of all of them.")
+    variant: str = Field(default="", description="Variant id, or certification, or episode-request.")
+    seed: int | None = Field(default=None, description="Its seed, if the config has an integer one.")
+    status: EpisodeStatus = Field(description="How it ended.")
+    ok: bool = Field(description="Whether it ended without a fault.")
+    seats: tuple[SeatRow, ...] = Field(default=(), description="Who sat where, by slot.")
+    scores: tuple[float, ...] = Field(default=(), description="Scores by slot.")
+    seconds: float = Field(ge=0, description="How long it took.")
+    phases: tuple[PhaseTiming, ...] = Field(default=(), description="How long each phase took.")
+    starved: bool | None = Field(default=None, description="Whether processors were short; null: unknown.")
+    error_type: str | None = Field(default=None, description="Type of the fault that decides, if any.")
+    fault: str | None = Field(default=None, description="Whose that fault was, if any.")
+    slot: int | None = Field(default=None, description="Slot of that fault, if a player's.")
+    message: str | None = Field(default=None, description="That fault in a sentence.")
+
+    def to_records(self) -> list[TableRow]:
+        """The episode as flat rows, one a seat, for a data frame.
+
+        Returns:
+            Rows with the keys ``index``, ``key``, ``workspace``, ``run_id``, ``variant``, ``seed``, ``status``, ``ok``,
+            ``seconds``, ``error_type``, ``fault``, ``fault_slot``, ``message``, ``slot``, ``player``, ``player_id``,
+            ``image``, ``digest`` and ``score``; all but the first three as in ``EpisodeRecord.to_records``.
+        """
+        common: TableRow = {
+            "index": self.index,
+            "key": self.key,
+            "workspace": self.workspace,
+            "run_id": self.run_id,
+            "variant": self.variant,
+            "seed": self.seed,
+            "status": self.status,
+            "ok": self.ok,
+            "seconds": self.seconds,
+            "error_type": self.error_type,
+            "fault": self.fault,
+            "fault_slot": self.slot,
+            "message": self.message,
+        }
+        return _by_seat(common, self.seats, self.scores)
+
+
+def _by_seat(common: TableRow, seats: Sequence[SeatRow], scores: Sequence[float]) -> list[TableRow]:
+    """A row a seat: what they have in common, and what is its own."""
+    nobody: TableRow = dict.fromkeys(("slot", "player", "player_id", "image", "digest", "score"))
+    return [
+        {
+            **common,
+            "slot": slot,
+            "player": seats[slot].name if slot < len(seats) else None,
+            "player_id": seats[slot].player_id if slot < len(seats) else None,
+            "image": seats[slot].image if slot < len(seats) else None,
+            "digest": seats[slot].digest if slot < len(seats) else None,
+            "score": scores[slot] if slot < len(scores) else None,
+        }
+        # rows of older versions do not say who sat where
+        for slot in range(max(len(seats), len(scores)))
+    ] or [{**common, **nobody}]
+
+
+def _figures(scores: Sequence[float]) -> str:
+    return ", ".join(f"{score:g}" for score in scores)
+
+
+def read_record(source: Source) -> EpisodeRecord:
+    """Read the record of an episode, whichever version wrote it.
+
+    Args:
+        source: The path of an ``episode.json`` or of the directory that holds it, its content as bytes, or the JSON as
+            a Python value.
+
+    Returns:
+        The record. What only another version knows is in it as it was written, and is written again.
+
+    Raises:
+        RecordError: It is something else, or lacks what a reader cannot do without.
+        UsageError: There is no such file, or it cannot be read.
+    """
+    what = "episode record"
+    return read_as(EpisodeRecord, open_record(source, what=what, name="episode.json"), what=what)
+
+
+def read_rows(source: Path | str | bytes) -> Iterator[EpisodeRow]:
+    """Read the rows of many episodes one by one, whichever version wrote them.
+
+    A last line that was not written to its end, because the run was killed or still goes on, is left out.
+
+    Args:
+        source: The path of an ``episodes.jsonl`` or of the directory that holds it, or its content as bytes.
+
+    Raises:
+        RecordError: A line is something else, or lacks what a reader cannot do without; with its number.
+        UsageError: There is no such file, or it cannot be read.
+    """
+    for document in read_lines(source, what="rows", name=ROWS_NAME):
+        yield read_as(EpisodeRow, document, what="episode row")
+
+
+def read_summary(source: Source) -> BatchSummary:
+    """Read the summary of several episodes, as ``read_record`` reads the record of one.
+
+    Args:
+        source: The path of a ``summary.json`` or of the directory that holds it, its content as bytes, or the JSON as a
+            Python value.
+
+    Raises:
+        RecordError: It is something else, or lacks what a reader cannot do without.
+        UsageError: There is no such file, or it cannot be read.
+    """
+    what = "batch summary"
+    return read_as(BatchSummary, open_record(source, what=what, name=SUMMARY_NAME), what=what)

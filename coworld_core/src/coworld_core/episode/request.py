@@ -1,0 +1,274 @@
+"""The episode request: a manifest, a game config and who sits in each slot. What a runner is given to play.
+
+Source of the rules: manifest contract, "Episode request / job spec".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from .._findings import Finding, Findings, quoted, type_word
+from .._shape import parse_shape
+from ..errors import ManifestError, UsageError
+from ..issues import Report
+from ..jsontext import JsonDocument, json_report
+from ..manifest._rules import request_player_rules
+from ..manifest.gameconfig import config_findings, game_config_for, slot_count
+from ..manifest.loading import Mode, Source, examine_manifest, manifest_sha256, read_document
+from ..manifest.models import JsonObject, Manifest, RoleRunnable, Runnable
+
+__all__ = ["JobSpec", "LoadedRequest", "build_request", "check_request", "load_request"]
+
+
+class JobSpec(BaseModel):
+    """One episode to play. The game config has no tokens; the runner adds them."""
+
+    # built when it is first used: what is nested in another is then built with it, and not for itself too
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_by_alias=True, validate_by_name=True, defer_build=True
+    )
+
+    schema_uri: str | None = Field(default=None, alias="$schema", description="Hint for editors; never fetched.")
+    manifest: Manifest = Field(description="The Coworld to play.")
+    game_config: JsonObject = Field(description="A config that satisfies `game.config_schema`, without `tokens`.")
+    players: tuple[Runnable, ...] = Field(description="Who sits in each slot, by slot; each of type `player`.")
+    episode_tags: Mapping[str, str] = Field(default_factory=dict, description="Anyone's labels of the episode.")
+
+    def __repr__(self) -> str:
+        game = self.manifest.game
+        count = len(self.players)
+        return f"<JobSpec {game.name} {game.version}: {count} player{'s' if count != 1 else ''}>"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedRequest:
+    """An episode request that was read, and what there was to say about it."""
+
+    request: JobSpec
+    """The request in the shape of this generation."""
+
+    policy_names: tuple[str, ...]
+    """``policy_names`` of an older request, one per player, for games that read ``COGAMES_POLICY_NAMES``, or empty."""
+
+    document: JsonDocument = field(repr=False)
+    """The text it was read from."""
+
+    findings: tuple[Finding, ...] = field(repr=False)
+    """What there is to say; ``report`` has it with lines and columns."""
+
+    @cached_property
+    def report(self) -> Report:
+        """Warnings and remarks, with line and column; there are no errors in it."""
+        return json_report(self.document, self.findings)
+
+
+def build_request(
+    manifest: Manifest,
+    variant: str | None = None,
+    *,
+    images: Sequence[str] = (),
+    run: Sequence[str] = (),
+    slots: int | None = None,
+    episode_tags: Mapping[str, str] | None = None,
+) -> JobSpec:
+    """The request to play a variant, or the certification fixture, with bundled players or with images of one's own.
+
+    Bundled players sit as in the certification fixture, over and over when there are more slots.
+
+    Args:
+        manifest: The manifest.
+        variant: A variant's id, or None for the certification fixture.
+        images: One image for all slots, or one per slot; none for the bundled players' own. Without ``run`` they keep
+            the bundled player's command and environment.
+        run: Command for those images, program first; needs at least one image.
+        slots: How many slots, where the config leaves it open.
+        episode_tags: Labels of the episode.
+
+    Raises:
+        UsageError: Codes ``unknown_variant``, ``wrong_image_count``, ``run_without_image``, ``slots_unknown``,
+            ``slots_out_of_bounds``, ``bad_image``.
+        ManifestError: When the config does not fit the number of slots.
+    """
+    config = game_config_for(manifest, variant)
+    count = _slots(manifest, config, variant, slots)
+    if run and not images:
+        raise UsageError(
+            "A command was given for player images, but no image.",
+            code="run_without_image",
+            hint="Name an image, or leave the command out.",
+        )
+    if len(images) not in (0, 1, count):
+        noun = f"{count} player slot{'s' if count != 1 else ''}"
+        raise UsageError(
+            f"expected 1 or {count} player images for {noun}, got {len(images)}.",
+            code="wrong_image_count",
+            hint="Give one image for all slots, or exactly one for each.",
+            context={"images": list(images), "slots": count},
+        )
+    bundled = {player.id: player for player in manifest.player}
+    seats = [bundled[seat.player_id] for seat in manifest.certification.players]
+    players = [
+        _seated(seats[slot % len(seats)], images[slot if len(images) > 1 else 0] if images else None, run)
+        for slot in range(count)
+    ]
+    return JobSpec(manifest=manifest, game_config=config, players=tuple(players), episode_tags=dict(episode_tags or {}))
+
+
+def _slots(manifest: Manifest, config: Mapping[str, Any], variant: str | None, wanted: int | None) -> int:
+    players = config.get("players")
+    if isinstance(players, list):
+        count = len(cast("list[Any]", players))
+    elif wanted is not None:
+        count = wanted
+    elif variant is None:
+        count = len(manifest.certification.players)
+    else:
+        count = slot_count(manifest, config)
+    if wanted is not None and wanted != count:
+        raise UsageError(
+            f"The game config seats {count} players, not {wanted}.",
+            code="slots_out_of_bounds",
+            hint="Change `players` in the game config, or leave the number out.",
+        )
+    findings = Findings()
+    findings.extend(config_findings(manifest.game.config_schema, config, slots=count))
+    if findings.failed:
+        first = findings.items[0]
+        if first.code == "slots_out_of_bounds":
+            raise UsageError(first.message, code=first.code, hint=first.hint)
+        document = JsonDocument("game config", config, None, (), usable=True)
+        raise ManifestError(json_report(document, findings.items))
+    return count
+
+
+def _seated(player: RoleRunnable, image: str | None, run: Sequence[str]) -> Runnable:
+    runnable = player.as_runnable()
+    if image is None:
+        return runnable
+    from ..images import image_problem
+
+    if problem := image_problem(image):
+        raise UsageError(
+            f"The image {quoted(image)} {problem}.",
+            code="bad_image",
+            hint="Write [registry/]name[:tag] or name@sha256:digest.",
+        )
+    # Whoever names the program names all of it: the bundled player's command and variables were for another one.
+    return Runnable(
+        type="player",
+        image=image,
+        run=tuple(run) or runnable.run,
+        env={} if run else runnable.env,
+        resources=runnable.resources,
+    )
+
+
+def load_request(
+    source: Source, *, manifest: Manifest | None = None, mode: Mode = "read", template: bool = False
+) -> LoadedRequest:
+    """Read an episode request.
+
+    Args:
+        source: The file, its content as bytes, or the JSON as a Python value.
+        manifest: The manifest it must be for, if there is one.
+        mode: ``read`` leniently, or ``strict``.
+        template: Let placeholders stand for images, and the manifest inside be a template.
+
+    Raises:
+        ManifestError: With the report of all issues, when there is an error among them.
+        UsageError: When the path itself is wrong.
+    """
+    request, names, document, findings = _examine(source, manifest, mode, template=template)
+    if request is None:
+        raise ManifestError(json_report(document, findings.items, dropped=findings.dropped), code="request_invalid")
+    return LoadedRequest(request, names, document, tuple(findings.items))
+
+
+def check_request(
+    source: Source, *, manifest: Manifest | None = None, mode: Mode = "read", template: bool = False
+) -> Report:
+    """Like ``load_request``, but for the report alone; nothing that is in the document makes it raise.
+
+    Raises:
+        UsageError: When the path itself is wrong.
+    """
+    _, _, document, findings = _examine(source, manifest, mode, template=template)
+    return json_report(document, findings.items, dropped=findings.dropped)
+
+
+def _examine(
+    source: Source, expected: Manifest | None, mode: Mode, *, template: bool
+) -> tuple[JobSpec | None, tuple[str, ...], JsonDocument, Findings]:
+    document, _ = read_document(source)
+    findings = Findings(list(document.findings))
+    if not document.usable:
+        return None, (), document, findings
+    if not isinstance(document.value, dict):
+        findings.add("not_an_object", (), f"An episode request is a JSON object, not {type_word(document.value)}.")
+        return None, (), document, findings
+    body = dict(cast("dict[str, Any]", document.value))
+    names = _policy_names(body, findings, mode)
+    # The manifest is read by its own rules, and what it became is what the request is checked with.
+    manifest: Manifest | None = None
+    if "manifest" in body:
+        inner = Findings()
+        manifest = examine_manifest(body["manifest"], inner, mode=mode, template=template)
+        findings.extend(inner.items, below=("manifest",))
+        if inner.failed:
+            manifest = None
+    shaped = {**body, "manifest": manifest} if manifest is not None else body
+    request, shape = parse_shape(JobSpec, shaped, strict=mode == "strict", top="the episode request")
+    # Inside the manifest everything was said above.
+    findings.extend(finding for finding in shape if finding.path[:1] != ("manifest",))
+    rules = request_player_rules(body.get("players"), strict=mode == "strict", template=template)
+    findings.extend(rules.items)
+    if manifest is not None:
+        findings.extend(_config(body, manifest))
+        if expected is not None and manifest_sha256(expected) != manifest_sha256(manifest):
+            findings.add(
+                "manifest_mismatch",
+                ("manifest",),
+                "episode request manifest does not match the manifest it is used with.",
+                "Write the request for this manifest again.",
+            )
+    return (None if findings.failed else request), names, document, findings
+
+
+def _policy_names(body: dict[str, Any], findings: Findings, mode: Mode) -> tuple[str, ...]:
+    if "policy_names" not in body or mode == "strict":
+        return ()
+    names, players = body.pop("policy_names"), body.get("players")
+    severity: Literal["info", "warning"] = "info"
+    message = "policy_names is from an older generation of requests; it is kept for games that read it"
+    count = len(cast("list[Any]", players)) if isinstance(players, list) else 0
+    usable: tuple[str, ...] = ()
+    if isinstance(names, list) and all(isinstance(name, str) for name in cast("list[Any]", names)):
+        usable = tuple(cast("list[str]", names))
+    if names is not None and len(usable) != count:
+        severity = "warning"
+        message = "policy_names is from an older generation of requests, and is no list of one name per player; ignored"
+        usable = ()
+    findings.add("lifted_policy_names", ("policy_names",), f"{message}.", severity=severity, at_key=True)
+    return usable
+
+
+def _config(body: Mapping[str, Any], manifest: Manifest) -> list[Finding]:
+    config, players = body.get("game_config"), body.get("players")
+    if not isinstance(config, dict):
+        return []
+    slots = len(cast("list[Any]", players)) if isinstance(players, list) and players else None
+    findings = Findings()
+    for finding in config_findings(manifest.game.config_schema, cast("dict[str, Any]", config), slots=slots):
+        if finding.code in ("slots_out_of_bounds", "players_mismatch") and slots is not None:
+            findings.add(finding.code, ("players",), finding.message, finding.hint)
+        else:
+            findings.extend([finding], below=("game_config",))
+    return findings.items

@@ -1,0 +1,160 @@
+"""Whether an episode counts, and if not, why: one answer for everybody who asks.
+
+An episode counts when the game has played it to its end: valid results, the replay where one is wanted, and nothing
+wrong with the game. What a player did wrong on the way is then the game's to score.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from ..errors import CapabilityError, CoworldError, ImageError, ManifestError, UsageError
+from .artifacts import EpisodeLayout
+from .outcome import ErrorType, Fault, FaultParty, decisive
+
+if TYPE_CHECKING:
+    from .record import EpisodeRecord, EpisodeRow
+
+__all__ = ["Verdict", "VerdictPolicy", "blame_for", "judge", "judge_error", "judge_row"]
+
+_PUBLISHED: dict[str, str] = {
+    "player_left_early": "player_error",
+    "player_timeout": "player_error",
+    "player_never_started": "player_error",
+    "program_error": "crash",
+    "program_timeout": "crash",
+    "program_never_started": "crash",
+    "output_missing": "crash",
+    "output_refused": "crash",
+    "image_unreachable": "game_unhealthy",
+    "artifact_transport_error": "crash",
+    "platform_error": "crash",
+    "config_error": "crash",
+    "interrupted": "crash",
+}
+"""What the published platform calls those that it does not know; the others keep their names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerdictPolicy:
+    """Where hosts differ in what they ask of an episode."""
+
+    replay: bool = True
+    """Whether it must have a replay."""
+    players_end_it: bool = True
+    """Whether a player's failure ends an episode (``EpisodeOptions.on_player_failure``), so that results which are
+    there all the same are not those of a whole game."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """How an episode counts."""
+
+    counts: bool
+    party: FaultParty | None = None
+    """Whose doing it is that it does not count; an episode that the platform spoiled is worth another attempt."""
+    error_type: str | None = None
+    """What it was, in the words of ``Fault.error_type``; None when it counts."""
+    message: str = ""
+    hint: str | None = None
+    slot: int | None = None
+    """The player's, if it was one."""
+    code: str | None = None
+    """That of the error in which it was seen, if it was one; says more than its type."""
+
+    @property
+    def published_type(self) -> str | None:
+        """``error_type`` in the words of the published platform."""
+        if self.error_type == "image_unreachable" and self.slot is not None:
+            return "player_error"
+        return _PUBLISHED.get(self.error_type or "", self.error_type)
+
+    @property
+    def published_message(self) -> str:
+        """The message, with what the published word for it does not say."""
+        if self.published_type == self.error_type:
+            return self.message
+        return f"{self.code or self.error_type}: {self.message}"
+
+
+def judge(record: EpisodeRecord, policy: VerdictPolicy | None = None) -> Verdict:
+    """Say whether an episode counts, and if not, whose fault decides.
+
+    One that was interrupted when it was over, with valid results, has lost nothing by it.
+
+    Args:
+        record: What the episode came to.
+        policy: What the host asks of it.
+    """
+    policy = policy or VerdictPolicy()
+    over = record.over_seconds
+    interrupted_late = record.status == "interrupted" and record.results is not None and over is not None
+    if record.status != "completed" and not interrupted_late:
+        return _against(decisive(record.faults)) or Verdict(
+            counts=False, party="game", error_type="results_missing", message="There are no results."
+        )
+
+    def counts_against(fault: Fault) -> bool:
+        cut_short = policy.players_end_it and fault.seconds is not None and over is not None and fault.seconds <= over
+        return fault.fault == "game" or cut_short
+
+    against = _against(decisive(tuple(fault for fault in record.faults if counts_against(fault))))
+    if against is not None:
+        return against
+    if policy.replay and not any(file.path == EpisodeLayout.replay_name for file in record.artifacts):
+        return Verdict(
+            counts=False, party="game", error_type="replay_missing", message="The game wrote results, but no replay."
+        )
+    return Verdict(counts=True)
+
+
+def judge_row(row: EpisodeRow) -> Verdict:
+    """Like ``judge``, of a row, for a host that asks for results alone: those that are there count.
+
+    Args:
+        row: The episode, of whose faults the row has the one that decides.
+    """
+    results = row.status == "completed" or (row.status == "interrupted" and bool(row.scores))
+    if results and row.fault != "game":
+        return Verdict(counts=True)
+    return Verdict(
+        counts=False,
+        party=cast("FaultParty", row.fault) or "game",
+        error_type=row.error_type or "results_missing",
+        message=row.message or "There are no results.",
+        slot=row.slot if row.fault == "player" else None,
+    )
+
+
+def judge_error(error: BaseException) -> Verdict:
+    """What an error comes to that ended an episode before there was a record of it."""
+    if not isinstance(error, CoworldError):
+        message = f"{type(error).__name__}: {error}"
+        return Verdict(counts=False, party="platform", error_type="crash", message=message)
+    party, error_type = blame_for(error)
+    return Verdict(
+        counts=False, party=party, error_type=error_type, message=error.message, hint=error.hint, code=error.code
+    )
+
+
+def blame_for(error: CoworldError) -> tuple[FaultParty, ErrorType]:
+    """Whose fault it is when one of our own errors ends an episode."""
+    if isinstance(error, ImageError) or error.code == "image_unreachable":
+        return "operator", "image_unreachable"
+    if isinstance(error, ManifestError | UsageError | CapabilityError):
+        return "operator", "config_error"
+    return "platform", "platform_error"
+
+
+def _against(fault: Fault | None) -> Verdict | None:
+    if fault is None:
+        return None
+    return Verdict(
+        counts=False,
+        party=fault.fault,
+        error_type=fault.error_type,
+        message=fault.message,
+        hint=fault.hint,
+        slot=fault.slot if fault.fault == "player" else None,
+    )

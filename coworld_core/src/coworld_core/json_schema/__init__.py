@@ -1,0 +1,1 @@
+"""JSON Schemas that strangers wrote: checked within a budget, and their errors in words."""

@@ -1,0 +1,307 @@
+"""Reading and writing manifests: everything that is wrong with one, at once, and one strict form to write.
+
+``load_manifest`` reads leniently: manifests of every published generation load, and what was filled in or left out is
+said. ``mode="strict"`` is for what is certified, built or uploaded: there, only the form that ``dump_manifest`` writes
+is right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+from .._findings import Finding, Findings, type_word
+from .._shape import parse_shape
+from ..errors import ManifestError, UsageError
+from ..issues import Issue, Report
+from ..jsontext import MAX_BYTES, JsonDocument, json_report, parse_json, wrap_json
+from ._generations import lift
+from ._rules import manifest_rules
+from .gameconfig import game_config_for, slot_count, validate_game_config
+from .models import JsonObject, Manifest
+from .results import Results, read_results
+
+__all__ = [
+    "MANIFEST_NAME",
+    "TEMPLATE_NAME",
+    "LoadedManifest",
+    "Mode",
+    "Source",
+    "check_manifest",
+    "dump_manifest",
+    "find_manifest",
+    "load_manifest",
+    "manifest_sha256",
+    "read_document",
+]
+
+MANIFEST_NAME = "coworld_manifest.json"
+"""What a manifest's file is called."""
+
+TEMPLATE_NAME = "coworld_manifest_template.json"
+"""What the file of a template is called, from which ``coworld build`` makes a manifest."""
+
+Mode = Literal["read", "strict"]
+"""``read``: leniently, to run it; ``strict``: as it is written, to certify, build or upload it."""
+
+Source: TypeAlias = Path | str | bytes | Mapping[str, Any]
+"""A path (of a file, or of a directory that holds one), the content as bytes, or the JSON as a Python value."""
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedManifest:
+    """A manifest that was read, and what there was to say about it."""
+
+    manifest: Manifest
+    """The manifest in the shape of this generation."""
+
+    path: Path | None
+    """The file it was read from, absolute; None when it came as a value."""
+
+    raw: JsonObject
+    """The JSON object as it was read, whatever its generation."""
+
+    mode: Mode
+    """How it was read."""
+
+    document: JsonDocument = field(repr=False)
+    """The text it was read from."""
+
+    findings: tuple[Finding, ...] = field(repr=False)
+    """What there is to say; ``report`` has it with lines and columns."""
+
+    @cached_property
+    def report(self) -> Report:
+        """Warnings and remarks, with line and column; there are no errors in it."""
+        return json_report(self.document, self.findings)
+
+    @property
+    def warnings(self) -> tuple[Issue, ...]:
+        """The warnings of the report."""
+        return self.report.warnings
+
+    @property
+    def source(self) -> str:
+        """Where it was read from, for messages."""
+        return self.document.source
+
+    def game_config(self, variant: str | None = None) -> dict[str, Any]:
+        """The config of a variant, or of the certification fixture (see ``gameconfig.game_config_for``)."""
+        return game_config_for(self.manifest, variant)
+
+    def slot_count(self, config: JsonObject) -> int:
+        """How many slots an episode with a config has (see ``gameconfig.slot_count``)."""
+        return slot_count(self.manifest, config)
+
+    def validate_game_config(self, config: JsonObject) -> Report:
+        """Check a config (see ``gameconfig.validate_game_config``)."""
+        return validate_game_config(self.manifest, config)
+
+    def read_results(self, source: Path | str | bytes, slots: int) -> Results:
+        """Read and check results of this game (see ``results.read_results``)."""
+        return read_results(source, self.manifest.game.results_schema, slots)
+
+    def __repr__(self) -> str:
+        said = len(self.findings)
+        remarks = f", {said} remark{'s' if said != 1 else ''}" if said else ""
+        return f"<LoadedManifest {self.manifest!r:.200} from {self.source}{remarks}>"
+
+    def _repr_html_(self) -> str:
+        return self.manifest._repr_html_()  # pyright: ignore[reportPrivateUsage]
+
+
+def load_manifest(source: Source, *, mode: Mode = "read", template: bool = False) -> LoadedManifest:
+    """Read a manifest.
+
+    Args:
+        source: A path of a file or of a directory that holds one, the content as bytes, or the JSON as a Python value.
+        mode: ``read`` leniently, or ``strict``.
+        template: Let a template load as it is, for running it without images: a missing version becomes
+            ``0.0.0.dev0``, and placeholders may stand for images.
+
+    Returns:
+        The manifest with its report of warnings and remarks.
+
+    Raises:
+        ManifestError: With the report of all issues, when there is an error among them.
+        UsageError: When the path itself is wrong (codes ``manifest_not_found``, ``manifest_unreadable``,
+            ``manifest_not_local``).
+    """
+    manifest, document, path, findings = _examine(source, mode=mode, template=template)
+    if manifest is None:
+        raise ManifestError(json_report(document, findings.items, dropped=findings.dropped))
+    return LoadedManifest(
+        manifest=manifest,
+        path=path,
+        raw=cast("dict[str, Any]", document.value),
+        mode=mode,
+        document=document,
+        findings=tuple(findings.items),
+    )
+
+
+def check_manifest(source: Source, *, mode: Mode = "read", template: bool = False) -> Report:
+    """Like ``load_manifest``, but for the report alone; nothing that is in the document makes it raise.
+
+    Raises:
+        UsageError: When the path itself is wrong.
+    """
+    _, document, _, findings = _examine(source, mode=mode, template=template)
+    return json_report(document, findings.items, dropped=findings.dropped)
+
+
+def find_manifest(path: Path | str, *, template: bool = False) -> Path:
+    """The manifest that a path means: the file itself, or the one in the directory.
+
+    In a directory it is ``coworld_manifest.json``, else ``dist/coworld_manifest.json`` (where ``coworld build`` writes
+    it), else, if one may be used, ``coworld_manifest_template.json``.
+
+    Args:
+        path: A file or a directory.
+        template: Whether a template will do.
+
+    Raises:
+        UsageError: Codes ``manifest_not_found`` or ``manifest_not_local``.
+    """
+    text = str(path)
+    if text.startswith("file://"):
+        from urllib.parse import unquote, urlsplit
+
+        path = Path(unquote(urlsplit(text).path))
+    elif "://" in text:
+        raise UsageError(f"{text} is not a file on this machine.", code="manifest_not_local", hint="Download it first.")
+    elif text.lstrip().startswith("{"):
+        raise UsageError(
+            "A path is expected, not the text of a manifest.",
+            code="manifest_not_found",
+            hint="Give the content as bytes, or as a dict.",
+        )
+    path = Path(path)
+    try:
+        if path.is_dir():
+            return _in_directory(path, template=template)
+        exists = path.exists()
+    except (OSError, ValueError):
+        exists = False
+    if not exists:
+        hint = f"A directory that holds {MANIFEST_NAME} will do, too."
+        raise UsageError(f"There is no file {path}.", code="manifest_not_found", hint=hint)
+    return path
+
+
+def _in_directory(path: Path, *, template: bool) -> Path:
+    for name in (MANIFEST_NAME, f"dist/{MANIFEST_NAME}", *([TEMPLATE_NAME] if template else [])):
+        if (path / name).is_file():
+            return path / name
+    if (path / TEMPLATE_NAME).is_file():
+        raise UsageError(
+            f"{path} holds a template, but no {MANIFEST_NAME}.",
+            code="manifest_not_found",
+            hint="Run `coworld build` to make a manifest of it, or use the process backend, which needs no images.",
+        )
+    hint = f"Name the file, or a directory with {MANIFEST_NAME} or {TEMPLATE_NAME} in it."
+    raise UsageError(f"{path} is a directory without a {MANIFEST_NAME}.", code="manifest_not_found", hint=hint)
+
+
+def dump_manifest(manifest: Manifest, *, template: bool = False) -> str:
+    """A manifest in its one written form: JSON with an indent of 2, nulls left out, and a newline at the end.
+
+    Args:
+        manifest: The manifest.
+        template: Let placeholders stand for images.
+
+    Raises:
+        ManifestError: When it is not right by the strict rules, with all issues.
+    """
+    value = manifest.model_dump(mode="json", by_alias=True)
+    _drop_absent(value, manifest)
+    report = check_manifest(value, mode="strict", template=template)
+    if not report.ok:
+        raise ManifestError(report)
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def manifest_sha256(manifest: Manifest) -> str:
+    """Digest of a manifest's content: the same for all spellings of the same JSON, whatever its key order and nulls."""
+    value = manifest.model_dump(mode="json", by_alias=True)
+    _drop_absent(value, manifest)
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def read_document(source: Source, *, template: bool = False) -> tuple[JsonDocument, Path | None]:
+    """A source as a JSON document, and the file it was read from.
+
+    Raises:
+        UsageError: When the path itself is wrong.
+    """
+    if isinstance(source, bytes | bytearray):
+        return parse_json(source, source="manifest"), None
+    if isinstance(source, Mapping):
+        return wrap_json(source, source="manifest"), None
+    path = find_manifest(source, template=template)
+    try:
+        with path.open("rb") as file:
+            # One byte more than allowed tells that there is more, without reading it.
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror or error}.", code="manifest_unreadable", hint="Check the path."
+        ) from error
+    return parse_json(data, source=str(path)), path.absolute()
+
+
+def _examine(
+    source: Source, *, mode: Mode, template: bool
+) -> tuple[Manifest | None, JsonDocument, Path | None, Findings]:
+    document, path = read_document(source, template=template)
+    findings = Findings(list(document.findings))
+    manifest = examine_manifest(document.value, findings, mode=mode, template=template) if document.usable else None
+    return (None if findings.failed else manifest), document, path, findings
+
+
+def examine_manifest(value: object, findings: Findings, *, mode: Mode, template: bool) -> Manifest | None:
+    """Check a JSON value as a manifest, recording what there is to say; used for manifests inside other documents."""
+    if not isinstance(value, dict):
+        message = f"A manifest is a JSON object, not {type_word(value)}."
+        findings.add("not_an_object", (), message)
+        return None
+    strict = mode == "strict"
+    lifted = lift(cast("dict[str, Any]", value), strict=strict, template=template)
+    findings.extend(lifted.findings.items)
+    manifest, shape = parse_shape(Manifest, lifted.document, strict=strict)
+    rules = manifest_rules(lifted.document, strict=strict, template=template, file_players=lifted.file_players)
+    for finding in (*shape, *rules.items):
+        original = lifted.original(finding.path)
+        findings.extend([finding if original == finding.path else _moved(finding, original)])
+    return manifest
+
+
+def _moved(finding: Finding, path: tuple[str | int, ...]) -> Finding:
+    from dataclasses import replace
+
+    return replace(finding, path=path)
+
+
+def _drop_absent(value: dict[str, Any], model: object) -> None:
+    """Remove nulls of the model's own fields; those inside anyone's JSON (configs, schemas) mean something."""
+    from pydantic import BaseModel
+
+    if not isinstance(model, BaseModel):
+        return
+    for name, info in type(model).model_fields.items():
+        key = info.alias or name
+        item = getattr(model, name)
+        if item is None:
+            value.pop(key, None)
+        elif isinstance(item, BaseModel):
+            _drop_absent(value[key], item)
+        elif isinstance(item, tuple):
+            for below, entry in zip(value[key], cast("tuple[object, ...]", item), strict=True):
+                if isinstance(below, dict):
+                    _drop_absent(cast("dict[str, Any]", below), entry)

@@ -1,0 +1,155 @@
+"""What the engine is told to create, and what it says about an end, as plain values."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from coworld_core.episode.outcome import Exit, ExitReason
+
+from ...backend import INPUTS_MOUNT, UnitSpec
+
+__all__ = ["command", "container_body", "exit_of", "programs"]
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""What the engine takes when neither image nor environment says."""
+
+_GAME_CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"]
+"""What an image's start script needs that prepares directories as root and then becomes another user. Players get
+none of it: they are the code that is trusted least, and need nothing but a connection."""
+
+
+def container_body(
+    spec: UnitSpec,
+    *,
+    image: Mapping[str, Any],
+    environment: Mapping[str, str],
+    labels: Mapping[str, str],
+    network: str | None,
+    ports: Mapping[str, int],
+) -> dict[str, Any]:
+    """What to create for a unit.
+
+    Args:
+        spec: The unit.
+        image: Its image, as the engine describes it.
+        environment: Its whole environment, secrets included.
+        labels: Labels of everything of this unit.
+        network: The first network; None: no network at all.
+        ports: The port on loopback for each of the unit's ports, by name; 0 lets the engine choose.
+    """
+    limits = spec.limits
+    host: dict[str, Any] = {
+        # an init process: TERM ends programs that do not handle it, and orphans are reaped
+        "Init": True,
+        "AutoRemove": False,
+        "RestartPolicy": {"Name": "no"},
+        # logs are read while the unit runs; the engine keeps no copy that could fill the disk
+        "LogConfig": {"Type": "none"},
+        "NetworkMode": network or "none",
+        "PortBindings": {
+            f"{port.number}/tcp": [{"HostIp": "127.0.0.1", "HostPort": str(ports[port.name] or "")}]
+            for port in spec.ports
+        },
+        "CapDrop": ["ALL"],
+        "CapAdd": [] if spec.component == "player" else _GAME_CAPABILITIES,
+        "SecurityOpt": ["no-new-privileges:true"],
+        "Mounts": _mounts(spec, image, labels),
+        "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
+    }
+    if spec.network != "open":
+        # names of the outside are not even looked up: the engine would ask for us, and a question carries data
+        host["Dns"] = ["127.0.0.1"]
+        host["DnsSearch"] = ["."]
+        host["DnsOptions"] = ["timeout:1", "attempts:1"]
+    if limits.memory_bytes is not None:
+        host["Memory"] = host["MemorySwap"] = limits.memory_bytes
+    if limits.cpus is not None:
+        host["NanoCpus"] = int(limits.cpus * 1e9)
+    if limits.pids is not None:
+        host["PidsLimit"] = limits.pids + 1  # the init process is ours
+    if limits.disk_bytes is not None:
+        # a little more than is allowed, so that a single file over the limit shows as such
+        largest = limits.disk_bytes + 4096
+        host["Ulimits"].append({"Name": "fsize", "Soft": largest, "Hard": largest})
+    body: dict[str, Any] = {
+        "Image": spec.image,
+        "Env": [f"{name}={value}" for name, value in environment.items()],
+        "Labels": dict(labels),
+        "ExposedPorts": {f"{port.number}/tcp": {} for port in spec.ports},
+        "Healthcheck": {"Test": ["NONE"]},
+        "HostConfig": host,
+    }
+    if network is not None:
+        body["NetworkingConfig"] = {"EndpointsConfig": {network: {"Aliases": [spec.name]}}}
+    if spec.argv:
+        body["Entrypoint"], body["Cmd"] = [spec.argv[0]], list(spec.argv[1:])
+    return body
+
+
+def _mounts(spec: UnitSpec, image: Mapping[str, Any], labels: Mapping[str, str]) -> list[dict[str, Any]]:
+    mounts: list[dict[str, Any]] = [
+        {
+            "Type": "bind",
+            "Source": str(source.absolute()),
+            "Target": target,
+            "ReadOnly": read_only,
+            "BindOptions": {"Propagation": "rprivate"},
+        }
+        for source, target, read_only in ((spec.directory, spec.mount, False), (spec.inputs, INPUTS_MOUNT, True))
+        if source is not None
+    ]
+    ours = {posixpath.normpath(mount["Target"]) for mount in mounts}
+    config: Mapping[str, Any] = image.get("Config") or {}
+    volumes: Mapping[str, Any] = config.get("Volumes") or {}
+    for target in volumes:
+        if posixpath.normpath(target) in ours:
+            continue
+        options: dict[str, Any] = {"Labels": dict(labels)}
+        if spec.limits.disk_bytes is not None:
+            # a volume is outside of what the engine counts, so it gets a size of its own
+            size = {"type": "tmpfs", "device": "tmpfs", "o": f"size={spec.limits.disk_bytes}"}
+            options["DriverConfig"] = {"Name": "local", "Options": size}
+        mounts.append({"Type": "volume", "Target": target, "VolumeOptions": options})
+    return mounts
+
+
+def command(spec: UnitSpec, image: Mapping[str, Any]) -> tuple[str, ...]:
+    """What is run: the unit's own command or the image's (the engine creates nothing that has neither)."""
+    config: Mapping[str, Any] = image.get("Config") or {}
+    return spec.argv or (*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ()))
+
+
+def programs(program: str, image: Mapping[str, Any], environment: Mapping[str, str]) -> Sequence[str]:
+    """Paths in the container at which a program may be, in the order they are tried."""
+    config: Mapping[str, Any] = image.get("Config") or {}
+    if "/" in program:
+        return [posixpath.join("/", config.get("WorkingDir") or "/", program)]
+    inherited = dict(entry.partition("=")[::2] for entry in config.get("Env") or ())
+    path = environment.get("PATH") or inherited.get("PATH") or _PATH
+    return [posixpath.join("/", directory, program) for directory in path.split(":")]
+
+
+def exit_of(state: Mapping[str, Any], *, ours: ExitReason | None = None, detail: str = "") -> Exit:
+    """How a container ended.
+
+    Args:
+        state: What the engine says about it (``State``).
+        ours: Why we ended it, if we did.
+        detail: Further words.
+    """
+    code = int(state.get("ExitCode") or 0)
+    # a shell's convention, which the init process keeps; a program that ends with such a status looks the same
+    number = code - 128 if 128 < code <= 128 + 64 else None
+    reason: ExitReason = "exited" if number is None else "signal"
+    if ours is not None:
+        reason = ours
+    elif state.get("OOMKilled") and code:
+        reason = "oom"
+    return Exit(
+        reason=reason,
+        code=code if number is None else None,
+        signal=number,
+        detail=detail or str(state.get("Error") or ""),
+    )

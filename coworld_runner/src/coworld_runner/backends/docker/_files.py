@@ -1,0 +1,191 @@
+"""Files that a container made as a user we are not: read through the engine, and directories made removable.
+
+A container's root is root. When the runner is not, a file with mode 0600 is closed to it, and a directory made in the
+unit's own cannot be emptied. The engine can do both without anything in the image.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import secrets
+import tarfile
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.docker_engine import Answer, Engine, EngineGone, EngineRefused, path_segment
+from coworld_core.errors import TransferError
+
+from ...runs._files import check_size, not_regular, not_written
+
+__all__ = ["fetch_archived", "hand_back"]
+
+_BLOCK = 512
+_AT_ONCE = 1000
+"""How many directories that belong to others are opened by one call."""
+_LONGEST = 2000
+"""Bytes of a name below the unit's directory that the engine takes, wherever it keeps that."""
+_SECONDS = 20.0
+"""How long opening them may take."""
+
+
+async def fetch_archived(
+    engine: Engine, container: str, mount: str, name: str, target: Path, *, limit: int | None
+) -> int:
+    """Copy one regular file out of a container, whoever may read it, atomically.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        TransferError: It is no regular file, is larger than ``limit`` bytes, or could not be copied.
+    """
+    context: dict[str, object] = {"name": name, "target": str(target)}
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        # opened first: within, whatever the system says would be taken for the engine's connection
+        async with (
+            await anyio.open_file(part, "xb") as file,
+            engine.stream(
+                "GET", f"/containers/{path_segment(container)}/archive", query={"path": f"{mount}/{name}"}
+            ) as answer,
+        ):
+            archive = _Blocks(answer)
+            size = await _regular_size(archive, context)
+            check_size(size, limit, context)
+            left = size
+            while left:
+                data = await archive.some(left)
+                left -= len(data)
+                try:
+                    await file.write(data)
+                except OSError as error:
+                    raise not_written(error, context) from error
+        part.replace(target)
+    except EngineRefused as error:
+        if error.status == 404:
+            raise FileNotFoundError(f"{name} is not in the unit's directory.") from error
+        raise TransferError(f"{name} cannot be read: {error.words}", context=context) from error
+    except EngineGone as error:
+        raise TransferError(f"{name} cannot be read: {error.words}", code="transfer_lost", context=context) from error
+    except OSError as error:
+        raise not_written(error, context) from error
+    finally:
+        part.unlink(missing_ok=True)
+    return size
+
+
+class _Blocks:
+    """Bytes of a stream, by number."""
+
+    def __init__(self, source: Answer) -> None:
+        self._source = source
+        self._rest = b""
+
+    async def some(self, most: int) -> bytes:
+        """At least one byte, at most so many."""
+        if not self._rest:
+            try:
+                self._rest = await anext(self._source)
+            except StopAsyncIteration:
+                raise EngineGone("GET archive", "the copy broke off") from None
+        data, self._rest = self._rest[:most], self._rest[most:]
+        return data
+
+    async def exactly(self, count: int) -> bytes:
+        parts: list[bytes] = []
+        while count:
+            parts.append(await self.some(count))
+            count -= len(parts[-1])
+        return b"".join(parts)
+
+
+async def _regular_size(archive: _Blocks, context: dict[str, object]) -> int:
+    """Read up to where the file's bytes begin; returns how many there are."""
+    while True:
+        header = tarfile.TarInfo.frombuf(await archive.exactly(_BLOCK), "utf-8", "surrogateescape")
+        if header.type in (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME):
+            # times and long names, of which nothing is needed
+            await archive.exactly((header.size + _BLOCK - 1) // _BLOCK * _BLOCK)
+            continue
+        if not header.isreg():
+            raise not_regular(context)
+        return header.size
+
+
+async def hand_back(engine: Engine, container: str, directory: Path, mount: str) -> None:
+    """Open directories that the container made in its own one, so that whoever runs us can remove them.
+
+    The engine unpacks an archive of nothing but directories over those that are there, which sets their mode and their
+    owner. It takes names up to a length, so what is deeper is moved up, once it is open. What cannot be opened in time
+    stays, and is reported by whoever fails to remove it.
+    """
+    if not hasattr(os, "getuid") or os.getuid() == 0:
+        return
+    opened: set[str] = set()
+    with anyio.move_on_after(_SECONDS):
+        while foreign := await anyio.to_thread.run_sync(_foreign, directory, opened):
+            opened.update(foreign)
+            try:
+                async with engine.stream(
+                    "PUT",
+                    f"/containers/{path_segment(container)}/archive",
+                    query={"path": mount},
+                    content=_directories(foreign),
+                ):
+                    pass
+            except (EngineRefused, EngineGone):
+                return
+
+
+def _foreign(directory: Path, opened: set[str]) -> list[str]:
+    """Directories below that belong to somebody else, as far as they can be seen, but those opened before."""
+    found: list[str] = []
+    try:
+        top = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return found
+    try:
+        ahead = ["."]
+        while ahead and len(found) < _AT_ONCE:
+            _look_into(ahead.pop(), top, ahead, found, opened)
+    finally:
+        os.close(top)
+    return found
+
+
+def _look_into(name: str, top: int, ahead: list[str], found: list[str], opened: set[str]) -> None:
+    with contextlib.suppress(OSError):
+        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
+        try:
+            with os.scandir(descriptor) as entries:
+                below = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+            for each in below:
+                path = each if name == "." else f"{name}/{each}"
+                status = os.stat(each, dir_fd=descriptor, follow_symlinks=False)
+                length = len(os.fsencode(path))
+                if status.st_uid != os.getuid() and path not in opened:
+                    if length > _LONGEST:
+                        continue  # until one of those above it has been moved up
+                    found.append(path)
+                elif length > _LONGEST // 2:
+                    up = f".deep-{secrets.token_hex(8)}"
+                    os.rename(each, up, src_dir_fd=descriptor, dst_dir_fd=top)
+                    opened.add(up)
+                    path = up
+                ahead.append(path)
+        finally:
+            os.close(descriptor)
+
+
+def _directories(names: list[str]) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for name in names:
+            entry = tarfile.TarInfo(name)
+            entry.type = tarfile.DIRTYPE
+            entry.mode = 0o777
+            entry.uid, entry.gid = os.getuid(), os.getgid()
+            archive.addfile(entry)
+    return content.getvalue()

@@ -1,0 +1,144 @@
+"""What the engine is asked about a container and its image, and what it comes to that one cannot be started."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import anyio.to_thread
+
+from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, path_segment
+from coworld_core.errors import StartError
+
+from ...backend import UnitSpec
+from ..base import tree_size
+from ._images import is_full
+
+__all__ = ["image_of", "ran_out_of_memory", "require_program", "start_error", "state_of", "written_bytes"]
+
+_OOM_SECONDS = 1.0
+"""How long after its end the engine may tell that a container was killed for its memory."""
+
+
+async def image_of(engine: Engine, spec: UnitSpec) -> Mapping[str, Any]:
+    """A unit's image, as the engine describes it.
+
+    Raises:
+        StartError: It is not on this machine.
+        EngineRefused: The engine does not say.
+        EngineGone: It does not answer.
+    """
+    try:
+        return await engine.call("GET", f"/images/{path_segment(spec.image)}/json")
+    except EngineRefused as error:
+        if error.status != 404:
+            raise
+        raise StartError(
+            f"{spec.name} cannot be created: the image {spec.image!r} is not on this machine.",
+            code="image_missing",
+            hint="Build or pull it first.",
+            context={"unit": spec.name, "image": spec.image},
+        ) from error
+
+
+async def require_program(engine: Engine, container: str, spec: UnitSpec, program: str, paths: Sequence[str]) -> None:
+    """See that a unit's program is there: the init process starts even when there is nothing for it to run.
+
+    Args:
+        engine: Where the container is.
+        container: Its name.
+        spec: The unit.
+        program: Its program.
+        paths: Where that may be in the container.
+
+    Raises:
+        StartError: There is none that can be run.
+    """
+    reason = "there is no such file"
+    for path in paths:
+        found = await engine.stat(container, path)
+        if found is None:
+            continue
+        if found.executable and not found.directory:
+            return
+        reason = "it is a directory" if found.directory else "it is not executable"
+    raise StartError(
+        f"{spec.name} cannot be started: {program!r} cannot be run in the image {spec.image!r}: {reason}.",
+        code="command_failed",
+        hint="Correct the runnable's `run`, or put the program into the image.",
+        context={"unit": spec.name, "image": spec.image, "program": program},
+    )
+
+
+def start_error(spec: UnitSpec, what: str, error: EngineRefused | EngineGone) -> StartError:
+    """What it comes to that the engine does not create or start a unit.
+
+    Args:
+        spec: The unit.
+        what: ``created`` or ``started``.
+        error: Why not.
+    """
+    words = error.words
+    code, hint = None, None
+    if is_full(words):
+        code, hint = "disk_full", "Make room where the engine keeps its containers: docker system df."
+    elif "docker-init" in words:
+        code, hint = "init_missing", "The engine lacks docker-init: install it (on Debian: apt-get install tini)."
+    elif "bind source path does not exist" in words:
+        hint = "The engine does not see this machine's files: use one that runs here, not in another container."
+    elif re.search("no command specified", words, re.IGNORECASE):
+        code = "command_failed"
+        hint = "Give the runnable a `run` in the manifest, or the image an ENTRYPOINT or CMD."
+    elif re.search(r"exec:|unable to find (user|group)|no matching entries in|chdir to cwd|working dir", words):
+        code, hint = "command_failed", "The image cannot be run as it is: correct its command, user or directory."
+    elif isinstance(error, EngineGone):
+        code, hint = error.code, error.hint
+    context: dict[str, object] = {"unit": spec.name, "image": spec.image}
+    return StartError(f"{spec.name} could not be {what}: {words}", code=code, hint=hint, context=context)
+
+
+async def state_of(engine: Engine, path: str) -> Mapping[str, Any]:
+    """How a container is.
+
+    Args:
+        engine: Where it is.
+        path: Its path there.
+
+    Raises:
+        EngineRefused: There is none.
+        EngineGone: The engine does not answer.
+    """
+    return (await engine.call("GET", f"{path}/json"))["State"]
+
+
+async def written_bytes(engine: Engine, path: str, spec: UnitSpec) -> int:
+    """Bytes in a container's own layer and in its unit's directory; what cannot be seen counts as nothing."""
+    try:
+        described = await engine.call("GET", f"{path}/json", query={"size": True})
+    except (EngineRefused, EngineGone):
+        return 0
+    used = int(described.get("SizeRw") or 0)
+    if spec.directory is not None:
+        used += await anyio.to_thread.run_sync(tree_size, spec.directory)
+    return used
+
+
+async def ran_out_of_memory(engine: Engine, id: str, spec: UnitSpec) -> bool:
+    """Whether the kernel killed a unit for its memory: told apart, and sometimes after the end it is the cause of."""
+    if spec.limits.memory_bytes is None:
+        return False
+    asked = {
+        # those that the engine still knows, and what comes
+        "since": 1,
+        "until": f"{time.time() + _OOM_SECONDS:.9f}",
+        "filters": {"type": ["container"], "container": [id], "event": ["oom"]},
+    }
+    try:
+        async with engine.stream("GET", "/events", query=asked) as events:
+            async for _ in events:
+                return True
+    except (EngineRefused, EngineGone):
+        pass  # its end is known all the same
+    return False

@@ -1,0 +1,73 @@
+"""What a container says, written to its unit's logs while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import anyio
+
+from coworld_core.docker_engine import Answer, Engine, EngineGone
+
+from ..base import BaseUnit, CappedLog
+
+__all__ = ["follow_logs"]
+
+
+async def follow_logs(unit: BaseUnit, engine: Engine, path: str, attached: anyio.Event) -> None:
+    """Write what it says to its files until it ends. Attached before it starts, so nothing is missed.
+
+    Args:
+        unit: Whose files they are.
+        engine: Where the container is.
+        path: Its path there.
+        attached: Set when its output is being read.
+
+    Raises:
+        EngineRefused: It cannot be attached to.
+        EngineGone: The engine does not answer.
+    """
+    spec = unit.spec
+    logs: dict[int, CappedLog] = {}
+    try:
+        if spec.stdout is not None:
+            logs[1] = logs[2] = unit.open_log(spec.stdout)
+        if spec.stderr is not None:
+            logs[2] = unit.open_log(spec.stderr)
+        if not logs:
+            attached.set()
+            return
+        async with engine.stream(
+            "POST", f"{path}/attach", query={"stream": True, "stdout": 1 in logs, "stderr": True}
+        ) as output:
+            attached.set()
+            await _demultiplex(output, logs)
+    except EngineGone:
+        # in the middle, it is asked next how the unit ended, if it did
+        if not attached.is_set():
+            raise
+    finally:
+        for log in set(logs.values()):
+            unit.close_log(log)
+
+
+async def _demultiplex(output: Answer, logs: Mapping[int, CappedLog]) -> None:
+    """Split the engine's stream into the two of the container (header: stream, three zeros, length)."""
+    head = b""
+    left = 0
+    log: CappedLog | None = None
+    async for data in output:
+        view = memoryview(data)
+        while view:
+            if left:
+                part, view = view[:left], view[left:]
+                left -= len(part)
+                if log is not None:
+                    log.write(bytes(part))
+                continue
+            need = 8 - len(head)
+            head, view = head + bytes(view[:need]), view[need:]
+            if len(head) == 8:
+                log, left, head = logs.get(head[0]), int.from_bytes(head[4:], "big"), b""
+        if all(log.truncated for log in logs.values()):
+            # nothing more is kept; the engine drops the rest more cheaply than we could
+            return

@@ -1,0 +1,378 @@
+"""One container as a unit: made, started, followed to its end, and taken away."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, path_segment
+from coworld_core.episode.outcome import Exit, ExitReason
+from coworld_core.errors import StartError, TransferError
+
+from ..._concurrency import nursery
+from ...backend import Backend, Endpoint, Publish, UnitSpec
+from ..base import LOCALHOST, BaseUnit, port_taken
+from ._container import command, container_body, exit_of, programs
+from ._files import fetch_archived, hand_back
+from ._inspect import image_of, ran_out_of_memory, require_program, start_error, state_of, written_bytes
+from ._labels import labels_of, object_name, remove_container
+from ._logs import follow_logs
+from ._networks import SharedNetwork
+from ._unit_networks import UnitNetworks, uncancelled
+
+__all__ = ["DockerUnit", "Place", "Run"]
+
+_PORT_TRIES = 5
+_DISK_SECONDS = 1.0
+"""Seconds between two looks at what a unit has written; the engine has no event for it."""
+_DISK_SHARE = 20
+"""A look may take at most one part in so many of the time."""
+
+
+@dataclass
+class Run:
+    """What the units of one run share."""
+
+    open: SharedNetwork
+    units: dict[str, DockerUnit] = field(default_factory=dict[str, "DockerUnit"])
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a unit lives: the engine, its run, and who supervises it."""
+
+    engine: Engine
+    run: Run
+    tasks: TaskGroup
+    found: set[tuple[str, ...]]
+    """Programs known to be in their images, over all runs."""
+
+
+class _Attempt:
+    """One attempt at starting a unit, and what follows the unit if it succeeds."""
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope(shield=True)
+        self.attached = anyio.Event()
+        """Set when its output is being read, or when ``error`` says why not."""
+        self.error: EngineRefused | EngineGone | None = None
+
+
+class DockerUnit(BaseUnit):
+    """A container. Made by ``DockerBackend.units``."""
+
+    def __init__(self, spec: UnitSpec, place: Place, *, backend: Backend, publish: Publish) -> None:
+        super().__init__(spec, backend=backend, publish=publish)
+        self._engine = place.engine
+        self._run = place.run
+        self._tasks = place.tasks
+        self._found = place.found
+        self._container = object_name(spec.run_id, spec.name)
+        """Its name, known before it exists."""
+        self._id = ""
+        self._networks = UnitNetworks(self._engine, spec, self._run.open)
+        self._ports: dict[str, int] = {}
+        self._settled = anyio.Event()
+        """Set when it is made, or never will be."""
+        self._attempt: _Attempt | None = None
+        self._signalling = anyio.Lock()
+        self._ended_why = ""
+
+    # --- what it is
+
+    @property
+    def id(self) -> str:
+        """The container's id; its name until it has one."""
+        return self._id or self._container
+
+    @property
+    def label(self) -> str:
+        """What it is called when it could not be removed."""
+        return f"container {self._container}, with its networks"
+
+    def endpoint(self, port: str = "http") -> Endpoint:
+        """How to reach a port: over loopback from here, by the unit's name from its clients."""
+        number = {item.name: item.number for item in self.spec.ports}[port]
+        return Endpoint(here=f"{LOCALHOST}:{self._ports.get(port, 0)}", there=f"{self.name}:{number}")
+
+    @property
+    def _path(self) -> str:
+        return f"/containers/{path_segment(self._container)}"
+
+    # --- made
+
+    async def make(self) -> None:
+        """Create it with its networks; nothing runs yet.
+
+        Raises:
+            StartError: It could not be created; ``remove`` takes away what came of it.
+        """
+        try:
+            peer = self._peer()
+            await self._networks.make(peer.spec if peer is not None else None)
+            await self._make_container()
+            if peer is not None and self._networks.private:
+                await peer.join(self._networks.private)
+        except (EngineRefused, EngineGone) as error:
+            raise start_error(self.spec, "created", error) from error
+        finally:
+            self._settled.set()
+
+    def _peer(self) -> DockerUnit | None:
+        if self.spec.connects_to is None:
+            return None
+        peer = self._run.units.get(self.spec.connects_to)
+        if peer is None:
+            raise StartError(
+                f"{self.name} connects to {self.spec.connects_to!r}, which is no unit of its run here.",
+                code="peer_unknown",
+                hint="Make the unit it connects to first, or in the same call.",
+                context={"unit": self.name},
+            )
+        return peer
+
+    async def _make_container(self) -> None:
+        spec = self.spec
+        image = await image_of(self._engine, spec)
+        for port in spec.ports:
+            self._ports[port.name] = port.host_port or (_free_port() if port.fixed else 0)
+        environment = {**spec.environment(self.inside()), **spec.secret_env}
+        first, *others = self._networks.made or (None,)
+        body = container_body(
+            spec, image=image, environment=environment, labels=labels_of(spec), network=first, ports=self._ports
+        )
+
+        async def create() -> None:
+            made = await self._engine.call(
+                "POST",
+                "/containers/create",
+                query={"name": self._container, "platform": spec.platform},
+                body=body,
+            )
+            self._id = str(made["Id"])
+
+        await uncancelled(create)
+        for name in (*others, *self._networks.joined):
+            await self._connect(str(name))
+        known = (str(image.get("Id")), *programs(command(spec, image)[0], image, environment))
+        if known not in self._found:
+            await require_program(self._engine, self._container, spec, command(spec, image)[0], known[1:])
+            self._found.add(known)
+
+    async def join(self, network: str) -> None:
+        """Be put on the network of a client, under the unit's own name; it may be running already or not yet."""
+        await self._settled.wait()
+        if not self._id:
+            raise StartError(f"{self.name} could not be created.", code="peer_failed", context={"unit": self.name})
+        self._networks.joined.append(network)
+        try:
+            await self._connect(network)
+        except EngineRefused:
+            # no harm in being the client of something that has ended: that is for the client to find out
+            if not await self._has_ended():
+                raise
+
+    async def _connect(self, network: str) -> None:
+        await self._engine.call(
+            "POST",
+            f"/networks/{path_segment(network)}/connect",
+            body={"Container": self._container, "EndpointConfig": {"Aliases": [self.name]}},
+        )
+
+    # --- started
+
+    async def launch(self) -> None:
+        """Start it, under other ports when those that it was to have were lost.
+
+        Raises:
+            StartError: It could not be started.
+        """
+        for left in reversed(range(_PORT_TRIES)):
+            try:
+                self.mark_started(await self._start())
+            except EngineRefused as error:
+                if not re.search(r"port is already allocated|address already in use", error.words):
+                    raise start_error(self.spec, "started", error) from error
+                await self._ports_taken(error, last=left == 0)
+            except EngineGone as error:
+                raise start_error(self.spec, "started", error) from error
+            else:
+                return
+
+    async def _start(self) -> float:
+        """Try to start it; returns when that was."""
+        attempt = self._attempt = _Attempt()
+        # not with the task group's own start(): cancelled, it would wait for a task that is shielded from it
+        self._tasks.start_soon(self._supervise, attempt, name=f"unit {self.name}")
+        try:
+            await attempt.attached.wait()
+            if attempt.error is not None:
+                raise attempt.error
+            await self._engine.call("POST", f"{self._path}/start")
+            since = anyio.current_time()
+            if self.spec.ports:
+                described = await self._engine.call("GET", f"{self._path}/json")
+                self._read_ports(described["NetworkSettings"]["Ports"] or {})
+            return since
+        except BaseException:
+            # nobody follows what does not run; what was started although we were cancelled is removed by name
+            attempt.scope.cancel()
+            raise
+
+    def _read_ports(self, published: Mapping[str, Any]) -> None:
+        for port in self.spec.ports:
+            for entry in published.get(f"{port.number}/tcp") or ():
+                self._ports[port.name] = int(entry["HostPort"])
+
+    async def _ports_taken(self, error: EngineRefused, *, last: bool) -> None:
+        """Get ready for another try with other ports, where they are ours to choose."""
+        for port in self.spec.ports:
+            number = port.host_port
+            if number and re.search(rf":{number}\b", error.words):
+                raise await anyio.to_thread.run_sync(port_taken, self.name, port.name, number) from error
+        if last:
+            raise start_error(self.spec, "started", error) from error
+        if any(port.fixed and not port.host_port for port in self.spec.ports):
+            # its environment names the port that was lost
+            await self._engine.call("DELETE", self._path, query={"force": True, "v": True})
+            await self._make_container()
+
+    async def _supervise(self, attempt: _Attempt) -> None:
+        # shielded: what is cancelled is the body; units are stopped, and this then ends by itself
+        with attempt.scope:
+            try:
+                async with nursery() as beside:
+                    if self.spec.limits.disk_bytes is not None:
+                        beside.start_soon(self._watch_disk, self.spec.limits.disk_bytes)
+                    await follow_logs(self, self._engine, self._path, attempt.attached)
+                    await self.started.wait()
+                    ended = await self._conclude()
+            except (EngineRefused, EngineGone) as error:
+                if not attempt.attached.is_set():
+                    attempt.error = error
+                    attempt.attached.set()
+                    return
+                ended = Exit(reason="lost", detail=error.words)
+            self.finish(ended)
+            await self._networks.release()
+
+    async def _watch_disk(self, limit: int) -> None:
+        """End it when it has written too much. The kernel keeps each single file from growing far beyond."""
+        await self.started.wait()
+        pause = _DISK_SECONDS
+        while True:
+            await anyio.sleep(pause)
+            begun = anyio.current_time()
+            used = await written_bytes(self._engine, self._path, self.spec)
+            pause = max(_DISK_SECONDS, _DISK_SHARE * (anyio.current_time() - begun))
+            if used > limit:
+                await self._signal("SIGKILL", "disk", _over(used, limit))
+
+    async def _conclude(self) -> Exit:
+        """Wait for its end and find out how it came."""
+        try:
+            await self._engine.call("POST", f"{self._path}/wait", timeout=None)
+            async with self._signalling:
+                state = await state_of(self._engine, self._path)
+        except EngineRefused as error:
+            if self.ended_by is None:
+                return Exit(reason="lost", detail=error.words)
+            return Exit(reason=self.ended_by, detail=self._ended_why)
+        except EngineGone as error:
+            return Exit(reason="lost", detail=f"the engine stopped answering: {error.words}")
+        if self.ended_by is None and state.get("Status") in ("removing", "dead"):
+            return Exit(reason="lost", detail="its container was removed by somebody else")
+        ended = exit_of(state, ours=self.ended_by, detail=self._ended_why)
+        if (
+            ended.reason == "signal"
+            and ended.signal == signal.SIGKILL
+            and await ran_out_of_memory(self._engine, self._id, self.spec)
+        ):
+            return ended.model_copy(update={"reason": "oom"})
+        limit = self.spec.limits.disk_bytes
+        if limit is not None and ended.reason in ("exited", "signal") and not ended.ok:
+            # a program that may not write any more ends by itself, often before anybody has looked
+            used = await written_bytes(self._engine, self._path, self.spec)
+            if used > limit:
+                return ended.model_copy(update={"reason": "disk", "detail": _over(used, limit)})
+        return ended
+
+    async def _has_ended(self) -> bool:
+        try:
+            return (await state_of(self._engine, self._path)).get("Status") in ("exited", "removing", "dead")
+        except EngineRefused:
+            return True
+
+    # --- used
+
+    async def fetch(self, name: str, target: Path, *, limit: int | None = None) -> int:
+        """Copy a file out of its directory; one that only its container's user may read comes through the engine."""
+        try:
+            return await super().fetch(name, target, limit=limit)
+        except TransferError as error:
+            if not isinstance(error.__cause__, PermissionError) or self.removed or error.code != "transfer_failed":
+                raise
+            return await fetch_archived(self._engine, self._container, self.spec.mount, name, target, limit=limit)
+
+    # --- ended
+
+    async def terminate(self, grace: float) -> None:
+        """TERM."""
+        await self._signal("SIGTERM", "stopped")
+
+    async def kill(self) -> None:
+        """KILL."""
+        await self._signal("SIGKILL", "stopped")
+
+    async def _signal(self, signal: str, reason: ExitReason, why: str = "") -> None:
+        """Send a signal, and remember why if it arrived: what had ended already did so by itself."""
+        # shielded: whether it arrived must be known, or its end would look like the unit's own
+        with anyio.move_on_after(self.kill_seconds, shield=True):
+            async with self._signalling:
+                if self.exit is not None:
+                    return
+                try:
+                    await self._engine.call("POST", f"{self._path}/kill", query={"signal": signal})
+                except (EngineRefused, EngineGone):
+                    return
+                if self.ended_by is None:
+                    self.ended_by, self._ended_why = reason, why
+
+    async def remove(self) -> None:
+        """Remove everything of it; what could not be removed is published."""
+        self._settled.set()
+        if not self.started.is_set():
+            self.forsake()
+        if self.spec.directory is not None:
+            await hand_back(self._engine, self._container, self.spec.directory, self.spec.mount)
+        reason = await remove_container(self._engine, self._container)
+        if reason:
+            self.leak(f"container {self._container}", reason)
+        left = await self._networks.release()
+        for name, why in left:
+            self.leak(f"network {name}", why)
+        self.forsake()
+
+    def forsake(self) -> None:
+        """End what follows it, if anything still does."""
+        if self._attempt is not None:
+            self._attempt.scope.cancel()
+
+
+def _over(used: int, limit: int) -> str:
+    return f"{used} bytes written, {limit} allowed"
+
+
+def _free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((LOCALHOST, 0))
+        return int(probe.getsockname()[1])

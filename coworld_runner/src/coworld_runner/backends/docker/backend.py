@@ -1,0 +1,255 @@
+"""The Docker backend: units are containers of a local engine, kept apart from each other, the internet and the host.
+
+What it holds by default, beside the limits of a unit's spec: no capabilities for players (a game keeps those that an
+image's start script needs to become another user), no new privileges, no core files, no log kept by the engine.
+
+A client whose network is ``game-only`` shares a network of its own with what it connects to, and nothing else: other
+clients, the internet and the host's services are out of its reach, and it cannot even ask for names outside. A unit
+that publishes a port and is not ``open`` has no route to the internet either, but services of the host that listen on
+every address can be reached from it: publishing on loopback needs an address there.
+
+A process limit is held by the kernel, which refuses to make more; what becomes of that is up to the program, and its
+end is reported as any other.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, Literal, Self
+
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from coworld_core.docker_engine import Engine, resolve_address
+from coworld_core.errors import BackendUnavailable, UsageError
+from coworld_core.issues import Issue
+
+from ...backend import Capabilities, Found, ImageInfo, Publish, Reaped, UnitSpec
+from ..base import BaseBackend, refuse_taken_names
+from ..registry import BackendOptions
+from ._images import Images
+from ._labels import find_labelled, object_name, reap_labelled, run_labels
+from ._networks import SharedNetwork
+from ._units import DockerUnit, Place, Run
+
+__all__ = ["DockerBackend"]
+
+_LOW_DISK = 2 * 1024**3
+
+
+class DockerBackend(BaseBackend):
+    """Runs units as containers of a Docker engine on this machine.
+
+    Args:
+        host: Where the engine listens, e.g. ``unix:///run/user/1000/docker.sock``. By default what the ``docker``
+            command would use: ``DOCKER_HOST``, the current context, ``/var/run/docker.sock``.
+        pull: Whether an image that is not here is fetched (``missing``) or refused (``never``).
+        logins: User and password by registry (host and port) for fetching, in the place of what ``docker login`` has
+            kept for it.
+    """
+
+    name = "docker"
+    remove_seconds = 60.0
+
+    def __init__(
+        self,
+        *,
+        host: str | None = None,
+        pull: Literal["missing", "never"] = "missing",
+        logins: Mapping[str, tuple[str, str]] | None = None,
+    ) -> None:
+        self._host = host
+        self._pull: Literal["missing", "never"] = pull
+        self._logins = dict(logins or {})
+        self._engine: Engine | None = None
+        self._open = AsyncExitStack()
+        self._images: Images | None = None
+        self._runs: dict[str, Run] = {}
+        self._programs: set[tuple[str, ...]] = set()
+
+    @classmethod
+    def of(cls, options: BackendOptions) -> Self:
+        """The engine that the ``docker`` command would use: what ``coworld.backends`` names."""
+        return cls()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the engine enforces; before it was asked, what one on Linux usually does."""
+        info: Mapping[str, Any] = self._engine.info if self._engine is not None else {}
+        return Capabilities(
+            images=True,
+            network_isolation=True,
+            file_isolation=True,
+            memory_limit=bool(info.get("MemoryLimit", True)),
+            cpu_limit=bool(info.get("CpuCfsQuota", True)),
+            pids_limit=bool(info.get("PidsLimit", True)),
+            disk_limit=True,
+            remote=False,
+        )
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            engine = await stack.enter_async_context(self._connect())
+            if (system := engine.info.get("OSType")) != "linux":
+                raise BackendUnavailable(
+                    f"The Docker engine runs {system} containers, and Coworlds are Linux ones.",
+                    code="docker_wrong_system",
+                    hint="Switch Docker Desktop to Linux containers.",
+                )
+            self._open = stack.pop_all()
+        self._engine = engine
+        self._images = Images(engine, pull=self._pull, logins=self._logins)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._engine = self._images = None
+        await self._open.aclose()
+
+    def _connect(self) -> AbstractAsyncContextManager[Engine]:
+        address = resolve_address(self._host, shares_files=True)
+        return Engine.connect(address, otherwise="Or use --backend process, which needs no engine.")
+
+    def _entered(self) -> Engine:
+        if self._engine is None:
+            raise UsageError("The docker backend is used outside its `async with`.", code="backend_not_entered")
+        return self._engine
+
+    def engine_version(self) -> str:
+        """Name and version of the engine, and what it runs on."""
+        if self._engine is None:
+            return ""
+        return f"Docker {self._engine.version} (API {self._engine.api}, {self._engine.platform})"
+
+    # --- before anything runs
+
+    async def check(self) -> tuple[Issue, ...]:
+        """See whether the engine can be used, what it cannot hold, and whether it has room."""
+        try:
+            if self._engine is not None:
+                return await _issues(self._engine)
+            async with self._connect() as engine:
+                return await _issues(engine)
+        except BackendUnavailable as error:
+            return (Issue(code=error.code, message=error.message, hint=error.hint),)
+
+    async def has_image(self, image: str) -> bool:
+        """Whether the engine holds the image; no registry is asked."""
+        self._entered()
+        assert self._images is not None
+        return await self._images.inspect(image) is not None
+
+    async def ensure_image(
+        self, image: str, *, platform: str | None = None, publish: Publish | None = None
+    ) -> ImageInfo:
+        """Have an image here; fetched when it is not, unless ``pull`` is ``never``."""
+        self._entered()
+        assert self._images is not None
+        return await self._images.ensure(image, platform=platform, publish=publish)
+
+    # --- units
+
+    @asynccontextmanager
+    async def group(
+        self, specs: Sequence[UnitSpec], *, publish: Publish, tasks: TaskGroup
+    ) -> AsyncGenerator[Sequence[DockerUnit], None]:
+        """Containers that their run knows of while they are there."""
+        engine = self._entered()
+        units = [
+            DockerUnit(
+                spec, Place(engine, self._run(spec.run_id), tasks, self._programs), backend=self, publish=publish
+            )
+            for spec in specs
+        ]
+        self._register(units)
+        try:
+            yield units
+        finally:
+            self._forget(units)
+
+    def _run(self, run_id: str) -> Run:
+        if run_id not in self._runs:
+            self._runs[run_id] = Run(SharedNetwork(object_name(run_id, "open"), "open", run_labels(run_id)))
+        return self._runs[run_id]
+
+    def _register(self, units: Sequence[DockerUnit]) -> None:
+        refuse_taken_names(units, lambda run_id: self._run(run_id).units)
+        for unit in units:
+            self._run(unit.spec.run_id).units[unit.name] = unit
+
+    def _forget(self, units: Sequence[DockerUnit]) -> None:
+        for unit in units:
+            run = self._run(unit.spec.run_id)
+            run.units.pop(unit.name, None)
+            if not run.units:
+                self._runs.pop(unit.spec.run_id, None)
+
+    # --- what was left
+
+    async def find_units(self, run_id: str | None) -> Sequence[Found]:
+        """Containers, networks and volumes by label."""
+        return await find_labelled(self._entered(), run_id)
+
+    async def reap_units(self, found: Sequence[Found], *, force: bool) -> Sequence[Reaped]:
+        """Remove what was found: containers, then what they used."""
+        return await reap_labelled(self._entered(), found, force=force)
+
+
+async def _issues(engine: Engine) -> tuple[Issue, ...]:
+    """What an engine cannot hold, and whether it has room."""
+    info = engine.info
+    issues = [
+        Issue(
+            code="docker_version",
+            severity="info",
+            message=f"Docker {engine.version} on {engine.platform}, at {engine.address}"
+            + (", rootless." if engine.security("rootless") else "."),
+            hint="docker info says more.",
+        )
+    ]
+    if info.get("OSType") != "linux":
+        issues.append(
+            Issue(
+                code="docker_wrong_system",
+                message=f"The engine runs {info.get('OSType')} containers, and Coworlds are Linux ones.",
+                hint="Switch Docker Desktop to Linux containers.",
+            )
+        )
+    limits = {"MemoryLimit": "memory", "CpuCfsQuota": "processor time", "PidsLimit": "processes"}
+    issues.extend(
+        Issue(
+            code="limit_unsupported",
+            severity="warning",
+            message=f"This engine cannot limit {what}: the kernel's control group for it is not available to it.",
+            hint="Rootless Docker needs control groups version 2 and systemd; see its documentation.",
+        )
+        for key, what in limits.items()
+        if not info.get(key, True)
+    )
+    free = await anyio.to_thread.run_sync(_free_bytes, str(info.get("DockerRootDir") or ""))
+    if free is not None and free < _LOW_DISK:
+        issues.append(
+            Issue(
+                code="disk_low",
+                severity="warning",
+                message=f"{free / 1024**2:.0f} MiB are left where Docker keeps images and containers "
+                f"({info.get('DockerRootDir')}).",
+                hint="docker system df shows what takes the room; docker image prune removes unused images.",
+            )
+        )
+    return tuple(issues)
+
+
+def _free_bytes(directory: str) -> int | None:
+    """Room where the engine keeps its things, if that is on this machine and can be seen."""
+    while directory:
+        try:
+            return shutil.disk_usage(directory).free
+        except PermissionError:
+            # the file system is the same one level up, unless it was mounted just there
+            directory = os.path.dirname(directory) if len(directory) > 1 else ""  # noqa: PTH120
+        except OSError:
+            return None
+    return None

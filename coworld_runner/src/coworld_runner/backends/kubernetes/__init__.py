@@ -1,0 +1,13 @@
+"""The kubernetes backend: pods of a cluster, followed by watches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coworld_core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .backend import KubernetesBackend as KubernetesBackend
+
+
+__getattr__, __dir__ = lazy_names(__name__)

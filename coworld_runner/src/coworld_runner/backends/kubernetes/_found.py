@@ -1,0 +1,151 @@
+"""Finding what is on a cluster by its labels, and removing it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+
+from coworld_core.errors import BackendError
+
+from ...backend import Found, Reaped
+from ...runs.scratch import owner_is_alive
+from ._api import Cluster, ClusterRefused, Kind
+from ._pod import HOST, RUN, SCRATCH, run_selector, this_host
+from ._state import is_over, silent_node
+from ._watch import follow
+
+__all__ = ["find_labelled", "reap_labelled"]
+
+_FoundKind = Literal["job", "pod", "service", "secret", "policy"]
+_KINDS: dict[_FoundKind, Kind] = {
+    "pod": "pods",
+    "service": "services",
+    "secret": "secrets",
+    "policy": "networkpolicies",
+    "job": "jobs",
+}
+"""What a run may have on a cluster, in the order in which it is removed."""
+_END_SECONDS = 60.0
+"""How long a pod may take to end once it was killed; one whose node says nothing in that time is then forgotten."""
+
+
+def _alive(item: Mapping[str, Any]) -> bool:
+    """Whether the runner that made it still runs; one that cannot be seen from here counts as running.
+
+    What nobody renews is removed by the cluster itself, so that this is not for ever.
+    """
+    annotations: Mapping[str, str] = item["metadata"].get("annotations") or {}
+    if annotations.get(HOST) != this_host():
+        return True
+    return owner_is_alive(Path(annotations.get(SCRATCH) or "/nonexistent"))
+
+
+async def find_labelled(cluster: Cluster, run_id: str | None) -> tuple[Found, ...]:
+    """Pods, services, secrets, policies and Jobs of one run or of all, in the namespace."""
+    found: dict[_FoundKind, list[Found]] = {}
+
+    async def look(kind: _FoundKind) -> None:
+        found[kind] = []
+        try:
+            listing = await cluster.list(_KINDS[kind], run_selector(run_id))
+        except ClusterRefused as error:
+            # what may not even be listed was not made with these rights
+            if error.status != 403:
+                raise
+            return
+        found[kind] = [_found(kind, item) for item in listing["items"]]
+
+    async with anyio.create_task_group() as tasks:
+        for kind in _KINDS:
+            tasks.start_soon(look, kind)
+    return tuple(item for kind in _KINDS for item in found[kind])
+
+
+def _found(kind: _FoundKind, item: Mapping[str, Any]) -> Found:
+    metadata: Mapping[str, Any] = item["metadata"]
+    annotations: Mapping[str, str] = metadata.get("annotations") or {}
+    made = dt.datetime.fromisoformat(str(metadata["creationTimestamp"]).replace("Z", "+00:00"))
+    return Found(
+        kind=kind,
+        id=f"{metadata['namespace']}/{metadata['name']} {metadata['uid']}",
+        name=str(metadata["name"]),
+        run_id=annotations.get(RUN) or metadata["labels"][RUN],
+        alive=_alive(item),
+        age_seconds=max(0.0, time.time() - made.timestamp()),
+    )
+
+
+async def reap_labelled(cluster: Cluster, found: Sequence[Found], *, force: bool) -> list[Reaped]:
+    """Remove what ``find_labelled`` found: pods at once and to their end, then what they used, then the Jobs."""
+    reasons: dict[str, str] = {}
+
+    async def remove(item: Found) -> None:
+        if item.alive and not force:
+            reasons[item.id] = "its runner is still running"
+            return
+        kind = _KINDS[item.kind]  # type: ignore[index]
+        _, _, uid = item.id.partition(" ")
+        try:
+            if item.kind == "pod":
+                await _end_pod(cluster, item.name, uid)
+            else:
+                await cluster.delete(kind, item.name, uid=uid)
+        except BackendError as error:
+            reasons[item.id] = error.message
+        else:
+            reasons[item.id] = ""
+
+    ours = [item for item in found if item.kind in _KINDS]
+    for kinds in (("pod",), ("service", "secret", "policy"), ("job",)):
+        async with anyio.create_task_group() as tasks:
+            for item in ours:
+                if item.kind in kinds:
+                    tasks.start_soon(remove, item)
+    return [Reaped(found=item, removed=not reasons[item.id], reason=reasons[item.id]) for item in ours]
+
+
+async def _end_pod(cluster: Cluster, name: str, uid: str) -> None:
+    """Have a pod killed, wait until nothing of it runs, and forget it; for a node that is silent nobody waits."""
+    if not await cluster.delete("pods", name, grace=1, uid=uid):
+        return
+    ended = anyio.Event()
+
+    def look(pod: Mapping[str, Any]) -> None:
+        if pod["metadata"]["uid"] != uid or is_over(pod) or silent_node(pod):
+            ended.set()
+
+    with anyio.move_on_after(_END_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_follow_one, cluster, name, look, ended)
+            await ended.wait()
+            tasks.cancel_scope.cancel()
+    await cluster.delete("pods", name, grace=0, uid=uid)
+
+
+async def _follow_one(cluster: Cluster, name: str, look: Any, ended: anyio.Event) -> None:
+    listed = anyio.Event()
+    present: list[str] = []
+
+    def seen(pod: Mapping[str, Any]) -> None:
+        if pod["metadata"]["name"] == name:
+            present.append(name)
+            look(pod)
+
+    def gone(pod: Mapping[str, Any]) -> None:
+        if pod["metadata"]["name"] == name:
+            ended.set()
+
+    async with anyio.create_task_group() as tasks:
+
+        async def absent() -> None:
+            await listed.wait()
+            if not present:
+                ended.set()
+
+        tasks.start_soon(absent)
+        await follow(cluster, "pods", run_selector(None), on_object=seen, on_gone=gone, listed=listed)

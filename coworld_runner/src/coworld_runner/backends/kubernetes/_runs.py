@@ -1,0 +1,101 @@
+"""A run on a cluster: the one object that owns everything of it, and keeps it for as long as somebody renews it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from coworld_core.episode.events import Notice
+
+from ...backend import Publish
+from ._api import Cluster, ClusterGone, ClusterRefused
+from ._pod import object_name, owner_body, owner_reference
+
+if TYPE_CHECKING:
+    from ._units import KubernetesUnit
+
+__all__ = ["Run"]
+
+_AFTER_UNITS = 60
+"""Seconds by which a run outlives the lifetime of its units: a pod that is deleted in the moment in which its own
+deadline ends it may never go (seen with the kubelet of 1.20)."""
+
+
+class Run:
+    """What the units of one run share.
+
+    Args:
+        cluster: Where it is.
+        run_id: Its label.
+        lease: Seconds after which the cluster removes it when nobody has renewed it.
+        lifetime: Seconds that its units may live; where a lease cannot be renewed, it is removed a minute later.
+        image: An image for the body of the object that owns it; it is never pulled.
+    """
+
+    def __init__(self, cluster: Cluster, run_id: str, *, lease: float, lifetime: float, image: str) -> None:
+        self.run_id = run_id
+        self.units: dict[str, KubernetesUnit] = {}
+        self._cluster = cluster
+        # older controllers look at a deadline that was put off only at its first time, and then never again
+        self._renewable = cluster.is_at_least(1, 23)
+        self._lease = max(1, int(lease if self._renewable else lifetime + _AFTER_UNITS))
+        self._image = image
+        self._opening = anyio.Lock()
+        self._owner: Mapping[str, Any] | None = None
+        self._begun = 0.0
+
+    @property
+    def name(self) -> str:
+        """The name of the object that owns it all."""
+        return object_name(self.run_id)
+
+    async def owner(self, publish: Publish) -> Mapping[str, Any]:
+        """What everything of the run refers to as its owner; made by the first who asks."""
+        async with self._opening:
+            if self._owner is None:
+                body = owner_body(self.run_id, lease=self._lease, image=self._image)
+                self._begun = time.monotonic()
+                job = await self._cluster.create("jobs", body)
+                self._owner = owner_reference(job)
+                if job["spec"].get("ttlSecondsAfterFinished") is None:
+                    publish(
+                        Notice(
+                            level="warning",
+                            message="This cluster does not remove finished Jobs by itself: what a killed run leaves "
+                            "stays, stopped, until `coworld clean --backend kubernetes --yes`.",
+                        )
+                    )
+        return self._owner
+
+    async def renew(self) -> None:
+        """Push the run's deadline ahead, again and again, where that is possible."""
+        while self._renewable:
+            await anyio.sleep(self._lease / 3)
+            if self._owner is None:
+                continue
+            until = int(time.monotonic() - self._begun) + self._lease
+            try:
+                await self._cluster.call(
+                    "PATCH",
+                    self._cluster.path("jobs", self.name),
+                    body={"spec": {"activeDeadlineSeconds": until}},
+                    content_type="application/merge-patch+json",
+                    patience=self._lease / 2,
+                )
+            except (ClusterRefused, ClusterGone):
+                # its units will be seen to vanish, if they do
+                continue
+
+    async def close(self) -> None:
+        """Remove the owner.
+
+        Raises:
+            BackendError: It is still there.
+        """
+        async with self._opening:
+            if self._owner is not None:
+                await self._cluster.delete("jobs", self.name)
+                self._owner = None

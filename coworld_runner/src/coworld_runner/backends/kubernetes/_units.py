@@ -1,0 +1,401 @@
+"""One pod as a unit: made, started, followed to its end, and taken away."""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from coworld_core.episode.events import Notice, UnitReady
+from coworld_core.episode.outcome import Exit
+from coworld_core.errors import BackendError, NotReadyError, StartError, TransferError
+
+from ..._concurrency import nursery
+from ...backend import Backend, Endpoint, HttpProbe, Publish, UnitSpec
+from ...errors import unwrapped
+from ..base import LOCALHOST, wait_until_ready
+from . import _state as state
+from ._api import Cluster, ClusterGone, ClusterRefused
+from ._collector import Collector, CollectorGone, Names
+from ._pod import MAIN, Given, PodOptions, collector_port, object_name, pod_body, policy_body, secret_body, service_body
+from ._ports import LocalPorts
+from ._room import Room
+from ._runs import Run
+from ._watched import WatchedUnit
+
+__all__ = ["KubernetesUnit", "Place"]
+
+_CREATE_SECONDS = 60.0
+"""A creation under way is waited for even when cancelled, so that what came of it is known and removed."""
+_END_SECONDS = 45.0
+"""How long a pod may take to end whose node reports; then it is forgotten like one whose node does not."""
+_DRAIN_SECONDS = 10.0
+"""How long the collector may take to tell the last files once its unit has ended."""
+_ASK_AGAIN = 0.5
+"""Seconds between two tries of a way that is broken."""
+_SIGKILL = 9
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a unit lives: the cluster, its run, the call that made it, and who supervises it."""
+
+    cluster: Cluster
+    run: Run
+    call: str
+    tasks: TaskGroup
+    options: PodOptions
+    room: Room
+
+
+class KubernetesUnit(WatchedUnit):
+    """A pod. Made by ``KubernetesBackend.units``."""
+
+    forbidden_hint = "`coworld doctor --backend kubernetes` says what is not permitted."
+
+    def __init__(self, spec: UnitSpec, place: Place, *, backend: Backend, publish: Publish) -> None:
+        pod = object_name(spec.run_id, spec.name)
+        super().__init__(spec, backend=backend, publish=publish, cluster=place.cluster, tasks=place.tasks, pod=pod)
+        self._place = place
+        self._token = secrets.token_urlsafe(24)
+        self._collector = Collector(place.cluster, self.pod, collector_port(spec), self._token)
+        self._body: Mapping[str, Any] = {}
+        self._environment: dict[str, str] = {}
+        self._given = Given()
+        self._ports = LocalPorts(place.cluster, self.pod)
+        self._waiting_since: float | None = None
+        self._names = Names()
+        self._following = False
+        self._drained = anyio.Event()
+
+    # --- what it is
+
+    def endpoint(self, port: str = "http") -> Endpoint:
+        """How to reach a port: forwarded from loopback, by the pod's own address from its clients."""
+        number = {item.name: item.number for item in self.spec.ports}[port]
+        address = state.pod_address(self._state) or f"{self.pod}.{self._cluster.namespace}"
+        return Endpoint(here=f"{LOCALHOST}:{self._ports.number(port)}", there=f"{address}:{number}")
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing is seen of it any more, in words; empty while something is."""
+        if self._gone:
+            return ""
+        if node := state.silent_node(self._state):
+            return f"node {node} has stopped reporting, and with it pod {self.id}"
+        return ""
+
+    # --- made
+
+    async def make(self) -> None:
+        """Create what belongs to it apart from the pod, which would run at once.
+
+        Raises:
+            StartError: It could not be created; ``remove`` takes away what came of it.
+        """
+        spec, call = self.spec, self._place.call
+        await self._ports.open(spec, self._place.tasks)
+        self._environment = {**spec.environment(self.inside()), **spec.secret_env}
+        self._given = await anyio.to_thread.run_sync(Given.of, spec)
+        try:
+            owner = await self._uncancelled(lambda: self._place.run.owner(self.publish))
+            secret = secret_body(
+                spec,
+                call,
+                owner,
+                environment=self._environment,
+                given=self._given,
+                token=self._token,
+            )
+            with unwrapped():
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._make, "secrets", secret)
+                    if spec.ports and spec.clients:
+                        tasks.start_soon(self._make, "services", service_body(spec, call, owner))
+                    if spec.network != "open":
+                        tasks.start_soon(self._make, "networkpolicies", policy_body(spec, call, owner))
+            self._body = pod_body(
+                spec, call, owner, options=self._place.options, environment=self._environment, given=self._given
+            )
+        except (ClusterRefused, ClusterGone) as error:
+            raise self._refused("surroundings", error) from error
+
+    async def _make(self, kind: Any, body: Mapping[str, Any]) -> None:
+        await self._uncancelled(lambda: self._cluster.create(kind, body))
+
+    async def _uncancelled(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        try:
+            with anyio.fail_after(_CREATE_SECONDS, shield=True):
+                return await call()
+        except TimeoutError as error:
+            raise ClusterGone("create", self._cluster.server, f"no answer within {_CREATE_SECONDS:g} s") from error
+
+    # --- started
+
+    async def make_pod(self) -> None:
+        """Make its pod, when the namespace has room for it."""
+        await self._place.room.take(self._make_pod, self._note_waiting)
+
+    async def prepare(self) -> None:
+        """Bring the files that no Secret can hold."""
+        if self._given.large:
+            await self._bring_files()
+
+    def _note_waiting(self, words: str) -> None:
+        self.publish(Notice(message=f"{self.name} waits for room on the cluster: {words}"))
+
+    async def _make_pod(self) -> None:
+        async def create() -> None:
+            made = await self._cluster.create("pods", self._body)
+            self._uid = str(made["metadata"]["uid"])
+            if not self._state:
+                self._state = made
+
+        await self._uncancelled(create)
+
+    async def _bring_files(self) -> None:
+        """Bring the files that no Secret can hold; the unit is held back until they are there."""
+        await self._until(lambda: bool(state.pod_address(self._state)) or self._has_node())
+        until = anyio.current_time() + self._place.room.patience
+        try:
+            while not await self._collector_answers():
+                self._raise_trouble()
+                if anyio.current_time() >= until:
+                    raise self._trouble("start_failed", "its collector does not answer", "See the pod's events.")
+            for name, path in self._given.large.items():
+                await self._collector.put(name, path)
+            await self._collector.call("POST", "/go")
+        except CollectorGone as error:
+            self._raise_trouble()
+            raise StartError(
+                f"{self.name} could not be given its files: {error.message}",
+                code="transfer_lost",
+                hint=error.hint,
+                context={"unit": self.name, "pod": self.id},
+            ) from error
+
+    async def _collector_answers(self) -> bool:
+        try:
+            await self._collector.call("GET", "/hello", patience=2)
+        except CollectorGone:
+            return False
+        return True
+
+    def _has_node(self) -> bool:
+        return bool(self._state.get("spec", {}).get("nodeName"))
+
+    def patience(self) -> float:
+        """Seconds that it may still wait for a node."""
+        words = state.unschedulable(self._state)
+        if not words:
+            self._waiting_since = None
+            return math.inf
+        if self._waiting_since is None:
+            self._waiting_since = anyio.current_time()
+            if state.lacks_room(words):
+                self._note_waiting(words)
+        left = self._waiting_since + self._place.room.patience - anyio.current_time()
+        if not state.lacks_room(words) or left <= 0:
+            raise self._trouble("unschedulable", words, "Ask for less, or for a node that takes it.")
+        return left
+
+    def explain(self, trouble: state.Trouble) -> tuple[str, str]:
+        """The cluster's operator has to see to images."""
+        own = trouble.container == MAIN
+        image = self.spec.image if own else self._place.options.collector_image
+        hints = {
+            "image_unreachable": f"See that the cluster can pull {image!r}, and has the right to (imagePullSecrets)."
+            if own
+            else f"The pods' own helper runs in {image!r}: name another image with Python with --collector-image.",
+            "command_failed": "Correct the runnable's `run`, or put the program into the image.",
+        }
+        more = f"kubectl describe pod -n {self._cluster.namespace} {self.pod} says more."
+        return trouble.code, hints.get(trouble.code, more)
+
+    # --- followed
+
+    async def settle(self, ended: Exit) -> Exit:
+        """See whether it was killed for what it wrote, and take in the last of its files."""
+        if ended.signal == _SIGKILL and ended.reason == "signal" and self.spec.limits.disk_bytes is not None:
+            ended = await self._over_disk(ended)
+        await self._drain()
+        return ended
+
+    async def _over_disk(self, ended: Exit) -> Exit:
+        try:
+            used = int((await self._collector.call("GET", "/used", patience=5))["over"])
+        except BackendError:
+            return ended
+        if not used:
+            return ended
+        why = f"{used} bytes written, {self.spec.limits.disk_bytes} allowed"
+        return ended.model_copy(update={"reason": "disk", "detail": why})
+
+    async def _drain(self) -> None:
+        """Have the collector tell the last of the files."""
+        if self._following and not self._gone and not self._lost and not state.is_over(self._state):
+            with anyio.move_on_after(_DRAIN_SECONDS):
+                try:
+                    await self._collector.call("POST", "/ended", patience=5)
+                    await self._drained.wait()
+                except BackendError:
+                    pass
+        self._names.end()
+
+    def finish(self, exit: Exit) -> None:
+        """Keep how it ended; nothing more comes from it."""
+        self._names.end()
+        super().finish(exit)
+
+    # --- used
+
+    async def wait_ready(self, probe: HttpProbe) -> float:
+        """Wait until it answers to the collector beside it, which nobody else can be taken for."""
+        number = {item.name: item.number for item in self.spec.ports}[probe.port]
+        reached = False
+
+        async def ask(see: Callable[[str], None]) -> None:
+            def note(seen: str, there: bool) -> None:
+                nonlocal reached
+                reached = there
+                see(seen)
+
+            await self._collector.until_ready(number, probe.path, probe.interval, note)
+
+        while True:
+            since = self.started_at or anyio.current_time()
+            try:
+                seconds = await wait_until_ready(self, probe, since=since, elsewhere=ask)
+            except NotReadyError:
+                if self.exit is not None or (reached and await self._collector_answers()):
+                    raise
+                # nobody has asked it: it has its time once somebody can
+                await self.reach()
+            else:
+                self.tell(UnitReady, seconds=seconds)
+                return seconds
+
+    async def reach(self) -> None:
+        """Wait until its collector answers, to which the way is the same, or it has ended."""
+        async with nursery() as tasks:
+            tasks.start_soon(_cancel_after, self.ended, tasks.cancel_scope)
+            while not await self._collector_answers():  # noqa: ASYNC110 - a way tells nobody that it is mended
+                await anyio.sleep(_ASK_AGAIN)
+            tasks.cancel_scope.cancel()
+
+    def written(self) -> AbstractAsyncContextManager[MemoryObjectReceiveStream[str]]:
+        """Names of files in its directory as they are completed."""
+        return self._written()
+
+    @asynccontextmanager
+    async def _written(self) -> AsyncGenerator[MemoryObjectReceiveStream[str], None]:
+        if self.spec.directory is None:
+            raise TransferError(f"{self.name} has no directory of its own to watch.", context={"unit": self.name})
+        if not self._following and self.exit is None:
+            self._following = True
+            self._place.tasks.start_soon(self._follow_written, name=f"files of {self.name}")
+        send, receive = anyio.create_memory_object_stream[str](64)
+        async with nursery() as tasks, receive:
+            tasks.start_soon(self._names.send_all, send)
+            yield receive
+
+    async def _follow_written(self) -> None:
+        try:
+            async with nursery() as tasks:
+                tasks.start_soon(_cancel_after, self.ended, tasks.cancel_scope)
+                await self.started.wait()
+                await self._collector.follow_written(self._names.note)
+        except CollectorGone as error:
+            if self.exit is None and not self._over.is_set():
+                self.publish(Notice(level="warning", message=f"{self.name}: {error.message}"))
+        finally:
+            self._drained.set()
+
+    async def fetch(self, name: str, target: Path, *, limit: int | None = None) -> int:
+        """Copy a file out of its directory, as the collector's digest says."""
+        if self.spec.directory is None or not self.started.is_set():
+            raise FileNotFoundError(f"{self.name} has no directory that could be looked into.")
+        if self._gone or self._lost or state.is_over(self._state):
+            raise FileNotFoundError(f"The pod {self.id} is gone, and its directory with it.")
+        try:
+            return await self._collector.fetch(name, target, limit=limit)
+        except CollectorGone as error:
+            raise TransferError(error.message, code="transfer_lost", hint=error.hint, context=error.context) from error
+
+    async def size(self, name: str) -> int | None:
+        """Bytes of a file in its directory so far; None when there is none, or it cannot be seen."""
+        return await self._collector.size(name) if self.started.is_set() and not self._gone else None
+
+    # --- ended
+
+    async def terminate(self, grace: float) -> None:
+        """TERM."""
+        await self._signal("TERM")
+
+    async def kill(self) -> None:
+        """KILL."""
+        await self._signal("KILL")
+
+    async def _signal(self, name: str) -> None:
+        """Send a signal, and remember it if it arrived: what had ended already did so by itself."""
+        # shielded: whether it arrived must be known, or its end would look like the unit's own
+        with anyio.move_on_after(self.kill_seconds, shield=True):
+            async with self._signalling:
+                if self.exit is not None:
+                    return
+                try:
+                    if not await self._collector.signal(name):
+                        return
+                except BackendError:
+                    # without a collector there is still the node, which ends the whole pod
+                    if self._lost or not await self._delete(1):
+                        return
+                if self.ended_by is None:
+                    self.ended_by = "stopped"
+
+    async def _delete(self, grace: int) -> bool:
+        try:
+            return await self._cluster.delete("pods", self.pod, grace=grace, uid=self._uid or None, patience=10)
+        except BackendError:
+            return False
+
+    async def remove(self) -> None:
+        """Remove its pod; a pod that could not be removed is published."""
+        if self._asked_for and not self._gone:
+            await self._remove_pod()
+        await super().remove()
+
+    async def _remove_pod(self) -> None:
+        try:
+            if state.exit_of(self._state) is None and self._has_node():
+                # something of it may still run: it is killed, and seen to end
+                await self._cluster.delete("pods", self.pod, grace=1, uid=self._uid or None)
+                with anyio.move_on_after(_END_SECONDS):
+                    while not (self._gone or self._lost or state.is_over(self._state) or self.trouble):
+                        await self._changed.wait()
+            # what is left in it is the collector, which has nothing to do any more: nobody waits for its node
+            if not self._gone:
+                await self._cluster.delete("pods", self.pod, grace=0, uid=self._uid or None)
+        except BackendError as error:
+            self.leak(f"pod {self.id}", _reason(error))
+
+
+async def _cancel_after(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
+def _reason(error: BackendError) -> str:
+    return re.sub(r"\s+", " ", error.message)

@@ -1,0 +1,389 @@
+"""The Kubernetes backend: units are pods of a cluster, reached through its API server alone.
+
+Each unit is one pod with two containers: the unit's own, and the *collector*, which fills the unit's directory, watches
+it, hands its files out with their digests, and signals the unit's processes. Nothing is shared with this machine, and
+nothing has to be reachable but the API server: ports and files come by way of the pods' port-forwarding.
+
+Everything of a run belongs to one Job that runs nothing. While the runner lives it pushes the Job's deadline ahead;
+when it does not any more, the cluster removes the Job, and with it all that it owns. Before Kubernetes 1.23 a deadline
+cannot be put off, so there it is a little more than the lifetime of the run's units, from the start.
+
+What holds by default, beside the limits of a unit's spec: no service account token, the runtime's seccomp profile, no
+new privileges, no capabilities for players (a game keeps those that an image's start script needs to become another
+user). Environment and files are in Secrets, never in the pod's own text.
+
+asyncio only: ``kubernetes_asyncio`` sits on aiohttp.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+import anyio
+from anyio.abc import TaskGroup
+
+from coworld_core.episode.events import LeakFound, Notice
+from coworld_core.errors import BackendUnavailable, CoworldError, UsageError
+from coworld_core.issues import Issue
+
+from ...backend import Capabilities, Found, ImageInfo, Publish, Reaped, UnitSpec
+from ..base import BaseBackend, refuse_taken_names
+from ..registry import BackendOptions
+from ._api import Cluster, ClusterRefused
+from ._check import check_cluster, enforces_policies
+from ._found import find_labelled, reap_labelled
+from ._images import Images
+from ._pod import PodOptions, Requests, call_selector, object_name
+from ._room import Room, need_of
+from ._runs import Run
+from ._units import KubernetesUnit, Place
+from ._watched import watch_units
+
+__all__ = ["DEFAULT_COLLECTOR_IMAGE", "KubernetesBackend", "PodOptions", "Requests"]
+
+DEFAULT_COLLECTOR_IMAGE = "python:3.12-slim"
+"""Any image with Python does; ``COWORLD_COLLECTOR_IMAGE`` names another."""
+
+_REFUSED_SECONDS = 30.0
+"""How long it may be forbidden to watch pods before units count as lost."""
+_SWEEP_SECONDS = 30.0
+"""How long removing what belonged to the pods may take."""
+_OLDEST = (1, 19)
+"""The first version that keeps a seccomp profile instead of dropping it without a word."""
+
+
+class KubernetesBackend(BaseBackend):
+    """Runs units as pods of a Kubernetes cluster.
+
+    Args:
+        context: A context of the kubeconfig; None: the current one.
+        namespace: Where everything is made; None: the context's own, else ``default``.
+        kubeconfig: The kubeconfig; None: ``KUBECONFIG``, ``~/.kube/config``, or the pod's own service account.
+        collector_image: An image with Python 3.9 or later for the container beside each unit; None:
+            ``COWORLD_COLLECTOR_IMAGE``, else ``DEFAULT_COLLECTOR_IMAGE``.
+        pods: What all pods have in common; ``collector_image`` counts over the one in it.
+        pull_secrets: Names of Secrets in the namespace with which images are pulled, beside those that ``pods`` names.
+        network_policy: Whether the cluster enforces network policies; None: seen from what is installed there.
+        lease: Seconds after which the cluster removes what a killed runner left (from Kubernetes 1.23 on; before, it is
+            a minute after the lifetime of the run's units).
+        outage: Seconds without an answer of the API server after which units count as lost.
+        pending: Seconds that a pod may wait for room on the cluster.
+    """
+
+    name = "kubernetes"
+    remove_seconds = 90.0
+
+    def __init__(
+        self,
+        *,
+        context: str | None = None,
+        namespace: str | None = None,
+        kubeconfig: Path | str | None = None,
+        collector_image: str | None = None,
+        pods: PodOptions | None = None,
+        pull_secrets: Sequence[str] = (),
+        network_policy: bool | None = None,
+        lease: float = 900.0,
+        outage: float = 180.0,
+        pending: float = 600.0,
+    ) -> None:
+        image = collector_image or os.environ.get("COWORLD_COLLECTOR_IMAGE") or DEFAULT_COLLECTOR_IMAGE
+        self._where = (context, namespace, Path(kubeconfig) if kubeconfig is not None else None)
+        pods = pods if pods is not None else PodOptions(collector_image=image)
+        self._pods = dataclasses.replace(
+            pods,
+            collector_image=collector_image or pods.collector_image,
+            image_pull_secrets=tuple(dict.fromkeys((*pods.image_pull_secrets, *pull_secrets))),
+        )
+        self._policies = network_policy
+        self._enforced = bool(network_policy)
+        self._lease = lease
+        self._outage = outage
+        self._pending = pending
+        self._cluster: Cluster | None = None
+        self._images: Images | None = None
+        self._room: Room | None = None
+        self._runs: dict[str, Run] = {}
+
+    @classmethod
+    def of(cls, options: BackendOptions) -> Self:
+        """The cluster that was named, or the current one: what ``coworld.backends`` names."""
+        cluster = options.cluster
+        return cls(
+            context=cluster.context,
+            namespace=cluster.namespace,
+            kubeconfig=cluster.kubeconfig,
+            collector_image=cluster.collector_image,
+            network_policy=cluster.network_policy,
+            pull_secrets=cluster.pull_secrets,
+        )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the cluster enforces; whether it keeps pods apart is known once it was asked."""
+        return Capabilities(
+            images=True,
+            network_isolation=self._enforced,
+            file_isolation=True,
+            memory_limit=True,
+            cpu_limit=True,
+            pids_limit=False,
+            disk_limit=True,
+            remote=True,
+            separate_streams=False,
+        )
+
+    async def __aenter__(self) -> Self:
+        context, namespace, kubeconfig = self._where
+        cluster = await Cluster.connect(context=context, namespace=namespace, kubeconfig=kubeconfig)
+        try:
+            _refuse_old(cluster)
+            if self._policies is None:
+                self._enforced = bool(await enforces_policies(cluster))
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await cluster.close()
+            raise
+        self._cluster = cluster
+        self._images = Images(cluster, self._pods)
+        self._room = Room(cluster, patience=self._pending)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        cluster, self._cluster, self._images = self._cluster, None, None
+        if cluster is not None:
+            with anyio.CancelScope(shield=True):
+                await cluster.close()
+
+    def _entered(self) -> Cluster:
+        if self._cluster is None:
+            raise UsageError("The kubernetes backend is used outside its `async with`.", code="backend_not_entered")
+        return self._cluster
+
+    def engine_version(self) -> str:
+        """The cluster's version, and where it is."""
+        if self._cluster is None:
+            return ""
+        return f"Kubernetes {self._cluster.version} ({self._cluster.context}, namespace {self._cluster.namespace})"
+
+    def trouble(self) -> str:
+        """Since when the API server has not answered, or which node stopped reporting; empty when all is well."""
+        cluster = self._cluster
+        if cluster is None:
+            return ""
+        if cluster.silent_since is None:
+            units = (unit for run in self._runs.values() for unit in run.units.values())
+            return next((unit.trouble for unit in units if unit.trouble), "")
+        return (
+            f"the cluster's API server {cluster.server} has not answered for "
+            f"{anyio.current_time() - cluster.silent_since:.0f} s"
+        )
+
+    # --- before anything runs
+
+    async def check(self) -> tuple[Issue, ...]:
+        """See whether the cluster can be used: permissions, images, name service, quota, network policies."""
+        context, namespace, kubeconfig = self._where
+        try:
+            cluster = await Cluster.connect(context=context, namespace=namespace, kubeconfig=kubeconfig)
+        except BackendUnavailable as error:
+            return (Issue(code=error.code, message=error.message, hint=error.hint),)
+        try:
+            _refuse_old(cluster)
+            return await check_cluster(cluster, self._pods, policies=self._policies)
+        except CoworldError as error:
+            return (Issue(code=error.code, message=error.message, hint=error.hint or "Look at the cluster itself."),)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await cluster.close()
+
+    async def has_image(self, image: str) -> bool:
+        """Whether a node holds the image; no registry is asked."""
+        self._entered()
+        assert self._images is not None
+        return await self._images.has(image)
+
+    async def ensure_image(
+        self, image: str, *, platform: str | None = None, publish: Publish | None = None
+    ) -> ImageInfo:
+        """See that the cluster has an image, or can pull it; nodes that get a pod later may still have to."""
+        self._entered()
+        assert self._images is not None
+        return await self._images.ensure(image, platform=platform, publish=publish)
+
+    # --- units
+
+    @asynccontextmanager
+    async def group(
+        self, specs: Sequence[UnitSpec], *, publish: Publish, tasks: TaskGroup
+    ) -> AsyncGenerator[Sequence[KubernetesUnit], None]:
+        """Pods for which there is room, watched, in runs whose leases are renewed."""
+        cluster = self._entered()
+        assert self._room is not None
+        room = self._room
+        call = secrets.token_hex(5)
+        units = [
+            KubernetesUnit(
+                spec,
+                Place(
+                    cluster=cluster,
+                    run=self._run(spec.run_id, spec.lifetime),
+                    call=call,
+                    tasks=tasks,
+                    options=self._pods,
+                    room=room,
+                ),
+                backend=self,
+                publish=publish,
+            )
+            for spec in specs
+        ]
+        self._register(units)
+        runs = {unit.spec.run_id: self._run(unit.spec.run_id) for unit in units}
+        for run in runs.values():
+            tasks.start_soon(run.renew, name=f"lease of {run.run_id}")
+        # shielded: whatever is cancelled, the ends of the units have still to be seen
+        watching = anyio.CancelScope(shield=True)
+        tasks.start_soon(self._watch, cluster, call, units, watching, name=f"pods of {call}")
+
+        def waits(words: str) -> None:
+            publish(Notice(message=f"Waiting for room: {words}"))
+
+        try:
+            for run_id in runs:
+                mine = [spec for spec in specs if spec.run_id == run_id]
+                await room.enter(run_id, call, need_of(mine, self._pods), waits)
+            yield units
+        finally:
+            with anyio.move_on_after(_SWEEP_SECONDS, shield=True) as sweeping:
+                await self._sweep(cluster, units, call, publish)
+            if sweeping.cancelled_caught:
+                names = ", ".join(object_name(run_id) for run_id in runs)
+                publish(
+                    LeakFound(
+                        what=f"what belongs to {names}, in namespace {cluster.namespace}",
+                        reason=self.trouble() or f"the cluster did not remove it within {_SWEEP_SECONDS:g} s",
+                    )
+                )
+            for unit in units:
+                self._forget(unit)
+            watching.cancel()
+
+    def _run(self, run_id: str, lifetime: float | None = None) -> Run:
+        if run_id not in self._runs:
+            self._runs[run_id] = Run(
+                self._entered(),
+                run_id,
+                lease=self._lease,
+                lifetime=lifetime or self._pods.lifetime,
+                image=self._pods.collector_image,
+            )
+        return self._runs[run_id]
+
+    def _register(self, units: Sequence[KubernetesUnit]) -> None:
+        refuse_taken_names(units, lambda run_id: self._run(run_id).units)
+        for unit in units:
+            self._run(unit.spec.run_id).units[unit.name] = unit
+
+    async def _watch(
+        self, cluster: Cluster, call: str, units: Sequence[KubernetesUnit], scope: anyio.CancelScope
+    ) -> None:
+        """See what becomes of the pods, or that nothing can be seen any more."""
+        refused_since: float | None = None
+
+        def seen() -> None:
+            nonlocal refused_since
+            refused_since = None
+
+        def refused(error: ClusterRefused) -> None:
+            # a server that has just been started refuses what it will permit in a moment
+            nonlocal refused_since
+            refused_since = refused_since or anyio.current_time()
+            if anyio.current_time() - refused_since > _REFUSED_SECONDS:
+                for unit in units:
+                    if unit.is_silent:
+                        unit.give_up(f"the cluster does not let pods be watched: {error.words}")
+
+        with scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._watch_outage, cluster, units)
+                await watch_units(cluster, call_selector(call), units, on_error=refused, on_seen=seen)
+
+    async def _watch_outage(self, cluster: Cluster, units: Sequence[KubernetesUnit]) -> None:
+        while True:
+            since = cluster.silent_since
+            if since is None:
+                await anyio.sleep(min(1.0, self._outage / 4))
+                continue
+            left = since + self._outage - anyio.current_time()
+            if left > 0:
+                await anyio.sleep(min(1.0, left))
+                continue
+            for unit in units:
+                if unit.is_silent:
+                    unit.give_up(self.trouble())
+            return
+
+    def _forget(self, unit: KubernetesUnit) -> None:
+        run_id = unit.spec.run_id
+        run = self._run(run_id)
+        run.units.pop(unit.name, None)
+        if not run.units:
+            self._runs.pop(run_id, None)
+            if self._room is not None:
+                self._room.leave(run_id)
+
+    async def _sweep(self, cluster: Cluster, units: Sequence[KubernetesUnit], call: str, publish: Publish) -> None:
+        """Remove what belonged to the pods, and the owner of each run of which these were the last."""
+
+        async def remove(what: str, act: Callable[[], Awaitable[object]]) -> None:
+            try:
+                await act()
+            except CoworldError as error:
+                publish(LeakFound(what=what, reason=error.message))
+
+        run_ids = dict.fromkeys(unit.spec.run_id for unit in units)
+        names = ", ".join(object_name(run_id) for run_id in run_ids)
+        async with anyio.create_task_group() as tasks:
+            selector = call_selector(call)
+            tasks.start_soon(remove, f"secrets of {names}", lambda: cluster.delete_all("secrets", selector))
+            if any(unit.spec.network != "open" for unit in units):
+                tasks.start_soon(
+                    remove, f"policies of {names}", lambda: cluster.delete_all("networkpolicies", selector)
+                )
+            for unit in units:
+                if unit.spec.ports and unit.spec.clients:
+                    # older servers do not delete services by label
+                    tasks.start_soon(remove, f"service {unit.pod}", partial(cluster.delete, "services", unit.pod))
+        ours = {(unit.spec.run_id, unit.name) for unit in units}
+        for run_id in run_ids:
+            run = self._run(run_id)
+            if all((run_id, name) in ours for name in run.units):
+                await remove(f"job {run.name}", run.close)
+
+    # --- what was left
+
+    async def find_units(self, run_id: str | None) -> Sequence[Found]:
+        """Pods, services, secrets, policies and Jobs by label."""
+        return await find_labelled(self._entered(), run_id)
+
+    async def reap_units(self, found: Sequence[Found], *, force: bool) -> Sequence[Reaped]:
+        """Remove what was found: pods, then what they used, then the Jobs that own it all."""
+        return await reap_labelled(self._entered(), found, force=force)
+
+
+def _refuse_old(cluster: Cluster) -> None:
+    if not cluster.is_at_least(*_OLDEST):
+        raise BackendUnavailable(
+            f"The cluster {cluster.server} runs Kubernetes {cluster.version}, which is older than "
+            f"{_OLDEST[0]}.{_OLDEST[1]} and drops security settings without a word.",
+            code="cluster_too_old",
+            hint="Use a newer cluster.",
+        )

@@ -1,0 +1,141 @@
+"""Local processes by the label in their environment: found, told from others, killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import anyio
+
+from ...backend import Found, Reaped, UnitSpec
+from ...runs.scratch import owner_is_alive, scratch_root
+
+__all__ = ["KILL_SECONDS", "find_processes", "kill_processes", "process_labels", "reap_processes"]
+
+
+_RUN = "COWORLD_RUN_ID"
+_UNIT = "COWORLD_UNIT"
+_SCRATCH = "COWORLD_SCRATCH"
+
+KILL_SECONDS = 5.0
+"""How long after SIGKILL something may still be there before it counts as left behind."""
+
+
+def process_labels(spec: UnitSpec) -> Mapping[str, str]:
+    """Variables of a local process by which it is found, and everything below it that keeps its environment."""
+    return {
+        _RUN: spec.run_id,
+        _UNIT: spec.name,
+        # where its runner's lock is, for whoever finds the process under another TMPDIR
+        _SCRATCH: str(scratch_root() / spec.run_id),
+    }
+
+
+def find_processes(run_id: str | None = None) -> list[Found]:
+    """Processes of this user that carry ``process_labels``, in our own process namespace; of one run, or of all.
+
+    Blocks while it looks, some ten milliseconds.
+    """
+    import psutil
+
+    found: list[Found] = []
+    mine = user()
+    space = _namespace("self")
+    pending = list(psutil.process_iter())
+    for last in (False, False, False, True):
+        bare: list[psutil.Process] = []
+        for process in pending:
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.uids().real != mine or process.status() == psutil.STATUS_ZOMBIE:
+                    continue  # a zombie is its parent's to take
+                environment = process.environ()
+                if not environment and not last and process.exe():
+                    bare.append(process)
+                    continue
+                run = environment.get(_RUN)
+                if not run or (run_id is not None and run != run_id) or _namespace(str(process.pid)) != space:
+                    continue  # what is in a container is its engine's to remove
+                found.append(
+                    Found(
+                        kind="process",
+                        id=str(process.pid),
+                        name=environment.get(_UNIT, ""),
+                        run_id=run,
+                        alive=owner_is_alive(Path(environment.get(_SCRATCH) or scratch_root() / run)),
+                        age_seconds=max(0.0, time.time() - process.create_time()),
+                    )
+                )
+        if not bare:
+            break
+        # a program that is just being executed has no environment for a moment, then it has all of it
+        pending = bare
+        # in a worker thread, or in `clean`; the kernel tells nobody when that moment is over
+        time.sleep(0.005)
+    return found
+
+
+def user() -> int:
+    """Whose processes are ours."""
+    return os.getuid()
+
+
+def _namespace(pid: str) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115
+    except OSError:
+        return ""
+
+
+def _our_own() -> set[int]:
+    """This process and those it runs in, which it must not kill."""
+    import psutil
+
+    me = psutil.Process()
+    return {me.pid, *(parent.pid for parent in me.parents())}
+
+
+def _still_labelled(pid: int, run_id: str) -> bool:
+    """Whether a process is (still) one of that run: the number may belong to another by now."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and process.environ().get(_RUN) == run_id
+    except (psutil.Error, OSError):
+        return False
+
+
+async def kill_processes(run_id: str, unit: str) -> None:
+    """Kill everything of a unit, and see that it is gone; what is still there after five seconds is let be."""
+    with anyio.move_on_after(KILL_SECONDS):
+        while left := [item for item in find_processes(run_id) if item.name == unit]:
+            for item in left:
+                with contextlib.suppress(OSError):
+                    os.kill(int(item.id), signal.SIGKILL)
+            await anyio.sleep(0.01)
+
+
+async def reap_processes(found: Sequence[Found], *, force: bool) -> list[Reaped]:
+    """Kill processes that ``find_processes`` found; never this process itself or one it runs in."""
+    refused = {item.id: "its runner is still running" for item in found if item.alive and not force}
+    own = {str(pid) for pid in _our_own()} if found else set[str]()
+    refused |= {item.id: "it is this very process, or one it runs in" for item in found if item.id in own}
+    doomed = [item for item in found if item.id not in refused]
+    left = {item.id: item for item in doomed}
+    with anyio.move_on_after(KILL_SECONDS):
+        while left := {key: item for key, item in left.items() if _still_labelled(int(key), item.run_id)}:
+            for key in left:
+                try:
+                    os.kill(int(key), signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+                except PermissionError:
+                    refused[key] = "it belongs to another user"
+            left = {key: item for key, item in left.items() if key not in refused}
+            await anyio.sleep(0.005)
+    reasons = dict.fromkeys(left, f"it is still there {KILL_SECONDS:g} s after it was killed") | refused
+    return [Reaped(found=item, removed=item.id not in reasons, reason=reasons.get(item.id, "")) for item in found]

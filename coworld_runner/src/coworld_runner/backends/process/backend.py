@@ -1,0 +1,182 @@
+"""The process backend: units are local processes, for code you trust.
+
+There is no daemon and no image: a unit runs the ``run`` of its manifest entry in the build context of its image, with
+the interpreter that runs coworld. Each unit lives under a shim (``_shim``) that dies with the runner and takes the
+whole tree along.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from coworld_core.episode.events import ImageReady
+from coworld_core.errors import BackendUnavailable, ImageError, StartError
+from coworld_core.issues import Issue
+
+from ...backend import Capabilities, Found, ImageInfo, Publish, Reaped, UnitSpec
+from ..base import BaseBackend, find_processes, reap_processes
+from ..registry import BackendOptions
+from ._units import ProcessUnit
+
+__all__ = ["ProcessBackend"]
+
+
+class ProcessBackend(BaseBackend):
+    """Runs units as local processes. For code you trust: it keeps nothing from them but the caller's environment.
+
+    Limits are watched rather than enforced by the kernel: a few times a second the memory of a unit's whole tree is
+    added up (what processes share counts once), its processes and threads are counted, and the bytes in its own
+    directory, its home and its temporary files. Who is over is killed. No single file grows beyond the disk limit.
+
+    Args:
+        contexts: Directory to run in, by image reference (the build contexts of the package's compose file).
+        default_context: Directory for images that ``contexts`` does not name; None refuses them.
+    """
+
+    name = "process"
+
+    def __init__(self, *, contexts: Mapping[str, Path] | None = None, default_context: Path | None = None) -> None:
+        # kept as given: a mapping may know an image under another tag than it lists
+        self._contexts: Mapping[str, Path] = contexts or {}
+        self._default_context = default_context
+
+    @classmethod
+    def of(cls, options: BackendOptions) -> Self:
+        """The backend for a package: what ``coworld.backends`` names."""
+        return cls(contexts=options.contexts)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Memory and processes are watched where the platform lists them, disk everywhere; nothing is isolated."""
+        listed = sys.platform == "linux"
+        return Capabilities(
+            images=False,
+            network_isolation=False,
+            file_isolation=False,
+            memory_limit=listed,
+            cpu_limit=False,
+            pids_limit=listed,
+            disk_limit=True,
+            remote=False,
+        )
+
+    async def __aenter__(self) -> Self:
+        if os.name != "posix":
+            raise BackendUnavailable(
+                "The process backend needs Linux or macOS.",
+                hint="Use the docker backend, or run coworld inside WSL.",
+                context={"platform": sys.platform},
+            )
+        if not sys.executable:
+            raise BackendUnavailable(
+                "The process backend cannot tell which Python interpreter runs it.",
+                hint="Run coworld from an ordinary Python installation.",
+            )
+        return self
+
+    async def check(self) -> tuple[Issue, ...]:
+        """Say what this backend does not do here, and which build contexts are missing."""
+        issues = [
+            Issue(
+                code="trusted_code_only",
+                severity="info",
+                message="Local processes can read and change whatever you can: run only packages you trust.",
+                hint="Use the docker backend for anybody else's.",
+            )
+        ]
+        if os.name != "posix":
+            issues.append(
+                Issue(
+                    code="platform_unsupported",
+                    message="The process backend needs Linux or macOS.",
+                    hint="Use the docker backend, or run coworld inside WSL.",
+                )
+            )
+        elif sys.platform != "linux":
+            issues.append(
+                Issue(
+                    code="limits_unsupported",
+                    severity="info",
+                    message="Memory and process limits need Linux, as does ending children that left their session.",
+                    hint="Use the docker backend where that matters.",
+                )
+            )
+        issues.extend(
+            Issue(
+                code="context_missing",
+                message=f"The build context of {image!r} is not a directory: {context}.",
+                hint="Correct the image's build context in the package's compose.yaml.",
+            )
+            for image, context in self._contexts.items()
+            if not context.is_dir()
+        )
+        return tuple(issues)
+
+    def _context(self, image: str) -> Path:
+        context = self._contexts.get(image, self._default_context)
+        if context is None:
+            unpublished = re.fullmatch(r"img_[0-9a-f-]{36}", image) is not None
+            raise ImageError(
+                f"{image!r} has no directory to run in on the process backend.",
+                code="image_unreachable" if unpublished else "context_unknown",
+                hint="It is the id of an unpublished image and stands for nothing here; name the image instead."
+                if unpublished
+                else "Name the image with a build context in the package's compose.yaml, or use the docker backend.",
+                context={"image": image},
+            )
+        if not context.is_dir():
+            raise ImageError(
+                f"The directory that {image!r} runs in does not exist: {context}.",
+                code="context_missing",
+                hint="Correct the image's build context in the package's compose.yaml.",
+                context={"image": image, "directory": str(context)},
+            )
+        return context
+
+    async def ensure_image(
+        self, image: str, *, platform: str | None = None, publish: Publish | None = None
+    ) -> ImageInfo:
+        """Find the directory an image's command runs in.
+
+        Raises:
+            ImageError: The image has none, or it does not exist.
+        """
+        context = self._context(image)
+        here = f"{sys.platform}/{os.uname().machine}"
+        if publish is not None:
+            publish(ImageReady(image=image, platform=here))
+        return ImageInfo(image=image, platform=here, context=context)
+
+    def unit(self, spec: UnitSpec, *, publish: Publish, tasks: TaskGroup) -> ProcessUnit:
+        """A local process.
+
+        Raises:
+            ImageError: Its image has no directory to run in.
+            StartError: The spec has no command.
+        """
+        context = self._context(spec.image)
+        if not spec.argv:
+            raise StartError(
+                f"{spec.name} names no command, and a local process has no image to take one from.",
+                code="no_command",
+                hint="Give the runnable a `run` in the manifest, or use the docker backend.",
+                context={"unit": spec.name, "image": spec.image},
+            )
+        return ProcessUnit(spec, backend=self, context=context, publish=publish, tasks=tasks)
+
+    async def find_units(self, run_id: str | None) -> Sequence[Found]:
+        """This user's processes whose environment carries a run's label."""
+        return await anyio.to_thread.run_sync(find_processes, run_id)
+
+    async def reap_units(self, found: Sequence[Found], *, force: bool) -> Sequence[Reaped]:
+        """Kill processes; never this process itself or one it runs in."""
+        return await reap_processes(found, force=force)

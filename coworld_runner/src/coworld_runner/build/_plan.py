@@ -1,0 +1,329 @@
+"""What a build reads and writes, found and checked before anything is built."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from coworld_core.errors import ImageError, ManifestError, UsageError, WorkspaceError
+from coworld_core.images import ImageRef
+from coworld_core.issues import Issue, Report
+from coworld_core.manifest.loading import MANIFEST_NAME, TEMPLATE_NAME, check_manifest, load_manifest, read_document
+from coworld_core.manifest.models import Manifest
+from coworld_core.manifest.template import hydrate, placeholders
+
+from ._context import ContextError, dockerfile_of, ignore_of
+from ..package._dockerfile import Dockerfile, read_dockerfile
+from .._hints import did_you_mean, listed
+from ._image import BuildError
+from ..package._sources import missing
+from ..package.compose import COMPOSE_NAMES, Build, ComposeFile, Service, find_compose, load_compose
+
+__all__ = ["DEFAULT_VERSION", "BuildPlan", "canonical", "dockerfile_for", "plan_build"]
+
+
+DEFAULT_VERSION = "0.1.0"
+"""Version of the first manifest of a package when none is given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildPlan:
+    """What a build reads and writes, checked; nothing has been built."""
+
+    compose: ComposeFile
+    template: Path
+    output: Path
+    version: str
+    manifest: Manifest
+    """The manifest with the images as the compose file names them; valid but for their content."""
+    services: tuple[Service, ...]
+    """The services whose images the manifest needs, and those they are built from."""
+    skipped: tuple[str, ...]
+    """Names of the other services that could be built."""
+    report: Report
+    """What is worth saying about compose file and template; no errors."""
+
+
+def plan_build(
+    project: Path | None = None,
+    *,
+    compose: Path | None = None,
+    template: Path | None = None,
+    version: str | None = None,
+    output: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> BuildPlan:
+    """Find and check everything a build needs, without an engine.
+
+    Args:
+        project: The package's directory; where what is not named otherwise is looked for.
+        compose: The compose file; by default the one in the project, or in the directory above it.
+        template: The template (or a manifest); by default ``coworld_manifest_template.json`` in the project.
+        version: PEP 440 version; by default that of the manifest built before, else 0.1.0.
+        output: The manifest to write; by default ``coworld_manifest.json`` in the project.
+        environment: What variables of the compose file stand for; None: this process's environment.
+
+    Raises:
+        UsageError: Something named is not there, or something needed is neither named nor found.
+        ManifestError: The compose file or the template has errors, or they do not fit; all are listed.
+        WorkspaceError: The output cannot be written.
+        BuildError: A build context or a Dockerfile is missing or unreadable.
+    """
+    project = _directory(project) if project is not None else None
+    compose_path = _compose_path(project, compose)
+    template_path = _template_path(project, template)
+    if output is None:
+        if project is None:
+            raise UsageError("A build needs an output.", code="output_missing", hint="Name the manifest to write.")
+        output = project / MANIFEST_NAME
+    output = output.expanduser().absolute()
+    read = load_compose(compose_path, environment=environment)
+    said: list[Issue] = []
+    if version is None:
+        version = _default_version(output, template_path, said)
+    manifest, report = _checked_template(template_path, read, version)
+    _check_output(output, template_path, compose_path)
+    services, skipped = _needed(read, manifest)
+    compose_name = compose_path.name
+    said += [
+        issue.model_copy(update={"message": f"{compose_name}{f':{issue.line}' if issue.line else ''}: {issue.message}"})
+        for issue in read.report.issues
+    ]
+    return BuildPlan(
+        compose=read,
+        template=template_path,
+        output=output,
+        version=version,
+        manifest=manifest,
+        services=services,
+        skipped=skipped,
+        report=report.extended(said),
+    )
+
+
+def _directory(path: Path) -> Path:
+    path = path.expanduser().absolute()
+    if not path.exists():
+        raise missing(path, what="package")
+    if not path.is_dir():
+        raise UsageError(
+            f"{path} is not a directory.",
+            code="bad_path",
+            hint="Name the package's directory, or compose file, template, version and output one by one.",
+        )
+    return path
+
+
+def _compose_path(project: Path | None, compose: Path | None) -> Path:
+    if compose is not None:
+        path = compose.expanduser().absolute()
+        if not path.is_dir():
+            return path
+        project = path
+    if project is None:
+        raise UsageError("A build needs a compose file.", code="compose_missing", hint="Name it, or the package.")
+    found = find_compose(project)
+    if found is None:
+        raise UsageError(
+            f"{project} holds no compose file.",
+            code="compose_missing",
+            hint=f"Looked for {listed(COMPOSE_NAMES, word='or')}, there and in the directory above.",
+            context={"path": str(project)},
+        )
+    return found
+
+
+def _template_path(project: Path | None, template: Path | None) -> Path:
+    if template is None:
+        if project is None:
+            raise UsageError("A build needs a template.", code="template_missing", hint="Name it, or the package.")
+        path = project / TEMPLATE_NAME
+        if not path.is_file():
+            built = (project / MANIFEST_NAME).is_file()
+            raise UsageError(
+                f"{project} holds no {TEMPLATE_NAME}.",
+                code="template_missing",
+                hint=f"Name the template; {MANIFEST_NAME} will do if it is one." if built else "Name the template.",
+                context={"path": str(project)},
+            )
+        return path
+    path = template.expanduser().absolute()
+    if path.is_dir():
+        return _template_path(path, None)
+    if not path.exists():
+        raise missing(path, what="template")
+    return path
+
+
+def _default_version(output: Path, template: Path, said: list[Issue]) -> str:
+    """The version of the manifest that was built before, or the first one."""
+    for path in dict.fromkeys((output, template) if template.name == MANIFEST_NAME else (output,)):
+        try:
+            version = json.loads(path.read_bytes())["game"]["version"]
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            version = None
+        if isinstance(version, str) and version:
+            return version
+        message = f"{path.name} has no version that could be kept, so this build is {DEFAULT_VERSION}."
+        said.append(Issue(code="version_not_kept", severity="info", message=message, hint="Name the version."))
+    return DEFAULT_VERSION
+
+
+def _checked_template(path: Path, compose: ComposeFile, version: str) -> tuple[Manifest, Report]:
+    """The manifest as it will be, apart from what images are called; all that is wrong with either is said at once."""
+    report = check_manifest(path, mode="strict", template=True)
+    # that a template has no version is no news here
+    report = report.model_copy(update={"issues": tuple(i for i in report.issues if i.code != "lifted_version")})
+    document, _ = read_document(path)
+    named = {service.name: service.image for service in compose.services}
+    try:
+        filled = hydrate(document, images=named, version=version, file=path)
+    except ManifestError as error:
+        known = set(report.issues)
+        report = report.extended(issue for issue in error.report.issues if issue not in known)
+        raise ManifestError(report, hint=error.hint) from None
+    if not report.ok:
+        raise ManifestError(report)
+    # nothing new can be wrong with it now but the names of images
+    manifest = load_manifest(filled, mode="strict").manifest
+    issues = report.issues
+    used = placeholders(document.value)
+    unused = [service for service in compose.services if service.placeholder not in used]
+    for image in manifest.images():
+        reference = ImageRef.parse(image).require_runnable(f"the image {image!r}")
+        near = did_you_mean(reference.name, (ImageRef.parse(service.image).name for service in unused))
+        if near is not None and near != reference.name and reference.kind == "local":
+            message = f"The manifest names the image {image!r}, which no service builds."
+            hint = f"Did you mean {near!r}?"
+            issues += (Issue(code="image_not_built", severity="warning", message=message, hint=hint),)
+    return manifest, report.model_copy(update={"issues": issues})
+
+
+def _check_output(output: Path, template: Path, compose: Path) -> None:
+    if output.is_dir():
+        raise WorkspaceError(
+            f"{output} is a directory, not a manifest to write.",
+            code="output_is_directory",
+            hint=f"Write {output / MANIFEST_NAME}.",
+        )
+    if output.exists():
+        if output.samefile(compose):
+            raise WorkspaceError("The output is the compose file.", code="output_is_input", hint="Name another file.")
+        if output.samefile(template) and placeholders(read_document(template)[0].value):
+            raise WorkspaceError(
+                f"The output {output} is the template itself, whose placeholders would be lost.",
+                code="output_is_input",
+                hint="Name another file.",
+            )
+    parent = output.parent
+    while not parent.exists() and parent != parent.parent:
+        parent = parent.parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        problem = "is not writable" if parent.is_dir() else "is not a directory"
+        raise WorkspaceError(
+            f"The manifest cannot be written to {output}: {parent} {problem}.",
+            code="output_unwritable",
+            hint="Name another output.",
+            context={"path": str(output)},
+        )
+
+
+def _needed(compose: ComposeFile, manifest: Manifest) -> tuple[tuple[Service, ...], tuple[str, ...]]:
+    """The services whose images the manifest names, with those that these are built from; and the rest."""
+    by_image: dict[str, Service] = {}
+    for service in compose.services:
+        # a service that only uses an image stands back behind the one that builds it
+        key = canonical(service.image)
+        if key not in by_image or (by_image[key].build is None and service.build is not None):
+            by_image[key] = service
+    wanted = {canonical(image) for image in manifest.images()}
+    needed: dict[str, Service] = {}
+    waiting = [service for key, service in by_image.items() if key in wanted]
+    while waiting:
+        service = waiting.pop()
+        if service.name in needed:
+            continue
+        needed[service.name] = service
+        if service.build is not None:
+            for image in dockerfile_for(service, service.build, {}).images:
+                base = by_image.get(canonical(image))
+                if base is not None:
+                    waiting.append(base)
+    taken = {canonical(service.image) for service in needed.values()}
+    skipped = tuple(
+        service.name
+        for service in compose.services
+        if service.build is not None and service.name not in needed and canonical(service.image) not in taken
+    )
+    _refuse_clashes(compose, needed)
+    return tuple(service for service in compose.services if service.name in needed), skipped
+
+
+def _refuse_clashes(compose: ComposeFile, needed: Mapping[str, Service]) -> None:
+    clashes = [
+        Issue(
+            code="image_clash",
+            line=other.line,
+            pointer=f"/services/{other.name}/image",
+            message=f"The services {service.name!r} and {other.name!r} build the image {other.image!r} differently.",
+            hint="Give each an image of its own.",
+        )
+        for service in needed.values()
+        for other in compose.services
+        if other.name != service.name
+        and other.build is not None
+        and canonical(other.image) == canonical(service.image)
+        and (other.build, other.platform) != (service.build, service.platform)
+    ]
+    if clashes:
+        raise ManifestError(Report(source=str(compose.path), issues=tuple(clashes)), code="compose_invalid")
+
+
+def canonical(image: str) -> str:
+    """A reference such that the same image has the same one: without the public registry's host, with a tag."""
+    try:
+        reference = ImageRef.parse(image)
+    except ImageError:
+        return image
+    name = reference.name
+    for host in ("docker.io/", "index.docker.io/"):
+        name = name.removeprefix(host)
+    name = name.removeprefix("library/")
+    return f"{name}@{reference.digest}" if reference.digest else f"{name}:{reference.tag or 'latest'}"
+
+
+def dockerfile_for(service: Service, build: Build, args: Mapping[str, str]) -> Dockerfile:
+    try:
+        text, _, path = dockerfile_of(build)
+        # looked at now, so that a malformed pattern does not wait behind the build of another image
+        ignore_of(build, path)
+    except ContextError as error:
+        raise BuildError(
+            f"The service {service.name!r} {error}.", code="build_context", context={"service": service.name}
+        ) from None
+    read = read_dockerfile(text, args={**build.args, **args}, target=build.target)
+    if not read.stages and "FROM" not in text.upper():
+        raise BuildError(
+            f"The Dockerfile of service {service.name!r} has no FROM.",
+            code="dockerfile_invalid",
+            hint="A Dockerfile begins with the image it starts from.",
+            context={"service": service.name},
+        )
+    every = read_dockerfile(text).stages
+    target = build.target
+    if target is not None and not target.isdigit() and target.lower() not in {stage.lower() for stage in every}:
+        near = did_you_mean(target, filter(None, every))
+        raise BuildError(
+            f"The Dockerfile of service {service.name!r} has no stage {target!r}.",
+            code="target_missing",
+            hint=f"Did you mean {near!r}?"
+            if near
+            else f"Its stages: {listed(filter(None, every)) or 'none is named'}.",
+            context={"service": service.name},
+        )
+    return read

@@ -1,0 +1,197 @@
+"""From a compose file and a template to a manifest whose images exist and are named by their content.
+
+Everything that can be known beforehand is checked before the first image is built; the manifest is checked again
+before it is written, and written whole or not at all. Images are built through the engine's own API: no compose
+plugin and no docker command is needed. A base image that is on this machine is never asked of a registry.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.docker_engine import Engine, resolve_address
+from coworld_core.errors import UsageError, WorkspaceError
+from coworld_core.episode.events import BaseEvent, Notice, PhaseFinished, PhaseStarted, RunFinished, RunStarted
+from coworld_core.images import HOSTED_PLATFORM, Platform
+from coworld_core.issues import Issue, Report
+from coworld_core.manifest.loading import dump_manifest
+from coworld_core.manifest.models import ROLE_SECTIONS, Manifest
+
+from ._plan import BuildPlan, plan_build
+from ._builder import Builder, BuiltImage, check_platform, jobs_of
+from .._hints import listed
+from ._image import BuildError
+from ..backend import Publish
+from ..errors import unwrapped
+from ..runs.workspace import atomic_write
+
+__all__ = ["BuildError", "BuildPlan", "BuildResult", "BuiltImage", "build_coworld", "plan_build"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildResult:
+    """A finished build."""
+
+    manifest_path: Path
+    manifest: Manifest
+    version: str
+    images: Mapping[str, BuiltImage]
+    """What became of each image, by its name in the compose file or the template."""
+    report: Report
+    """What is worth saying; no errors."""
+    seconds: float
+
+
+async def build_coworld(
+    project: Path | None = None,
+    *,
+    compose: Path | None = None,
+    template: Path | None = None,
+    version: str | None = None,
+    output: Path | None = None,
+    resolve_mutable: bool = False,
+    platform: str | None = None,
+    build_args: Mapping[str, str] | None = None,
+    no_cache: bool = False,
+    parallel: int | None = None,
+    host: str | None = None,
+    publish: Publish | None = None,
+) -> BuildResult:
+    """Build a package's images and write its manifest.
+
+    Only images that the manifest names are built, and those that they are built from; independent ones at once.
+    Services without ``build`` and images that no service has are used as they are, and pulled when absent. Images
+    named by digest stay; all others get a content tag ``NAME:coworld-<12 hex of the image id>``.
+
+    Args:
+        project: See ``plan_build``, like ``compose``, ``template``, ``version`` and ``output``.
+        compose: The compose file.
+        template: The template.
+        version: The version.
+        output: The manifest to write.
+        resolve_mutable: Pin images of a registry that are not built here to the digest they have there now.
+        platform: os/architecture to build for; None: as each service says, else the engine's own.
+        build_args: Build arguments that go before those of the compose file.
+        no_cache: Do every step again.
+        parallel: How many images are built at once; None: one for each processor, four at most.
+        host: Address of the engine; None: as the docker command finds it.
+        publish: Where events go.
+
+    Returns:
+        What was built. Until then an older output is untouched, whatever fails.
+
+    Raises:
+        UsageError: See ``plan_build``.
+        ManifestError: See ``plan_build``.
+        WorkspaceError: The output cannot be written.
+        BuildError: An image could not be built; the message names service and step.
+        BackendUnavailable: No engine answers.
+        ImageError: An image is not here and cannot be pulled, or is for another platform.
+        EnvironmentFault: There is no room.
+    """
+    begun = time.monotonic()
+    publish = publish or _ignored
+    if platform is not None:
+        check_platform(platform)
+    if parallel is not None and parallel < 1:
+        raise UsageError("At least one image must be built at a time.", code="bad_parallel")
+
+    def plan() -> BuildPlan:
+        return plan_build(project, compose=compose, template=template, version=version, output=output)
+
+    with _Phase("check", publish):
+        planned = await anyio.to_thread.run_sync(plan)
+        jobs = await anyio.to_thread.run_sync(jobs_of, planned.services, build_args or {}, platform)
+    game = planned.manifest.game
+    publish(
+        RunStarted(
+            what="build", coworld=game.name, version=game.version, backend="docker", workspace=str(planned.output)
+        )
+    )
+    finished = RunFinished(status="failed", ok=False, seconds=0)
+    try:
+        if planned.skipped:
+            publish(Notice(message=f"The manifest does not need {listed(planned.skipped)}, so it is not built."))
+        async with Engine.connect(resolve_address(host)) as engine:
+            builder = Builder(engine, publish, no_cache=no_cache, platform=platform)
+            with _Phase("build", publish), unwrapped():
+                await builder.build(jobs, parallel or min(4, os.cpu_count() or 1))
+            with _Phase("tag", publish), unwrapped():
+                images = await builder.references(planned, resolve_mutable=resolve_mutable)
+        with _Phase("write", publish):
+            manifest = _with_images(planned.manifest, {name: image.reference for name, image in images.items()})
+            await anyio.to_thread.run_sync(_write, planned.output, dump_manifest(manifest))
+        finished = finished.model_copy(update={"status": "completed", "ok": True})
+    except anyio.get_cancelled_exc_class():
+        finished = finished.model_copy(update={"status": "interrupted"})
+        raise
+    finally:
+        publish(finished.model_copy(update={"seconds": time.monotonic() - begun}))
+    return BuildResult(
+        manifest_path=planned.output,
+        manifest=manifest,
+        version=planned.version,
+        images=images,
+        report=planned.report.extended(_platform_remarks(images.values())),
+        seconds=time.monotonic() - begun,
+    )
+
+
+def _ignored(_: BaseEvent) -> None:
+    pass
+
+
+class _Phase:
+    def __init__(self, name: str, publish: Publish) -> None:
+        self._name = name
+        self._publish = publish
+
+    def __enter__(self) -> None:
+        self._begun = time.monotonic()
+        self._publish(PhaseStarted(phase=self._name))
+
+    def __exit__(self, *exc: object) -> None:
+        self._publish(PhaseFinished(phase=self._name, seconds=time.monotonic() - self._begun))
+
+
+def _with_images(manifest: Manifest, images: Mapping[str, str]) -> Manifest:
+    """The manifest with its images under other names."""
+    game = manifest.game
+    runnable = game.runnable.model_copy(update={"image": images[game.runnable.image]})
+    sections = {
+        name: tuple(entry.model_copy(update={"image": images[entry.image]}) for entry in manifest.section(name))
+        for name in ROLE_SECTIONS
+    }
+    return manifest.model_copy(update={"game": game.model_copy(update={"runnable": runnable}), **sections})
+
+
+def _write(output: Path, text: str) -> None:
+    # a link is written through, so that it stays one
+    target = output.resolve() if output.is_symlink() else output
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WorkspaceError(
+            f"The directory {target.parent} cannot be made: {error.strerror}.",
+            code="output_unwritable",
+            hint="Name another output.",
+        ) from error
+    atomic_write(target, text.encode())
+
+
+def _platform_remarks(images: Iterable[BuiltImage]) -> tuple[Issue, ...]:
+    other = sorted(
+        {image.image for image in images if image.platform and Platform.parse(image.platform) != HOSTED_PLATFORM}
+    )
+    if not other:
+        return ()
+    message = f"{listed(other)}: not for {HOSTED_PLATFORM}, which uploads must be for."
+    hint = f"Build with --platform {HOSTED_PLATFORM} before you upload."
+    return (Issue(code="platform_not_hosted", severity="info", message=message, hint=hint),)

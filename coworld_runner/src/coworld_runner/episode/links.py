@@ -1,0 +1,69 @@
+"""What reaches a game from outside: its extra ports, and the links a browser opens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from coworld_core.ports import ExtraPort
+
+from ..backend import Placement, Port, Unit
+from . import probes
+
+__all__ = ["PlayLinks", "extra_port_environment", "extra_unit_ports", "play_links"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayLinks:
+    """Where a browser finds a running game. Player links hold tokens: show them, never log them."""
+
+    players: Mapping[int, str] = field(repr=False)
+    """The page of each slot."""
+    viewer: str
+    """The public live page."""
+    admin: str | None = None
+    """The admin page, when it was asked for."""
+    local_ports: Mapping[int, str] = field(default_factory=dict[int, str])
+    """``host:port`` of each extra port, by its number in the game."""
+
+
+def extra_unit_ports(extra: Sequence[ExtraPort]) -> tuple[Port, ...]:
+    """The ports of a unit for the extra ports a game declares; it listens on those numbers whatever it is told."""
+    return tuple(
+        Port(name=_name(port.container), number=port.container, host_port=port.host or 0, fixed=True) for port in extra
+    )
+
+
+def extra_port_environment(placement: Placement, extra: Sequence[ExtraPort]) -> dict[str, str]:
+    """``COWORLD_LOCAL_PORT_<n>`` for each extra port and ``COWORLD_LOCAL_PORTS_JSON`` for all of them."""
+    if not extra:
+        return {}
+    here = {port.container: placement.endpoints[_name(port.container)].here for port in extra}
+    listing = {
+        str(number): {"host": address.rpartition(":")[0], "port": int(address.rpartition(":")[2])}
+        for number, address in here.items()
+    }
+    return {
+        **{f"COWORLD_LOCAL_PORT_{number}": address for number, address in here.items()},
+        "COWORLD_LOCAL_PORTS_JSON": json.dumps(listing, sort_keys=True, separators=(",", ":")),
+    }
+
+
+def play_links(
+    game: Unit, dialect: probes.Dialect, tokens: Sequence[str], *, admin: bool, extra: Sequence[ExtraPort]
+) -> PlayLinks:
+    """The links of a running game."""
+    base = f"http://{game.endpoint().here}"
+    return PlayLinks(
+        players={
+            slot: base + dialect.page("player", probes.seat_query(slot, token)) for slot, token in enumerate(tokens)
+        },
+        viewer=base + dialect.page("global"),
+        admin=base + dialect.page("admin") if admin else None,
+        local_ports={port.container: game.endpoint(_name(port.container)).here for port in extra},
+    )
+
+
+def _name(number: int) -> str:
+    return f"port-{number}"

@@ -1,0 +1,250 @@
+"""Checks of the runtime contract from outside, over the game's published port (contract of games, routes).
+
+Each check is a function over an address; it returns what it saw as a value and never blames anyone itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import anyio
+
+from .. import _http
+
+__all__ = [
+    "CURRENT",
+    "OLDER",
+    "Dialect",
+    "ProbeResult",
+    "detect_dialect",
+    "first_message",
+    "get_status",
+    "probe_contract",
+    "probe_page",
+    "probe_refusal",
+    "replay_page_path",
+    "replay_socket_path",
+    "seat_query",
+    "watch_global",
+]
+
+_HTTP_TIMEOUT = 5.0
+_REFUSAL_WAIT = 2.0
+_MESSAGE_LIMIT = 256 * 1024 * 1024
+"""Bytes of one viewer message; a whole replay may come as one."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Which generation of routes a game speaks: ``/client/…`` (since 0.1.26) or ``/clients/…`` (before)."""
+
+    prefix: str
+
+    def page(self, name: str, query: str = "") -> str:
+        """Path of a page: player, global, admin or replay."""
+        return f"/{self.prefix}/{name}" + (f"?{query}" if query else "")
+
+
+CURRENT = Dialect("client")
+OLDER = Dialect("clients")
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """What one check saw."""
+
+    probe: str
+    ok: bool
+    detail: str = ""
+    reached: bool = True
+    """Whether there was an answer to judge: without one, it may be the way there that failed."""
+
+
+def seat_query(slot: int, token: str) -> str:
+    """The query string by which a slot's owner is known."""
+    return urlencode({"slot": slot, "token": token})
+
+
+def load_libraries() -> None:
+    """Import what the checks and the record need, ahead of time; that takes as long as a small game's whole start."""
+    import importlib.metadata
+
+    import websockets.asyncio.client
+
+    _ = importlib.metadata, websockets.asyncio.client
+
+
+async def get_status(address: str, path: str, *, timeout: float = _HTTP_TIMEOUT) -> int:
+    """Status of a plain ``GET``, not following redirects.
+
+    Raises:
+        OSError: Nothing answers, or not HTTP.
+        TimeoutError: No answer in time.
+    """
+    try:
+        with anyio.fail_after(timeout):
+            return await _http.get_status(address, path)
+    except TimeoutError as error:
+        raise TimeoutError(f"no answer within {timeout:g} s") from error
+    except _http.NotHttpError as error:
+        raise OSError(str(error)) from error
+
+
+async def detect_dialect(address: str, page: str, query: str = "") -> tuple[Dialect, int | str]:
+    """Which route prefix a game answers on, and the status (or the failure's words) of the page under it."""
+    seen: int | str = ""
+    for dialect in (CURRENT, OLDER):
+        try:
+            status = await get_status(address, dialect.page(page, query))
+        except (OSError, TimeoutError) as error:
+            return dialect, str(error)
+        if status != 404:
+            return dialect, status
+        seen = seen or status
+    return CURRENT, seen
+
+
+async def probe_page(
+    address: str, page: str, query: str = "", *, redirects: bool = False
+) -> tuple[Dialect, ProbeResult]:
+    """Check that a browser page is served.
+
+    Args:
+        address: ``host:port``.
+        page: player, global or replay.
+        query: Query string, if the page needs one.
+        redirects: Whether a 3xx is a right answer (it is for replays).
+    """
+    dialect, seen = await detect_dialect(address, page, query)
+    good = isinstance(seen, int) and (200 <= seen < 300 or (redirects and 300 <= seen < 400))
+    reached = isinstance(seen, int)
+    said = f"answered HTTP {seen}" if reached else f"did not answer: {seen}"
+    return dialect, ProbeResult(f"{page}_page", good, f"GET {dialect.page(page)} {said}", reached=reached)
+
+
+async def probe_refusal(address: str, slot: int | str, token: str, *, why: str) -> ProbeResult:
+    """Check that ``/player`` refuses a caller it must refuse.
+
+    Right answers: handshake refused with 401 or 403, any handshake failure that is no status, or closed within two
+    seconds without a message. Another status, a message, or staying open are violations.
+    """
+    from websockets.asyncio.client import connect
+    from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+
+    url = f"ws://{address}/player?{urlencode({'slot': slot, 'token': token})}"
+    name = f"refuses_{why}"
+    try:
+        async with connect(
+            url, open_timeout=_HTTP_TIMEOUT, close_timeout=0.5, max_size=_MESSAGE_LIMIT, proxy=None
+        ) as socket:
+            try:
+                with anyio.fail_after(_REFUSAL_WAIT):
+                    await socket.recv()
+            except TimeoutError:
+                return ProbeResult(
+                    name, False, f"/player stayed open for {_REFUSAL_WAIT:g} s with {why.replace('_', ' ')}"
+                )
+            except ConnectionClosed:
+                return ProbeResult(name, True, "closed without a message")
+            return ProbeResult(name, False, f"/player sent a message to {why.replace('_', ' ')}")
+    except InvalidStatus as error:
+        status = error.response.status_code
+        right = status in (401, 403)
+        return ProbeResult(
+            name,
+            right,
+            f"/player refused the handshake with HTTP {status}" + ("" if right else "; it must be 401 or 403"),
+        )
+    except ConnectionRefusedError:
+        return ProbeResult(name, False, "nothing listens where /player was", reached=False)
+    except (InvalidHandshake, OSError, EOFError, TimeoutError) as error:
+        return ProbeResult(name, True, f"handshake refused ({type(error).__name__})")
+
+
+async def first_message(address: str, path: str, *, timeout: float) -> ProbeResult:
+    """Check that a viewer socket sends a non-empty message within ``timeout`` seconds."""
+    from websockets.asyncio.client import connect
+    from websockets.exceptions import WebSocketException
+
+    name = path.split("?")[0].strip("/") + "_message"
+    is_open = False
+    try:
+        with anyio.fail_after(timeout):
+            async with connect(
+                f"ws://{address}{path}", open_timeout=timeout, close_timeout=0.5, max_size=_MESSAGE_LIMIT, proxy=None
+            ) as socket:
+                is_open = True
+                message = await socket.recv()
+    except TimeoutError:
+        return ProbeResult(name, False, f"{path.split('?')[0]} sent no message within {timeout:g} s", reached=is_open)
+    except (WebSocketException, OSError, EOFError) as error:
+        detail = f"{path.split('?')[0]} could not be read: {str(error) or type(error).__name__}"
+        return ProbeResult(name, False, detail, reached=False)
+    if not message:
+        return ProbeResult(name, False, f"{path.split('?')[0]} sent an empty message")
+    return ProbeResult(name, True, f"{len(message)} bytes")
+
+
+async def watch_global(address: str, on_state: Callable[[dict[str, Any]], None], *, interval: float = 0.25) -> None:
+    """Read the public viewer stream until it ends, and hand out its JSON objects, at most one per ``interval`` seconds.
+
+    Messages in between are dropped unread, so that a fast game costs little. Any failure just ends it: this is a
+    courtesy for a person who watches, no check.
+    """
+    from websockets.asyncio.client import connect
+    from websockets.exceptions import WebSocketException
+
+    try:
+        async with connect(
+            f"ws://{address}/global", open_timeout=10, close_timeout=0.5, max_size=_MESSAGE_LIMIT, proxy=None
+        ) as socket:
+            latest = 0.0
+            while True:
+                message = await socket.recv()
+                now = anyio.current_time()
+                if now - latest < interval:
+                    continue
+                latest = now
+                try:
+                    state = json.loads(message)
+                except ValueError:
+                    continue
+                if isinstance(state, dict):
+                    on_state(state)  # pyright: ignore[reportUnknownArgumentType]
+    except (WebSocketException, OSError, EOFError, TimeoutError):
+        return
+
+
+def replay_page_path(dialect: Dialect, uri: str) -> str:
+    """Path of the replay page; the older dialect wants to be told which replay."""
+    return dialect.page("replay", f"uri={quote(uri, safe='')}" if dialect is OLDER else "")
+
+
+def replay_socket_path(dialect: Dialect, uri: str) -> str:
+    """Path of the replay's websocket; the older dialect wants to be told which replay."""
+    return "/replay" + (f"?uri={quote(uri, safe='')}" if dialect is OLDER else "")
+
+
+async def probe_contract(address: str, tokens: Sequence[str]) -> list[ProbeResult]:
+    """The checks made in every episode, concurrently: the first slot's page, the viewer's page, one wrong token."""
+    results: list[ProbeResult] = []
+
+    async def player() -> None:
+        results.append((await probe_page(address, "player", seat_query(0, tokens[0])))[1])
+
+    async def viewer() -> None:
+        results.append((await probe_page(address, "global"))[1])
+
+    async def wrong_token() -> None:
+        results.append(await probe_refusal(address, 0, "bad", why="a_wrong_token"))
+
+    async with anyio.create_task_group() as group:
+        if tokens:
+            group.start_soon(player)
+            group.start_soon(wrong_token)
+        group.start_soon(viewer)
+    return results

@@ -1,0 +1,402 @@
+"""Where a manifest or a replay comes from: telling paths from addresses, and fetching from the latter."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Literal
+from urllib.parse import unquote, urlsplit
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.errors import EnvironmentFault, RemoteError, UsageError
+from coworld_core.quantities import shown_size
+from coworld_core.retrying import Backoff, Tries, retry_after, says_later
+
+from .._hints import did_you_mean, listed
+
+if TYPE_CHECKING:
+    from httpx2 import URL, AsyncClient, Response
+
+__all__ = [
+    "FETCH_SECONDS",
+    "Fetched",
+    "Source",
+    "expand",
+    "fetch",
+    "missing",
+    "read_source",
+    "s3_address",
+    "shown_size",
+    "shown_url",
+]
+
+_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://")
+"""At least two letters, so that a drive (``C:/game``) is not taken for one."""
+
+FETCH_SECONDS = 60.0
+"""For a connection, or for the next bytes, unless the caller says."""
+_MAX_REDIRECTS = 10
+_TRIES = 3
+_BACKOFF = Backoff()
+_CHUNK = 1 << 18
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What an argument names."""
+
+    kind: Literal["path", "http", "s3"]
+    path: Path | None = None
+    """Absolute path, for ``path``."""
+    url: str = ""
+    """The address as given, for the others."""
+
+
+def read_source(argument: str | os.PathLike[str], *, what: str) -> Source:
+    """Tell a path from an address.
+
+    Args:
+        argument: A path (``~`` is expanded), or an address with the scheme file, http, https or s3.
+        what: What is looked for, for messages: "manifest", "replay".
+
+    Raises:
+        UsageError: The argument is empty, or an address of another scheme.
+    """
+    if isinstance(argument, os.PathLike):
+        return Source(kind="path", path=expand(os.fspath(argument)))
+    text = argument.strip()
+    if not text or "\0" in text:
+        raise UsageError(f"The {what} argument is empty." if not text else f"{text!r} is not a path.", code="bad_path")
+    if text[:5].lower() == "file:":
+        return Source(kind="path", path=_file_path(text, what))
+    match = _SCHEME.match(text)
+    if match is None:
+        return Source(kind="path", path=expand(text))
+    scheme = match["scheme"].lower()
+    if scheme in {"http", "https"}:
+        return Source(kind="http", url=text)
+    if scheme == "s3":
+        return Source(kind="s3", url=text)
+    raise UsageError(
+        f"{shown_url(text)} has the scheme {scheme!r}, which cannot be read.",
+        code="bad_scheme",
+        hint=f"Give the {what} as a path, or with file://, http:// or https://.",
+    )
+
+
+def expand(text: str) -> Path:
+    """An absolute path; ``~`` stands for the home directory, where there is one."""
+    path = Path(text)
+    with contextlib.suppress(RuntimeError):
+        path = path.expanduser()
+    return path.absolute()
+
+
+def _file_path(text: str, what: str) -> Path:
+    rest = text[5:]
+    if rest.startswith("//"):
+        host, slash, tail = rest[2:].partition("/")
+        if host.lower() not in {"", "localhost", "127.0.0.1"}:
+            raise UsageError(
+                f"{text} names a file on {host!r}, not on this machine.",
+                code="bad_path",
+                hint=f"Write file:///path for a {what} on this machine.",
+            )
+        rest = slash + tail
+    decoded = unquote(rest)
+    if not decoded or "\0" in decoded:
+        raise UsageError(f"{text!r} names no file.", code="bad_path", hint="Write file:///path.")
+    if re.match(r"/[A-Za-z]:(/|$)", decoded) and os.name == "nt":
+        decoded = decoded[1:]
+    return expand(decoded)
+
+
+def missing(path: Path, *, what: str) -> UsageError:
+    """The error for a path where nothing is, with the nearest name that exists."""
+    parent = path.parent
+    while not parent.is_dir() and parent != parent.parent:
+        parent = parent.parent
+    wanted = path.relative_to(parent).parts[0] if path != parent else path.name
+    try:
+        # below what is looked for there would be more, so it is a directory
+        names = sorted(entry.name for entry in parent.iterdir() if parent == path.parent or entry.is_dir())
+    except OSError:
+        names = []
+    near = did_you_mean(wanted, names)
+    if near is not None and near != wanted:
+        hint = f"Did you mean {parent / near}?"
+    elif parent != path.parent:
+        hint = f"The directory {parent} has no {wanted!r}."
+    else:
+        visible = [name for name in names if not name.startswith(".")]
+        hint = f"In {parent} there is: {listed(visible, limit=8)}." if visible else f"{parent} is empty."
+    return UsageError(f"There is no {what} at {path}.", code="path_missing", hint=hint, context={"path": str(path)})
+
+
+def shown_url(url: str) -> str:
+    """An address without what may be secret: no password, no query, no fragment."""
+    bare = re.split(r"[?#]", url, maxsplit=1)[0]
+    return re.sub(r"//[^/]*@", "//", bare)[:200]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetched:
+    """What came back from an address."""
+
+    url: str
+    """The address that answered, after redirects; may hold secrets in its query."""
+    size: int
+    """Bytes of the body as they came over the wire."""
+    encoding: str
+    """The body's Content-Encoding, lower case; empty for none. It has not been undone."""
+
+
+async def fetch(
+    url: str,
+    target: IO[bytes],
+    *,
+    what: str,
+    limit: int,
+    timeout: float = FETCH_SECONDS,
+    deadline: float | None = None,
+    token: str | None = None,
+    patience: float | None = None,
+    on_retry: Callable[[RemoteError], object] | None = None,
+) -> Fetched:
+    """GET an address into an open file.
+
+    Redirects are followed, to http and https only. What fails for a reason that may pass (no connection, a broken
+    one, 429, 5xx) is tried again, as late as the server asks for when that is within a minute.
+
+    Args:
+        url: An http(s) address.
+        target: Where the body goes; emptied first.
+        what: What is fetched, for messages.
+        limit: How many bytes it may have.
+        timeout: Seconds to wait for a connection, or for the next bytes.
+        deadline: Seconds for everything, tries included; None: any time.
+        token: Bearer token; sent to this address's own origin only, never along a redirect to another.
+        patience: Seconds in which it is tried again; None: it is tried three times in all.
+        on_retry: Told what failed before it is tried again.
+
+    Raises:
+        UsageError: The address is none, or a token would go to another machine over plain http.
+        RemoteError: The host cannot be reached, refused, or answered more than ``limit`` bytes; the message names it.
+        EnvironmentFault: There is no room for it.
+    """
+    from httpx2 import AsyncClient, InvalidURL, Timeout
+
+    try:
+        start = _checked(url)
+    except InvalidURL as error:
+        raise UsageError(f"{shown_url(url)} is not an address: {error}.", code="bad_url") from None
+    if token and start.scheme == "http" and start.host not in {"localhost", "127.0.0.1", "::1"}:
+        raise UsageError(
+            f"Your token is not sent to {start.host} without encryption.",
+            code="insecure_token",
+            hint="Use an https address.",
+        )
+    headers = {"User-Agent": f"coworld-runner/{_version()}", "Accept-Encoding": "identity"}
+    with _past(deadline, what, start.host):
+        async with AsyncClient(headers=headers, timeout=Timeout(timeout), follow_redirects=False) as client:
+            most = _TRIES if patience is None else None
+            # asked to come back after the deadline, nobody need wait for it
+            tries = Tries(_BACKOFF, most=most, patience=deadline if patience is None else patience)
+            while True:
+                try:
+                    return await _attempt(client, start, target, what=what, limit=limit, token=token)
+                except _Retry as retry:
+                    pause = tries.again(retry.after)
+                    if pause is None:
+                        raise retry.error from retry.__cause__
+                    if on_retry is not None:
+                        on_retry(retry.error)
+                await anyio.sleep(pause)
+
+
+@contextlib.contextmanager
+def _past(deadline: float | None, what: str, host: str) -> Generator[None]:
+    try:
+        with anyio.fail_after(deadline):
+            yield
+    except TimeoutError:
+        raise RemoteError(
+            f"{host} did not hand over the {what} within {deadline:g} s.",
+            code="remote_timeout",
+            hint="Try again, or allow more time.",
+            context={"host": host},
+        ) from None
+
+
+class _Retry(Exception):
+    """A failure that may pass."""
+
+    def __init__(self, error: RemoteError, after: float | None = None) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.after = after
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("coworld-runner")
+    except PackageNotFoundError:
+        return "0"
+
+
+def _checked(url: str) -> URL:
+    from httpx2 import URL, InvalidURL
+
+    parsed = URL(url)
+    if parsed.scheme not in {"http", "https"} or not parsed.host:
+        raise InvalidURL("it has no host" if not parsed.host else f"its scheme is {parsed.scheme!r}")
+    return parsed
+
+
+def _origin(url: URL) -> tuple[str, str, int]:
+    return url.scheme, url.host, url.port or {"http": 80, "https": 443}[url.scheme]
+
+
+async def _attempt(
+    client: AsyncClient, start: URL, target: IO[bytes], *, what: str, limit: int, token: str | None
+) -> Fetched:
+    import httpx2
+
+    url = start
+    try:
+        for _ in range(_MAX_REDIRECTS + 1):
+            headers = {"Authorization": f"Bearer {token}"} if token and _origin(url) == _origin(start) else {}
+            request = client.build_request("GET", url, headers=headers)
+            response = await client.send(request, stream=True)
+            try:
+                if not response.has_redirect_location:
+                    return await _receive(response, target, what=what, limit=limit, given=start)
+                url = _redirected(response, url)
+            finally:
+                await response.aclose()
+    except httpx2.TimeoutException as error:
+        message = f"{url.host} did not answer in time while the {what} was fetched."
+        raise _Retry(_remote(message, "remote_timeout", url, hint="Try again later.")) from error
+    except httpx2.ConnectError as error:
+        message = f"{url.host} cannot be reached for the {what}: {error or 'no connection'}."
+        hint = "Check the address and your connection."
+        raise _Retry(_remote(message, "remote_unreachable", url, hint=hint)) from error
+    except httpx2.RequestError as error:
+        message = f"The connection to {url.host} broke while the {what} was fetched: {error or type(error).__name__}."
+        raise _Retry(_remote(message, "remote_broken", url, hint="Try again.")) from error
+    message = f"{start.host} redirects more than {_MAX_REDIRECTS} times, so the {what} was not fetched."
+    raise _remote(message, "remote_redirect", start)
+
+
+def _remote(message: str, code: str, url: URL, *, hint: str | None = None, status: int | None = None) -> RemoteError:
+    context: dict[str, object] = {"host": url.host, "url": shown_url(str(url))}
+    if status is not None:
+        context["status"] = status
+    return RemoteError(message, code=code, hint=hint, context=context)
+
+
+def _redirected(response: Response, url: URL) -> URL:
+    from httpx2 import InvalidURL
+
+    location = response.headers["location"]
+    try:
+        return _checked(str(url.join(location)))
+    except InvalidURL as error:
+        raise _remote(
+            f"{url.host} redirects to {shown_url(location)!r}, which is not followed: {error}.", "remote_redirect", url
+        ) from None
+
+
+_STATUS_HINTS = {
+    401: "Sign in first, or give a token.",
+    403: "Ask its owner for access, or sign in as somebody who has it.",
+    404: "Check the address.",
+    410: "It is gone; ask its owner.",
+}
+
+
+async def _receive(response: Response, target: IO[bytes], *, what: str, limit: int, given: URL) -> Fetched:
+    url = response.url
+    if not response.is_success:
+        words = f"{response.status_code} {response.reason_phrase}".strip()
+        via = f" (asked by way of {given.host})" if given.host != url.host else ""
+        error = _remote(
+            f"{url.host} answered {words} when asked for the {what} at {shown_url(str(url))}{via}.",
+            "remote_status",
+            url,
+            hint=_STATUS_HINTS.get(response.status_code),
+            status=response.status_code,
+        )
+        if says_later(response.status_code):
+            raise _Retry(error, retry_after(response.headers))
+        raise error
+    announced = response.headers.get("content-length", "")
+    if announced.isascii() and announced.isdigit() and int(announced) > limit:
+        raise _oversize(url, what, limit)
+    size = 0
+    try:
+        target.seek(0)
+        target.truncate()
+        async for chunk in response.aiter_raw(_CHUNK):
+            size += len(chunk)
+            if size > limit:
+                raise _oversize(url, what, limit)
+            await anyio.to_thread.run_sync(target.write, chunk)
+        target.flush()
+    except OSError as error:
+        raise EnvironmentFault(
+            f"The {what} from {url.host} could not be stored: {error.strerror}.",
+            code="disk_full",
+            hint="Free some room, or set TMPDIR to a directory with more.",
+        ) from error
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    return Fetched(url=str(url), size=size, encoding="" if encoding == "identity" else encoding)
+
+
+def _oversize(url: URL, what: str, limit: int) -> RemoteError:
+    return _remote(
+        f"{url.host} answered more than the {shown_size(limit)} a {what} may have.",
+        "remote_too_large",
+        url,
+        hint=f"Check that the address is that of a {what}.",
+    )
+
+
+def s3_address(url: str, endpoint: str | None) -> str:
+    """The public http(s) address of ``s3://bucket/key``.
+
+    Args:
+        url: The s3 address; the key is taken as it stands, not percent-decoded.
+        endpoint: Address of an S3 service, or None for Amazon's.
+
+    Raises:
+        UsageError: There is no bucket or no key, or the bucket's name is none.
+    """
+    from urllib.parse import quote
+
+    bucket, _, key = url[len("s3://") :].partition("/")
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", bucket) or ".." in bucket:
+        raise UsageError(
+            f"{url[:200]!r} has no bucket name: 3 to 63 lower-case letters, digits, dots and hyphens.",
+            code="bad_url",
+            hint="Write s3://bucket/key.",
+        )
+    if not key:
+        raise UsageError(f"{url!r} names a bucket but nothing in it.", code="bad_url", hint="Write s3://bucket/key.")
+    quoted = quote(key, safe="/~")
+    if endpoint:
+        if urlsplit(endpoint).scheme not in {"http", "https"}:
+            raise UsageError(f"The S3 endpoint {shown_url(endpoint)!r} is not an http(s) address.", code="bad_url")
+        return f"{endpoint.rstrip('/')}/{bucket}/{quoted}"
+    if "." in bucket:
+        # the certificate of *.s3.amazonaws.com covers one label only
+        return f"https://s3.amazonaws.com/{bucket}/{quoted}"
+    return f"https://{bucket}.s3.amazonaws.com/{quoted}"

@@ -1,0 +1,424 @@
+"""From a MANIFEST argument to a package: a checked manifest, where it came from, and what may be run of it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import anyio.to_thread
+
+from coworld_core.errors import ManifestError, RemoteError, UsageError
+from coworld_core.issues import Issue, Report
+from coworld_core.manifest.loading import (
+    MANIFEST_NAME,
+    TEMPLATE_NAME,
+    LoadedManifest,
+    Mode,
+    load_manifest,
+    manifest_sha256,
+    read_document,
+)
+from coworld_core.manifest.models import Manifest
+from coworld_core.tables import TableRow, html_table, one_line
+
+from .._hints import listed
+from ._sources import FETCH_SECONDS, Source, fetch, missing, read_source, shown_url
+from .compose import Contexts, contexts_for
+
+__all__ = [
+    "MANIFEST_LIMIT",
+    "Package",
+    "Preference",
+    "coworld_id",
+    "default_results_dir",
+    "find_in_directory",
+    "resolve_package",
+]
+
+MANIFEST_LIMIT = 16 << 20
+"""How many bytes a manifest may have."""
+
+Preference = Literal["newer", "manifest", "template"]
+"""Which file of a directory is meant when it holds both: the built manifest unless the template is newer, or one of
+them in any case."""
+
+_COW_ID = re.compile(r"cow_[A-Za-z0-9_-]{1,120}")
+_API_PATH = re.compile(r"/v2/coworlds/(?P<id>[A-Za-z0-9_-][A-Za-z0-9._-]{0,127})/?")
+_IMAGES_NAME = "coworld_images.json"
+"""Stands beside the manifest of a downloaded package."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Package:
+    """A Coworld as it was found: what it is, where it came from, and what belongs to it on this machine."""
+
+    manifest: Manifest
+    report: Report
+    """What there is to say about the manifest; no errors."""
+    source: str
+    """Where it was read from: a path, or an address without passwords and queries."""
+    path: Path | None = None
+    """The manifest's file; None when it was fetched and not kept."""
+    directory: Path | None = None
+    """The directory of that file."""
+    fetched: bool = False
+    """Whether it came from elsewhere: not code that the user wrote or checked out, so never run without containers
+    unless asked for by name."""
+    coworld_id: str | None = None
+    """Its id on the platform, where the argument was one."""
+    contexts: Mapping[str, Path] = field(default_factory=Contexts)
+    """The directory each image is built from, by image or placeholder; empty for a fetched package."""
+
+    @property
+    def is_template(self) -> bool:
+        """Whether any image is still a placeholder."""
+        return self.manifest.is_template
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the manifest's content."""
+        return manifest_sha256(self.manifest)
+
+    def to_records(self) -> list[TableRow]:
+        """Its programs as flat rows, for a data frame.
+
+        Returns:
+            Rows with the keys ``coworld``, ``version``, ``role`` (``game``, ``player``, ``grader``, …), ``id``,
+            ``name``, ``description``, ``image``, ``run`` (the command, as a shell has it; empty for the image's own)
+            and ``context`` (the directory that the image is built from, or None); the game first, under its own name.
+        """
+        game = self.manifest.game
+        entries = self.manifest.roles()
+        names = [
+            ("game", game.name, game.name, game.description),
+            *((entry.type, entry.id, entry.name, entry.description) for entry in entries),
+        ]
+        return [
+            {
+                "coworld": game.name,
+                "version": game.version,
+                "role": role,
+                "id": identifier,
+                "name": name,
+                "description": description,
+                "image": runnable.image,
+                "run": shlex.join(runnable.run),
+                "context": str(self.contexts[runnable.image]) if runnable.image in self.contexts else None,
+            }
+            for (role, identifier, name, description), runnable in zip(names, [game.runnable, *entries], strict=True)
+        ]
+
+    def __str__(self) -> str:
+        game = self.manifest.game
+        template = ", a template" if self.is_template else ""
+        return one_line(f"{game.name} {game.version} from {self.source}{template}")
+
+    def __repr__(self) -> str:
+        return f"<Package {self}>"
+
+    def _repr_html_(self) -> str:
+        shown = ("role", "id", "name", "image", "run")
+        rows: list[TableRow] = [{key: row[key] for key in shown} for row in self.to_records()]
+        variants = ", ".join(variant.id for variant in self.manifest.variants)
+        return html_table(str(self), rows, notes=[f"Variants: {variants}", *map(str, self.report.issues)])
+
+    def default_results_dir(self) -> Path:
+        """Where results go when the user does not say.
+
+        ``results/`` beside the manifest; else, in the current directory, ``coworld/<id>/results`` for an id and
+        ``coworld-results`` for an address.
+        """
+        if self.directory is not None:
+            return self.directory / "results"
+        if self.coworld_id is not None:
+            return Path.cwd() / "coworld" / self.coworld_id / "results"
+        return Path.cwd() / "coworld-results"
+
+
+def coworld_id(argument: str) -> str | None:
+    """The id in an argument that names a Coworld of a platform: ``cow_…`` or ``/v2/coworlds/<id>``; None otherwise."""
+    text = argument.strip()
+    if match := _API_PATH.fullmatch(text):
+        return match["id"]
+    return text if _COW_ID.fullmatch(text) else None
+
+
+def default_results_dir(argument: str) -> Path:
+    """Where results about an argument go that could not be read as a package: as ``Package.default_results_dir``."""
+    given = Path(argument).expanduser().absolute()
+    beside = given if given.is_dir() else given.parent if given.is_file() else None
+    return beside / "results" if beside is not None else Path.cwd() / "coworld-results"
+
+
+async def resolve_package(
+    argument: str | os.PathLike[str],
+    *,
+    mode: Mode = "read",
+    prefer: Preference = "newer",
+    template: bool = True,
+    server: str | None = None,
+    token: str | None = None,
+    cache: Path | None = None,
+    timeout: float = FETCH_SECONDS,
+) -> Package:
+    """Find and read the package that an argument names.
+
+    Args:
+        argument: A path of a manifest or of a directory that holds one (``~`` is expanded), ``file://…``,
+            ``http(s)://…`` (a manifest, or an object of the API with one under ``manifest``), ``/v2/coworlds/<id>``, or
+            a bare ``cow_…`` id.
+        mode: How strictly the manifest is read.
+        prefer: Which file of a directory is meant when it holds both a manifest and a template.
+        template: Whether a template will do.
+        server: Base address of the API; needed for ids that are not in ``cache``.
+        token: Bearer token, sent to the server of an id or an address, never along a redirect to another origin.
+        cache: Where downloaded packages are, each in a directory of its id; None: ``coworld`` in the current directory.
+        timeout: Seconds for fetching, everything included.
+
+    Raises:
+        UsageError: The path is wrong, or a server is needed and was not given.
+        ManifestError: The manifest has errors; the report lists all of them.
+        RemoteError: The host cannot be reached, refused, or answered something else; the message names it.
+    """
+    text = None if isinstance(argument, os.PathLike) else argument.strip()
+    if text is not None:
+        if (identifier := coworld_id(text)) is not None:
+            kept = (cache or Path.cwd() / "coworld").absolute() / identifier / MANIFEST_NAME
+            if await anyio.to_thread.run_sync(kept.is_file):
+                return await anyio.to_thread.run_sync(_read, kept, mode, False, identifier, ())
+            url = f"{_api_base(server, identifier)}/v2/coworlds/{identifier}"
+            return await _fetched(url, mode, token, timeout, identifier)
+        if text.startswith("/v2/coworlds/"):
+            raise UsageError(
+                f"{text!r} does not name a Coworld.",
+                code="bad_coworld_id",
+                hint="Write /v2/coworlds/<id>, or the id alone.",
+            )
+    source = read_source(argument, what="manifest")
+    if source.kind == "http":
+        return await _fetched(source.url, mode, token, timeout, None)
+    if source.kind == "s3":
+        raise UsageError(
+            f"{shown_url(source.url)} is an s3 address, which a manifest is not read from.",
+            code="bad_scheme",
+            hint="Use the https address of the object, or fetch it first.",
+        )
+    return await anyio.to_thread.run_sync(_local, source, mode, prefer, template)
+
+
+# --- on this machine ---------------------------------------------------------------------------------------------
+
+
+def find_in_directory(
+    directory: Path, *, prefer: Preference = "newer", template: bool = True
+) -> tuple[Path, tuple[Issue, ...]]:
+    """The manifest or template that a directory means, and what is worth saying about the choice.
+
+    Looked for are ``coworld_manifest.json``, ``dist/coworld_manifest.json`` and ``coworld_manifest_template.json``.
+
+    Args:
+        directory: An existing directory.
+        prefer: Which is meant when there are both.
+        template: Whether a template will do.
+
+    Raises:
+        UsageError: There is none (code ``manifest_not_found``).
+    """
+    built = next((path for path in _built(directory) if path.is_file()), None)
+    authored = directory / TEMPLATE_NAME
+    if not authored.is_file():
+        if built is None or prefer == "template":
+            raise _nothing_in(directory, [TEMPLATE_NAME] if prefer == "template" else None)
+        return built, ()
+    if built is None:
+        if not template or prefer == "manifest":
+            raise UsageError(
+                f"{directory} holds a template, but no {MANIFEST_NAME} that was built from it.",
+                code="manifest_not_found",
+                hint=f"Run `coworld build {directory}` first.",
+                context={"path": str(directory)},
+            )
+        return authored, ()
+    newer = authored.stat().st_mtime_ns > built.stat().st_mtime_ns
+    rebuild = f"`coworld build {directory}` brings the manifest up to date."
+    if prefer == "template":
+        return authored, ()
+    if newer and template and prefer == "newer":
+        message = f"The template is newer than {built.name}, so the template is used."
+        return authored, (Issue(code="template_newer", severity="info", message=message, hint=rebuild),)
+    if newer:
+        message = f"The template is newer than {built.name}: what runs is what was built before."
+        return built, (Issue(code="manifest_older", severity="info", message=message, hint=rebuild),)
+    return built, ()
+
+
+def _built(directory: Path) -> tuple[Path, Path]:
+    return directory / MANIFEST_NAME, directory / "dist" / MANIFEST_NAME
+
+
+def _nothing_in(directory: Path, wanted: list[str] | None) -> UsageError:
+    names = wanted or [MANIFEST_NAME, f"dist/{MANIFEST_NAME}", TEMPLATE_NAME]
+    below: list[str] = []
+    try:
+        for entry in sorted(directory.iterdir())[:200]:
+            if entry.is_dir() and any((entry / name).is_file() for name in (MANIFEST_NAME, TEMPLATE_NAME)):
+                below.append(str(entry))
+    except OSError:
+        pass
+    hint = f"Did you mean {listed(below, limit=4, word='or')}?" if below else "Name the manifest's file itself."
+    return UsageError(
+        f"{directory} is a directory without a manifest: looked for {listed(names)}.",
+        code="manifest_not_found",
+        hint=hint,
+        context={"path": str(directory), "looked_for": names},
+    )
+
+
+def _local(source: Source, mode: Mode, prefer: Preference, template: bool) -> Package:
+    path = cast("Path", source.path)
+    said: tuple[Issue, ...] = ()
+    try:
+        if path.is_dir():
+            path, said = find_in_directory(path, prefer=prefer, template=template)
+        elif not path.exists():
+            raise missing(path, what="manifest")
+        elif not path.is_file():
+            raise UsageError(f"{path} is not a regular file, so it is no manifest.", code="bad_path")
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be looked at: {error.strerror}.",
+            code="path_unreadable",
+            hint="Check the path, and that you may read it.",
+            context={"path": str(path)},
+        ) from error
+    return _read(path, mode, template, None, said)
+
+
+def _read(path: Path, mode: Mode, template: bool, identifier: str | None, said: tuple[Issue, ...]) -> Package:
+    try:
+        loaded = load_manifest(path, mode=mode, template=template)
+    except ManifestError as error:
+        if said:
+            error.report = error.report.extended(said)
+        raise
+    directory = path.parent
+    fetched = identifier is not None or _was_downloaded(directory)
+    contexts = Contexts()
+    if not fetched:
+        try:
+            contexts = contexts_for(path)
+        except (ManifestError, UsageError) as error:
+            said += _compose_trouble(error)
+    return Package(
+        manifest=loaded.manifest,
+        report=loaded.report.extended(said),
+        source=str(path),
+        path=path,
+        directory=directory,
+        fetched=fetched,
+        coworld_id=identifier,
+        contexts=contexts,
+    )
+
+
+def _was_downloaded(directory: Path) -> bool:
+    return directory.name.startswith("cow_") and (
+        directory.parent.name == "coworld" or (directory / _IMAGES_NAME).is_file()
+    )
+
+
+def _compose_trouble(error: ManifestError | UsageError) -> tuple[Issue, ...]:
+    """A broken compose file as remarks: a built package runs on an engine without it."""
+    if isinstance(error, UsageError):
+        return (Issue(code=error.code, severity="warning", message=error.message, hint=error.hint),)
+    name = Path(error.report.source).name
+    return tuple(
+        Issue(
+            code=issue.code,
+            severity="warning",
+            message=f"{name}{f':{issue.line}' if issue.line else ''}: {issue.message}",
+            hint=issue.hint or "Until it is corrected, nothing is known of where images are built.",
+        )
+        for issue in error.report.errors
+    )
+
+
+# --- elsewhere ---------------------------------------------------------------------------------------------------
+
+
+def _api_base(server: str | None, identifier: str) -> str:
+    if not server:
+        raise UsageError(
+            f"{identifier} is not downloaded here, and no server was given to fetch it from.",
+            code="server_missing",
+            hint="Name the server with --server, or the manifest's own file.",
+        )
+    base = server.rstrip("/")
+    if not re.match(r"https?://[^/]", base, re.IGNORECASE):
+        raise UsageError(f"The server {server!r} is not an http(s) address.", code="bad_url")
+    # what serves Coworlds lies one level below the API's front door
+    return f"{base}/observatory" if base.endswith("/api") else base
+
+
+async def _fetched(url: str, mode: Mode, token: str | None, timeout: float, identifier: str | None) -> Package:
+    body = io.BytesIO()
+    answer = await fetch(
+        url, body, what="manifest", limit=MANIFEST_LIMIT, timeout=timeout, deadline=timeout, token=token
+    )
+    shown = shown_url(url)
+    host = re.sub(r"^https?://([^/]*).*", r"\1", shown_url(answer.url))
+    if answer.encoding:
+        raise RemoteError(
+            f"{host} sent the manifest in the encoding {answer.encoding[:40]!r}, which was not asked for.",
+            code="remote_encoding",
+            context={"host": host, "url": shown},
+        )
+    loaded = await anyio.to_thread.run_sync(_parsed, body.getvalue(), mode, host, shown)
+    return Package(
+        manifest=loaded.manifest,
+        report=loaded.report.model_copy(update={"source": shown}),
+        source=shown,
+        fetched=True,
+        coworld_id=identifier,
+    )
+
+
+def _parsed(data: bytes, mode: Mode, host: str, shown: str) -> LoadedManifest:
+    document, _ = read_document(data)
+    content: bytes | Mapping[str, Any] = data
+    value: object = document.value
+    context = {"host": host, "url": shown}
+    if not isinstance(value, dict):
+        begins = data[:60].decode("utf-8", "replace").strip().splitlines()
+        raise RemoteError(
+            f"{host} answered something that is not a manifest: "
+            + (f"it begins with {json.dumps(begins[0], ensure_ascii=False)}." if begins else "nothing at all."),
+            code="remote_not_json",
+            hint="Check the address; a page for people is not a manifest.",
+            context=context,
+        )
+    fields = cast("dict[str, Any]", value)
+    if "game" not in fields:
+        inner = fields.get("manifest")
+        if not isinstance(inner, dict) or not inner:
+            raise RemoteError(
+                f"{host} answered a JSON object with neither `game` nor a `manifest` in it.",
+                code="remote_not_manifest",
+                hint="Check the address.",
+                context=context,
+            )
+        content = cast("dict[str, Any]", inner)
+    try:
+        return load_manifest(content, mode=mode)
+    except ManifestError as error:
+        # the text has no file whose name could stand in front of the issues
+        raise ManifestError(
+            error.report.model_copy(update={"source": shown}), code=error.code, hint=error.hint
+        ) from None

@@ -1,0 +1,1 @@
+"""Replays: found wherever they are, shown by the game that wrote them, and checked."""

@@ -1,0 +1,145 @@
+"""Checking the replays of episodes that have been played, and putting the answer into their records."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.events import FaultSeen, PhaseFinished, PhaseStarted
+from coworld_core.episode.outcome import ErrorType, Fault
+from coworld_core.episode.record import SUMMARY_NAME, BatchSummary, EpisodeRecord, read_record
+from coworld_core.errors import EpisodeError
+
+from ..backend import Backend
+from ..plan import EpisodePlan
+from ..runs.events import EventBus, Listener
+from ..runs.workspace import artifact_records, atomic_write
+from .showing import ReplayOptions, verify_replay
+
+__all__ = ["verify_batch_replays", "verify_episode_replay"]
+
+_PHASE = "verify_replay"
+
+
+async def verify_episode_replay(
+    plan: EpisodePlan,
+    record: EpisodeRecord,
+    *,
+    workspace: Path,
+    backend: Backend,
+    options: ReplayOptions | None = None,
+    listeners: tuple[Listener, ...] = (),
+) -> EpisodeRecord:
+    """Check that the game shows the replay that an episode left.
+
+    Args:
+        plan: What was played.
+        record: The episode's record. One without results is returned as it is: there is a graver fault already.
+        workspace: Its directory; ``episode.json`` is written again when there is something to add.
+        backend: An entered backend.
+        options: How the game is started in replay mode.
+        listeners: Readers of the events.
+
+    Returns:
+        The record, with a fault of the game (``replay_missing`` or ``replay_unloadable``) when it does not.
+
+    Raises:
+        BackendError: The engine failed.
+    """
+    if record.status != "completed":
+        return record
+    layout = EpisodeLayout(workspace)
+    bus = EventBus(record.run_id, *listeners)
+    fault: Fault | None = None
+    if not layout.replay.is_file():
+        fault = _fault(
+            "replay_missing",
+            "The game wrote no replay.",
+            "Write the replay to COGAME_SAVE_REPLAY_URI before ending.",
+        )
+    else:
+        bus.publish(PhaseStarted(phase=_PHASE))
+        try:
+            took = await verify_replay(
+                plan.manifest, layout.replay, backend=backend, publish=bus.publish, options=options, logs=layout.logs
+            )
+            bus.publish(PhaseFinished(phase=_PHASE, seconds=took))
+        except EpisodeError as error:
+            tail = error.context.get("log_tail")
+            fault = _fault(
+                "replay_unloadable",
+                error.message,
+                error.hint,
+                log_tail=tail if isinstance(tail, str) else "",
+                log=layout.relative(layout.logs / "replay.stderr.log"),
+            )
+    if fault is not None:
+        bus.publish(FaultSeen(fault=fault))
+    changed = record.model_copy(
+        update={
+            "faults": (*record.faults, *((fault,) if fault else ())),
+            "artifacts": artifact_records(layout),  # the replay's own logs have come
+        }
+    )
+    atomic_write(layout.record, (changed.model_dump_json(indent=2) + "\n").encode())
+    return changed
+
+
+async def verify_batch_replays(
+    plan: EpisodePlan,
+    summary: BatchSummary,
+    *,
+    workspace: Path,
+    backend: Backend,
+    options: ReplayOptions | None = None,
+    listeners: tuple[Listener, ...] = (),
+) -> BatchSummary:
+    """The same for every episode of a batch that completed, one after the other.
+
+    Returns:
+        The summary with what was found; ``summary.json`` is written again.
+
+    Raises:
+        BackendError: The engine failed.
+    """
+    rows = list(summary.episodes)
+    for place, row in enumerate(rows):
+        if row.status != "completed":
+            continue
+        directory = workspace / row.workspace
+        record = read_record(directory)
+        record = await verify_episode_replay(
+            plan, record, workspace=directory, backend=backend, options=options, listeners=listeners
+        )
+        fault = record.fault
+        if row.ok and fault is not None:
+            rows[place] = row.model_copy(
+                update={
+                    "ok": False,
+                    "error_type": fault.error_type,
+                    "fault": fault.fault,
+                    "slot": fault.slot,
+                    "message": fault.message,
+                }
+            )
+    changed = summary.model_copy(
+        update={"episodes": tuple(rows), "faulted": sum(not row.ok for row in rows)},
+    )
+    atomic_write(workspace / SUMMARY_NAME, (changed.model_dump_json(indent=2) + "\n").encode())
+    return changed
+
+
+def _fault(
+    error_type: ErrorType, message: str, hint: str | None, *, log_tail: str = "", log: str | None = None
+) -> Fault:
+    return Fault(
+        fault="game",
+        error_type=error_type,
+        message=message,
+        hint=hint,
+        phase=_PHASE,
+        time=dt.datetime.now(dt.UTC),
+        log=log,
+        log_tail=log_tail,
+    )

@@ -1,0 +1,97 @@
+"""What every run begins and ends with: a fresh workspace, a log of events, and the word that it began."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.events import RunStarted
+from coworld_core.errors import EnvironmentFault
+from coworld_core.ids import new_run_id
+
+from ..backend import Backend
+from ..plan import EpisodePlan
+from .events import EventBus, EventLog, Listener
+from .workspace import Reserve, point_latest, prepare_workspace
+
+__all__ = ["OpenRun", "open_run", "started"]
+
+
+@dataclass(frozen=True)
+class OpenRun:
+    """Where a run leaves its evidence, and since when it runs."""
+
+    layout: EpisodeLayout
+    bus: EventBus
+    reserve: Reserve
+    """For what must be written however the run went."""
+    begun_at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
+    _begun: float = field(default_factory=time.monotonic)
+
+    def seconds(self) -> float:
+        """How long it has run."""
+        return round(time.monotonic() - self._begun, 3)
+
+
+@contextmanager
+def open_run(
+    workspace: Path,
+    *,
+    run_id: str | None,
+    listeners: tuple[Listener, ...],
+    overwrite: bool,
+    latest: bool,
+    resume: str = "",
+    keep: int | None = None,
+) -> Generator[OpenRun]:
+    """A workspace and the events of one run, written there as they happen.
+
+    Args:
+        workspace: The directory for the evidence; it must be new or empty.
+        run_id: The run's label; None: a new one.
+        listeners: Readers of its events.
+        overwrite: Whether a workspace of an earlier run may be emptied first.
+        latest: Whether ``latest`` beside the workspace should point at it.
+        resume: The name of a file by which a workspace shows itself to be one to go on in; empty: it must be fresh.
+        keep: How many events late readers find; None: all of them.
+
+    Raises:
+        WorkspaceError: The workspace is not fresh or not writable.
+        EnvironmentFault: There is no room.
+    """
+    layout = prepare_workspace(workspace, overwrite=overwrite, resume=resume)
+    try:
+        reserve = Reserve(layout.workspace)
+    except EnvironmentFault:
+        with contextlib.suppress(OSError):
+            layout.logs.rmdir()
+        raise
+    if latest:
+        point_latest(layout.workspace.parent, layout.workspace)
+    with reserve, EventLog(layout.events, append=bool(resume)) as log:
+        bus = EventBus(run_id or new_run_id(), log, *listeners, keep=keep)
+        try:
+            yield OpenRun(layout, bus, reserve)
+        finally:
+            bus.close()
+
+
+def started(what: Literal["episode", "batch"], plan: EpisodePlan, backend: Backend, workspace: Path) -> RunStarted:
+    """The first event of a run that plays a plan."""
+    return RunStarted(
+        what=what,
+        coworld=plan.manifest.game.name,
+        version=plan.manifest.game.version,
+        backend=backend.name,
+        variant=plan.variant,
+        players=tuple(seat.name for seat in plan.seats),
+        player_ids=tuple(seat.player_id for seat in plan.seats),
+        workspace=str(workspace),
+    )

@@ -1,0 +1,267 @@
+"""The run's own directory: labelled before anything is in it, locked while its runner lives.
+
+Every run has one directory below ``<temporary files>/coworld-<uid>/``. Its name is the run id; it holds what units
+exchange with the runner, and a lock file that the runner keeps locked. The lock is how anyone tells a living run
+from a dead one: the kernel drops it with the process, even after SIGKILL, so there is no pid to be mistaken about.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import stat
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.errors import EnvironmentFault
+
+from ..backend import Found, Reaped
+from ._trees import remove_tree
+
+__all__ = [
+    "REMOVE_SECONDS",
+    "Scratch",
+    "find_scratch",
+    "make_scratch",
+    "open_scratch",
+    "owner_is_alive",
+    "reap_scratch",
+    "remove_run",
+    "run_is_alive",
+    "scratch_root",
+    "unsafe_root",
+]
+
+REMOVE_SECONDS = 20.0
+"""How long removing what a run has left may keep anyone."""
+_LOCK = "owner.lock"
+
+
+def scratch_root() -> Path:
+    """The directory below which this user's runs keep theirs."""
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    return Path(tempfile.gettempdir()) / f"coworld-{user}"
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """The directory of one run. Only its owner may look into it (mode 0700). A context manager: removed on leaving."""
+
+    run_id: str
+    path: Path
+    lock: int
+    """Descriptor of its lock file, which is locked as long as this is open."""
+
+    def directory(self, name: str, *, shared: bool = False) -> Path:
+        """Make a directory for one unit.
+
+        Args:
+            name: The unit's name.
+            shared: Whether a program under another user id (a container's) must be able to write into it. Nobody
+                else on this machine can reach it, since the directory above is closed.
+        """
+        path = self.path / name
+        path.mkdir()
+        path.chmod(0o777 if shared else 0o700)
+        return path
+
+    def __enter__(self) -> Scratch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def remove(self, within: float = math.inf) -> str:
+        """Remove it with all it holds, its lock last. Blocks.
+
+        Args:
+            within: Seconds it may take; then what is left stays, and is found as a dead run's.
+
+        Returns:
+            Why it is still there; an empty string when it is not.
+        """
+        try:
+            return remove_run(self.path, within)
+        finally:
+            os.close(self.lock)
+
+
+def remove_run(path: Path, within: float = math.inf) -> str:
+    """Remove the directory of a run, its lock last; the arguments and the answer are those of ``remove_tree``."""
+    return remove_tree(path, last=_LOCK, within=within)
+
+
+def unsafe_root() -> str:
+    """Why nothing in the directory above the runs' may be trusted, or removed: somebody else can write there."""
+    try:
+        status = scratch_root().lstat()
+    except OSError:
+        return ""
+    if not stat.S_ISDIR(status.st_mode):
+        return "is not a directory"
+    if hasattr(os, "getuid") and status.st_uid != os.getuid():
+        return "belongs to somebody else"
+    return "may be written to by others" if status.st_mode & 0o022 else ""
+
+
+def _is_locked(descriptor: int) -> bool:
+    import fcntl
+
+    try:
+        # shared, so that two who look at the same time do not take each other for the owner
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
+
+
+@contextmanager
+def _guard(root: Path, *, alone: bool) -> Generator[None]:
+    """Keep a directory that was just made, and is not locked yet, from being taken for a dead run's."""
+    import fcntl
+
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def owner_is_alive(directory: Path) -> bool:
+    """Whether the runner that made a run's directory still runs on this machine; True when that cannot be told.
+
+    Unlike ``run_is_alive`` it knows runs of other users, and of the same one under another ``TMPDIR``.
+    """
+    try:
+        descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    try:
+        return _is_locked(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def run_is_alive(run_id: str) -> bool:
+    """Whether the runner of that run still runs on this machine, as this user."""
+    try:
+        descriptor = os.open(scratch_root() / run_id / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        return _is_locked(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_scratch(run_id: str) -> Scratch:
+    """Make a run's directory and keep it locked, until ``Scratch.remove``.
+
+    Raises:
+        EnvironmentFault: It cannot be made: no room, no permission, or the root is not safely ours.
+    """
+    import fcntl
+
+    root = scratch_root()
+    path = root / run_id
+    try:
+        root.mkdir(mode=0o700, exist_ok=True)
+        if why := unsafe_root():
+            raise EnvironmentFault(
+                f"{root} {why}, so nothing can be kept in it safely.",
+                code="scratch_unsafe",
+                hint="Remove it, or set TMPDIR to a directory of your own.",
+                context={"path": str(root)},
+            )
+        with _guard(root, alone=False):
+            path.mkdir(mode=0o700)
+            lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            # waits for nobody but one who is just looking
+            fcntl.flock(lock, fcntl.LOCK_EX)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            path.rmdir()
+        raise EnvironmentFault(
+            f"The run's directory {path} cannot be made: {error.strerror}.",
+            code="scratch_unwritable",
+            hint="Free some room, or set TMPDIR to a directory you can write to.",
+        ) from error
+    return Scratch(run_id, path, lock)
+
+
+@asynccontextmanager
+async def open_scratch(run_id: str, *, on_leak: Callable[[Path, str], None] | None = None) -> AsyncGenerator[Scratch]:
+    """Make the run's directory, keep it locked, and remove it with all it holds, off the event loop.
+
+    Removing takes ``REMOVE_SECONDS`` at most, however much a program has left; ``coworld clean`` does the rest.
+
+    Args:
+        run_id: The run's label.
+        on_leak: Told the path and the reason when it could not be removed.
+
+    Raises:
+        EnvironmentFault: See ``make_scratch``.
+    """
+    scratch = make_scratch(run_id)
+    try:
+        yield scratch
+    finally:
+        with anyio.CancelScope(shield=True):
+            reason = await anyio.to_thread.run_sync(scratch.remove, REMOVE_SECONDS)
+            if reason and on_leak is not None:
+                on_leak(scratch.path, reason)
+
+
+def find_scratch(run_id: str | None = None) -> tuple[Found, ...]:
+    """Directories of runs on this machine, of this user; none where ``unsafe_root`` says why they may not be his."""
+    root = scratch_root()
+    if unsafe_root():
+        return ()
+    try:
+        with _guard(root, alone=True):
+            entries = [entry for entry in sorted(root.iterdir()) if run_id is None or entry.name == run_id]
+            alive = {entry: run_is_alive(entry.name) for entry in entries}
+    except OSError:
+        return ()
+    found: list[Found] = []
+    for entry in entries:
+        try:
+            age = time.time() - entry.lstat().st_mtime
+        except OSError:
+            continue
+        found.append(
+            Found(
+                kind="directory",
+                id=str(entry),
+                name=entry.name,
+                run_id=entry.name,
+                alive=alive[entry],
+                age_seconds=age,
+            )
+        )
+    return tuple(found)
+
+
+def reap_scratch(found: Sequence[Found], *, force: bool = False) -> tuple[Reaped, ...]:
+    """Remove directories of dead runs (of living ones too with ``force``)."""
+    reaped: list[Reaped] = []
+    for item in found:
+        if item.kind != "directory":
+            continue
+        if item.alive and not force:
+            reaped.append(Reaped(found=item, removed=False, reason="its runner is still running"))
+            continue
+        reason = remove_run(Path(item.id))
+        reaped.append(Reaped(found=item, removed=not reason, reason=reason))
+    return tuple(reaped)

@@ -1,0 +1,1 @@
+"""Games that run for people: sessions, and what is kept of them."""

@@ -1,0 +1,101 @@
+"""A game that people have played becomes an episode like any other: with scores, replay and the game's log."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from coworld_core.episode.verdict import judge
+
+from ..episodes_stats import SeatNames
+from ..store.columns import new_id
+from ..store.database import next_revision
+from ..store.models import EpisodeRequest, HostedSession, Participant
+from ..work.outcome import POLICY, store_outcome
+from ..work.queue import write_outcome
+
+if TYPE_CHECKING:
+    from coworld_core.episode.artifacts import EpisodeLayout
+    from coworld_core.episode.record import EpisodeRecord
+    from coworld_runner.plan import EpisodePlan
+
+    from ..services import Services
+    from .sessions import Session
+
+__all__ = ["SOURCE", "keep_play"]
+
+SOURCE = "play"
+"""``EpisodeRequest.source`` of such an episode."""
+
+_log = logging.getLogger("observatory.hosted")
+
+
+async def keep_play(
+    services: Services, session: Session, plan: EpisodePlan, record: EpisodeRecord, layout: EpisodeLayout
+) -> str | None:
+    """Keep what was played.
+
+    It is the episode of whoever has started the game, and everybody who took a seat sees it.
+
+    Args:
+        services: The Observatory.
+        session: The game, which is over.
+        plan: What was played.
+        record: How it went.
+        layout: What it has left.
+
+    Returns:
+        The episode's id; None when the stores did not take it, which is logged: the game was played all the same.
+    """
+    if session.user_id is None:
+        return None
+    episode_id = new_id("ereq")
+    prefix = f"episodes/{episode_id}/{session.run_id}"
+    joined = session.joined
+    names = [SeatNames(policy_name=joined[slot].name if slot in joined else None) for slot in range(session.slots)]
+    verdict = judge(record, POLICY)
+    try:
+        outcome = await store_outcome(record, layout, verdict, names, store=services.artifacts, prefix=prefix)
+        async with services.database.writing() as db:
+            row = EpisodeRequest(
+                id=episode_id,
+                user_id=session.user_id,
+                player_id=session.player_id,
+                source=SOURCE,
+                coworld_id=session.coworld_id,
+                variant_id=plan.variant,
+                game_config=dict(plan.game_config),
+                seed=plan.seed if plan.seed is not None and abs(plan.seed) < 1 << 63 else None,
+                attempts=1,
+                run_id=session.run_id,
+                job_id=new_id(),
+                created_at=record.started_at,
+                started_at=record.started_at,
+            )
+            db.add(row)
+            await db.flush()
+            db.add_all(
+                Participant(
+                    episode_request_id=episode_id,
+                    position=slot,
+                    policy_name=seat.name,
+                    user_id=seat.user_id,
+                    player_id=seat.player_id,
+                    player_name=seat.name if seat.player_id else None,
+                )
+                for slot, seat in joined.items()
+            )
+            await db.flush()
+            await write_outcome(db, row, outcome)
+            (await db.get_one(HostedSession, session.id)).episode_request_id = episode_id
+            await db.flush()
+            row.revision = await next_revision(db)
+    except (OSError, SQLAlchemyError) as error:
+        _log.warning("A game that was played cannot be kept: %s", error)
+        with contextlib.suppress(OSError):
+            await services.artifacts.forget(prefix)
+        return None
+    return episode_id

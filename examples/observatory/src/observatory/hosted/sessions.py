@@ -1,0 +1,478 @@
+"""Games that run for people: replays shown by the game itself, and games with seats for whoever joins.
+
+A session lives in the server's process, on its backend. It ends when the game does, when nobody has looked for a
+while, or with the server; what a killed server has left is removed by its label when the next one starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import hmac
+import logging
+import shutil
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+import sqlalchemy as sa
+from anyio.abc import TaskGroup
+
+from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.errors import CoworldError, UsageError
+from coworld_core.ids import new_run_id
+from coworld_core.manifest.gameconfig import slot_count
+
+from ..artifacts_serving import plain_chunks
+from ..errors import Refusal, conflict, not_found
+from ..identity.auth import Caller
+from ..store.columns import JsonObject, new_id, now
+from ..store.models import Artifact, Coworld, EpisodeRequest, HostedSession
+from .keeping import keep_play
+
+if TYPE_CHECKING:
+    from coworld_core.episode.events import BaseEvent
+    from coworld_core.manifest.models import Manifest
+    from coworld_runner.episode.links import PlayLinks
+
+    from ..runtime import Place
+    from ..services import Services
+
+__all__ = [
+    "Joined",
+    "Session",
+    "Sessions",
+    "is_live_key",
+    "open_sessions",
+    "seat_json",
+    "sessions_of",
+    "viewer_of",
+    "wait_ready",
+]
+
+_log = logging.getLogger("observatory.hosted")
+
+MOST = 8
+"""Sessions at a time."""
+IDLE_SECONDS = 300.0
+"""How long a replay is shown to nobody before it is put away."""
+START_SECONDS = 20.0
+"""How long a caller waits for a session to begin before it is told to come again."""
+KEEP_SECONDS = 120.0
+"""How long keeping what was played may take, also when the server is to stop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined:
+    """Who sits in a slot of a game."""
+
+    slot: int
+    subject_id: str
+    user_id: str
+    player_id: str | None
+    name: str
+    at: dt.datetime
+
+
+@dataclass(kw_only=True)
+class Session:
+    """A game that runs for people. Whoever knows the id may look."""
+
+    id: str
+    kind: Literal["play", "replay"]
+    coworld_id: str
+    run_id: str
+    user_id: str | None = None
+    player_id: str | None = None
+    episode_id: str | None = None
+    """The episode that is shown; of a game that was played, the one it became."""
+    spectators: bool = True
+    slots: int = 0
+    address: str = ""
+    """``host:port`` of the game, once it is ready."""
+    page: str = ""
+    """Path and query of the viewer's page."""
+    seats: dict[int, str] = field(default_factory=dict[int, str], repr=False)
+    """Path and query of each player's page."""
+    joined: dict[int, Joined] = field(default_factory=dict[int, Joined])
+    scores: tuple[float, ...] = ()
+    begun: bool = False
+    """Whether anybody has come to play."""
+    ready: anyio.Event = field(default_factory=anyio.Event)
+    error: str = ""
+    over: bool = False
+    used: float = 0.0
+    """When somebody last looked, by the event loop's clock."""
+    watching: int = 0
+    """Connections that are open."""
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    """Set when everything of it is put away."""
+
+
+class Sessions:
+    """All sessions of a server.
+
+    Args:
+        services: The Observatory.
+        place: Where they run.
+        group: Where their tasks live.
+    """
+
+    def __init__(self, services: Services, place: Place, group: TaskGroup) -> None:
+        self._services = services
+        self._place = place
+        self._group = group
+        self._sessions: dict[str, Session] = {}
+        self._work = services.settings.data / "sessions"
+
+    def get(self, session_id: str) -> Session | None:
+        """A session by its id; one that is over may be there for a while yet."""
+        return self._sessions.get(session_id)
+
+    @contextlib.contextmanager
+    def used(self, session: Session) -> Generator[None]:
+        """Count somebody as looking while the block lasts."""
+        session.watching += 1
+        session.used = anyio.current_time()
+        try:
+            yield
+        finally:
+            session.watching -= 1
+            session.used = anyio.current_time()
+
+    # --- replays
+
+    async def show(self, row: EpisodeRequest, replay: Artifact, caller: Caller) -> Session:
+        """A session that shows an episode's replay; one that is there already is used by all.
+
+        Raises:
+            Refusal: 503 while there are too many.
+        """
+        for session in self._sessions.values():
+            if session.kind == "replay" and session.episode_id == row.id and not session.over:
+                session.used = anyio.current_time()
+                return session
+        session = await self._begin("replay", row.coworld_id, caller, episode_id=row.id)
+        self._group.start_soon(self._run, session, self._replay, replay, name=f"replay {row.id}")
+        return session
+
+    async def _replay(self, session: Session, artifact: Artifact) -> None:
+        from coworld_runner.replay.showing import open_replay
+
+        manifest = await self._manifest(session.coworld_id)
+        directory = self._work / session.id
+        await anyio.Path(directory).mkdir(mode=0o700, parents=True)
+        file = directory / "replay"
+        async with await anyio.open_file(file, "xb") as target:
+            async for piece in plain_chunks(self._services.artifacts, artifact):
+                await target.write(piece)
+        async with open_replay(
+            manifest, file, backend=self._place.backend, publish=_ignore, run_id=session.run_id
+        ) as shown:
+            link = urlsplit(shown.link)
+            session.address, session.page = link.netloc, f"{link.path}?{link.query}" if link.query else link.path
+            session.ready.set()
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._until_idle, session, group)
+                await shown.unit.wait()
+                group.cancel_scope.cancel()
+
+    async def _until_idle(self, session: Session, group: TaskGroup) -> None:
+        session.used = anyio.current_time()
+        while session.watching or anyio.current_time() - session.used < IDLE_SECONDS:  # noqa: ASYNC110 - it is time
+            await anyio.sleep(min(5.0, IDLE_SECONDS / 4))
+        group.cancel_scope.cancel()
+
+    # --- play
+
+    async def play(self, coworld: Coworld, variant: str | None, caller: Caller, *, spectators: bool) -> Session:
+        """A game whose seats are for people.
+
+        Raises:
+            Refusal: 404 for a variant there is not, 503 while there are too many.
+        """
+        from coworld_core.manifest.gameconfig import game_config_for
+        from coworld_core.manifest.loading import load_manifest
+
+        manifest = load_manifest(dict(coworld.manifest), template=True).manifest
+        chosen = variant or manifest.variants[0].id
+        try:
+            config = game_config_for(manifest, chosen)
+            slots = slot_count(manifest, config)
+        except UsageError as error:
+            raise Refusal(404 if error.code == "unknown_variant" else 400, error.message, code=error.code) from error
+        session = await self._begin("play", coworld.id, caller, variant=chosen)
+        session.spectators, session.slots = spectators, slots
+        self._group.start_soon(self._run, session, self._play, chosen, config, name=f"play {session.id}")
+        return session
+
+    async def _play(self, session: Session, variant: str, config: dict[str, object]) -> None:
+        from coworld_runner.episode.running import EpisodeOptions, run_episode
+        from coworld_runner.plan import EpisodePlan, Seat, plan_for_people
+
+        manifest = await self._manifest(session.coworld_id)
+        plan = plan_for_people(
+            EpisodePlan(
+                manifest=manifest,
+                game_config=config,
+                seats=tuple(Seat(name=f"player {slot}", runnable=None) for slot in range(session.slots)),
+                variant=variant,
+                source=session.coworld_id,
+            )
+        )
+
+        def ready(links: PlayLinks) -> None:
+            viewer = urlsplit(links.viewer)
+            session.address, session.page = viewer.netloc, _path(links.viewer)
+            session.seats = {slot: _path(link) for slot, link in links.players.items()}
+            session.ready.set()
+
+        workspace = self._work / session.id
+        record = await run_episode(
+            plan,
+            backend=self._place.backend,
+            workspace=workspace,
+            options=EpisodeOptions(on_player_failure="continue"),
+            on_ready=ready,
+            run_id=session.run_id,
+        )
+        session.scores = record.scores
+        if record.fault is not None:
+            session.error = record.fault.message
+        if session.begun:
+            with anyio.CancelScope(shield=True, deadline=anyio.current_time() + KEEP_SECONDS):
+                session.episode_id = await keep_play(self._services, session, plan, record, EpisodeLayout(workspace))
+
+    async def join(self, session: Session, caller: Caller) -> Joined:
+        """Take a seat; who has one keeps it.
+
+        Raises:
+            Refusal: 409 when every seat is taken, or the game is over.
+        """
+        user = caller.require()
+        subject = caller.subject_id or user.id
+        for seat in session.joined.values():
+            if seat.subject_id == subject:
+                return seat
+        if session.over:
+            raise conflict("This game is over.", code="game_over")
+        slot = next((slot for slot in range(session.slots) if slot not in session.joined), None)
+        if slot is None:
+            raise conflict("Every seat of this game is taken.", code="game_full")
+        seat = Joined(
+            slot=slot,
+            subject_id=subject,
+            user_id=user.id,
+            player_id=caller.player_id,
+            name=caller.player.name if caller.player else user.name,
+            at=now(),
+        )
+        session.joined[slot] = seat
+        return seat
+
+    # --- both
+
+    async def _begin(
+        self,
+        kind: Literal["play", "replay"],
+        coworld_id: str,
+        caller: Caller,
+        *,
+        episode_id: str | None = None,
+        variant: str | None = None,
+    ) -> Session:
+        await self._make_room()
+        session = Session(
+            id=new_id("cps"),
+            kind=kind,
+            coworld_id=coworld_id,
+            run_id=new_run_id(),
+            user_id=caller.user_id,
+            player_id=caller.player_id,
+            episode_id=episode_id,
+            used=anyio.current_time(),
+        )
+        async with self._services.database.writing() as db:
+            db.add(
+                HostedSession(
+                    id=session.id,
+                    kind=kind,
+                    user_id=caller.user_id,
+                    coworld_id=coworld_id,
+                    variant_id=variant,
+                    episode_request_id=episode_id,
+                    run_id=session.run_id,
+                )
+            )
+        self._sessions[session.id] = session
+        return session
+
+    async def end(self) -> None:
+        """End all sessions, and wait until they are put away."""
+        for session in tuple(self._sessions.values()):
+            session.scope.cancel()
+            await session.ended.wait()
+
+    async def _make_room(self) -> None:
+        alive = [session for session in self._sessions.values() if not session.over]
+        if len(alive) < MOST:
+            return
+        idle = [session for session in alive if session.kind == "replay" and not session.watching]
+        if not idle:
+            raise Refusal(
+                503,
+                f"{MOST} games are being shown already.",
+                code="too_many_sessions",
+                headers={"Retry-After": "30"},
+            )
+        oldest = min(idle, key=lambda session: session.used)
+        oldest.over = True
+        oldest.scope.cancel()
+
+    async def _run(self, session: Session, body: Callable[..., Awaitable[None]], *arguments: object) -> None:
+        """Run a session to its end, and put everything away."""
+        from coworld_runner.errors import unwrapped
+
+        try:
+            with session.scope, unwrapped():
+                await body(session, *arguments)
+        except CoworldError as error:
+            session.error = error.message
+        except Exception as error:  # noqa: BLE001 - one session's trouble is not the server's
+            _log.exception("A session failed.")
+            session.error = f"The server failed: {type(error).__name__}."
+        finally:
+            session.over = True
+            session.ready.set()
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(_remove, self._work / session.id)
+                with contextlib.suppress(Exception):
+                    async with self._services.database.writing() as db:
+                        await db.execute(
+                            sa.update(HostedSession)
+                            .where(HostedSession.id == session.id)
+                            .values(status="failed" if session.error else "over", ended_at=now())
+                        )
+                session.ended.set()
+        # who comes back to a game that is over is told so, for a while
+        await anyio.sleep(IDLE_SECONDS)
+        self._sessions.pop(session.id, None)
+
+    async def _manifest(self, coworld_id: str) -> Manifest:
+        from ..work.plan import runnable_manifest
+
+        async with self._services.database.reading() as db:
+            coworld = await db.get_one(Coworld, coworld_id)
+            return await runnable_manifest(db, coworld, self._place.admission)
+
+
+@asynccontextmanager
+async def open_sessions(services: Services) -> AsyncGenerator[Sessions | None]:
+    """The sessions of a server, put into ``services.runtime``; None where nothing is run."""
+    place = services.runtime.place
+    if place is None:
+        yield None
+        return
+    await _take_back(services, place)
+    async with anyio.create_task_group() as group:
+        services.runtime.sessions = Sessions(services, place, group)
+        try:
+            yield services.runtime.sessions
+        finally:
+            services.runtime.sessions = None
+            group.cancel_scope.cancel()
+
+
+async def _take_back(services: Services, place: Place) -> None:
+    """Remove what the sessions of a killed server have left."""
+    async with services.database.reading() as db:
+        rows = (await db.scalars(sa.select(HostedSession).where(HostedSession.ended_at.is_(None)))).all()
+    for row in rows:
+        if row.run_id:
+            try:
+                await place.backend.reap(await place.backend.find(row.run_id))
+            except CoworldError as error:
+                _log.warning("What a session has left cannot be removed: %s", error)
+        await anyio.to_thread.run_sync(_remove, services.settings.data / "sessions" / row.id)
+    if rows:
+        async with services.database.writing() as db:
+            await db.execute(
+                sa.update(HostedSession)
+                .where(HostedSession.id.in_([row.id for row in rows]))
+                .values(status="lost", ended_at=now())
+            )
+
+
+def sessions_of(services: Services) -> Sessions:
+    """The sessions of a server.
+
+    Raises:
+        Refusal: 503 where nothing is run.
+    """
+    if services.runtime.sessions is None:
+        raise Refusal(503, "This server runs no games: it was started without a backend.", code="no_backend")
+    return services.runtime.sessions
+
+
+async def viewer_of(services: Services, caller: Caller, row: EpisodeRequest) -> str:
+    """The address of a page on which the game shows an episode's replay.
+
+    Raises:
+        Refusal: 404 without a replay, 503 with ``Retry-After`` while it is still starting, 502 when it does not start.
+    """
+    replay = next((item for item in row.artifacts if item.kind == "replay"), None)
+    if replay is None:
+        raise not_found("replay of episode", row.id)
+    session = await sessions_of(services).show(row, replay, caller)
+    await wait_ready(session)
+    return f"{services.settings.url}/sessions/{session.id}{session.page}"
+
+
+async def wait_ready(session: Session) -> None:
+    """Wait for a session to begin, for a while.
+
+    Raises:
+        Refusal: 503 with ``Retry-After`` when it takes longer, 502 when it did not start.
+    """
+    with anyio.move_on_after(START_SECONDS):
+        await session.ready.wait()
+    if not session.ready.is_set():
+        raise Refusal(503, "The game is still starting.", code="starting", headers={"Retry-After": "2"})
+    if not session.address:
+        raise Refusal(502, session.error or "The game did not start.", code="game_did_not_start")
+
+
+def is_live_key(services: Services, episode_id: str, key: str) -> bool:
+    """Whether a path to a running episode is one that this server gave out."""
+    return hmac.compare_digest(services.runtime.links.mark(f"live {episode_id}").encode(), key.encode())
+
+
+def seat_json(seat: Joined) -> JsonObject:
+    """A seat as the API gives it."""
+    return {
+        "slot": seat.slot,
+        "label": seat.name,
+        "user_id": seat.user_id,
+        "player_id": seat.player_id,
+        "player_name": seat.name,
+        "joined_at": seat.at,
+    }
+
+
+def _path(link: str) -> str:
+    url = urlsplit(link)
+    return f"{url.path}?{url.query}" if url.query else url.path
+
+
+def _ignore(_: BaseEvent) -> None:
+    return None
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)

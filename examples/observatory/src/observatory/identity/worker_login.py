@@ -1,0 +1,76 @@
+"""The login with which our own workers pull any image of the registry; it pushes nothing, and opens nothing else."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import secrets
+from typing import TYPE_CHECKING
+
+from coworld_core.errors import UsageError
+
+if TYPE_CHECKING:
+    from ..services import Services
+
+__all__ = ["PREFIX", "is_worker", "pull_secret", "worker_login"]
+
+PREFIX = "obk_"
+"""What the password begins with."""
+
+_OBJECT = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
+_USER = "worker"
+_KEY = ("keys", "registry-pull")
+
+
+async def worker_login(services: Services) -> tuple[str, str]:
+    """User and password of the workers that share the data directory."""
+    try:
+        return _USER, (await services.vault.get(*_KEY)).decode()
+    except FileNotFoundError:
+        await services.vault.put(*_KEY, f"{PREFIX}{secrets.token_urlsafe(32)}".encode())
+        return _USER, (await services.vault.get(*_KEY)).decode()
+
+
+async def is_worker(services: Services, password: str) -> bool:
+    """Whether a password is that of the workers."""
+    if not password.startswith(PREFIX):
+        return False
+    try:
+        kept = await services.vault.get(*_KEY)
+    except FileNotFoundError:
+        return False
+    return secrets.compare_digest(kept, password.encode())
+
+
+def pull_secret(name: str, registry: str, login: tuple[str, str]) -> dict[str, object]:
+    """The Secret with which a Kubernetes cluster pulls from the registry, as its API takes it.
+
+    Args:
+        name: What it is called there.
+        registry: Host and port, as in the images' names.
+        login: User and password.
+
+    Raises:
+        UsageError: The name is none that a cluster takes (code ``bad_name``).
+    """
+    if not _OBJECT.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot be the name of a Secret.",
+            code="bad_name",
+            hint="Use lower-case letters, digits, `-` and `.`, a letter or digit first and last.",
+        )
+    user, password = login
+    entry = {
+        "username": user,
+        "password": password,
+        "auth": base64.b64encode(f"{user}:{password}".encode()).decode(),
+    }
+    config = json.dumps({"auths": {registry: entry}})
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "observatory"}},
+        "data": {".dockerconfigjson": base64.b64encode(config.encode()).decode()},
+    }

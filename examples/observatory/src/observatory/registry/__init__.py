@@ -1,0 +1,1 @@
+"""The image registry, as engines speak to it."""

@@ -1,0 +1,260 @@
+"""Artifacts: bytes under a key, on the disk or wherever fsspec reaches, there whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import zipfile
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, TypeVar, cast
+
+import anyio
+import anyio.to_thread
+import fsspec  # pyright: ignore[reportMissingTypeStubs]
+
+from coworld_core.errors import EnvironmentFault
+from coworld_core.zips import BROKEN_ZIP
+
+from ..settings import prepare_directory
+
+__all__ = ["ArtifactStore", "MemberTooLarge", "NoMember", "StoredObject", "artifact_store"]
+
+CHUNK = 256 * 1024
+"""Bytes read or written at a time."""
+
+BLOCK = 4 * 1024 * 1024
+"""Bytes fetched at a time from where each fetch is a request; drivers' own blocks are made for reading whole files."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """What was stored."""
+
+    key: str
+    size: int
+    """In bytes."""
+    sha256: str
+    """In hexadecimal."""
+
+
+class NoMember(Exception):
+    """A stored zip has no such file, or is no zip that can be read."""
+
+
+class MemberTooLarge(Exception):
+    """A file in a stored zip is larger than it may be."""
+
+
+class ArtifactStore:
+    """A place for bytes.
+
+    On the local disk a file is written beside its place and renamed; elsewhere the place itself makes a whole upload
+    visible at its end, as S3 does. That it cannot be reached is an ``OSError``, whatever the driver calls it.
+
+    Args:
+        filesystem: fsspec's file system.
+        root: Prefix of all keys in it.
+        url: What was configured, for messages.
+    """
+
+    def __init__(self, filesystem: Any, root: str, url: str) -> None:
+        self._fs = filesystem
+        self._root = root.rstrip("/")
+        self.url = url
+        self.local = "file" in _protocols(filesystem)
+
+    async def put(self, key: str, content: bytes | Path) -> StoredObject:
+        """Store bytes, or the content of a file, in the place of what was there."""
+        return await self._in_thread(self._put, key, content)
+
+    async def get(self, key: str) -> bytes:
+        """All bytes under a key.
+
+        Raises:
+            FileNotFoundError: When there is nothing.
+        """
+        return cast("bytes", await self._in_thread(self._fs.cat_file, self._path(key)))
+
+    async def size(self, key: str) -> int:
+        """How many bytes there are under a key.
+
+        Raises:
+            FileNotFoundError: When there is nothing.
+        """
+        return int(await self._in_thread(self._fs.size, self._path(key)))
+
+    @asynccontextmanager
+    async def reading(
+        self, key: str, *, start: int = 0, stop: int | None = None
+    ) -> AsyncGenerator[AsyncIterator[bytes]]:
+        """The bytes under a key from ``start`` to before ``stop``, in chunks.
+
+        Raises:
+            FileNotFoundError: When there is nothing.
+        """
+        file = await self._in_thread(self._open, key, start)
+        try:
+            yield self._chunks(file, None if stop is None else stop - start)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(file.close)
+
+    async def member(self, key: str, name: str, *, limit: int) -> bytes:
+        """A file of a stored zip, unpacked; only the parts of the zip that are needed are read.
+
+        Raises:
+            FileNotFoundError: When there is nothing under the key.
+            NoMember: When it is no zip that can be read, or has no file of that name.
+            MemberTooLarge: When the file is larger than ``limit`` bytes, whatever the zip says of its size.
+        """
+        return await self._in_thread(self._member, key, name, limit)
+
+    async def delete(self, keys: Iterable[str]) -> None:
+        """Forget what is under some keys; what is not there is forgotten already."""
+        await self._in_thread(self._delete, list(keys))
+
+    async def forget(self, prefix: str) -> None:
+        """Forget everything below a prefix; that there is nothing is as good."""
+        await self._in_thread(self._forget, prefix)
+
+    async def check(self) -> None:
+        """Write, read and forget a few bytes.
+
+        Raises:
+            EnvironmentFault: When that does not work (code ``artifacts_unreachable``).
+        """
+        key, content = f".check-{secrets.token_hex(6)}", b"observatory"
+        try:
+            await self.put(key, content)
+            same = await self.get(key) == content
+            await self.delete([key])
+        except Exception as error:
+            raise EnvironmentFault(
+                f"Artifacts cannot be kept at {self.url}: {error}.",
+                code="artifacts_unreachable",
+                hint="Check that it exists and that this user may write there.",
+            ) from error
+        if not same:
+            raise EnvironmentFault(f"{self.url} gave back other bytes.", code="artifacts_unreachable")
+
+    async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
+        try:
+            return await anyio.to_thread.run_sync(function, *arguments)
+        except (OSError, ValueError, NoMember, MemberTooLarge):
+            raise
+        except Exception as error:
+            raise OSError(f"{self.url} cannot be used: {error}") from error
+
+    async def _chunks(self, file: IO[bytes], left: int | None) -> AsyncIterator[bytes]:
+        while left is None or left > 0:
+            chunk = await self._in_thread(file.read, CHUNK if left is None else min(CHUNK, left))
+            if not chunk:
+                return
+            if left is not None:
+                left -= len(chunk)
+            yield chunk
+
+    def _path(self, key: str) -> str:
+        # keys are made by us from ids; this holds even if one were not
+        if not key or any(part in ("", ".", "..") for part in key.split("/")) or "\\" in key or "\0" in key:
+            raise ValueError(f"not a key: {key!r}")
+        return f"{self._root}/{key}"
+
+    def _put(self, key: str, content: bytes | Path) -> StoredObject:
+        path = self._path(key)
+        if not self.local:
+            with self._fs.open(path, "wb") as target:
+                return _copy(content, target, key)
+        Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = Path(f"{path}.part-{secrets.token_hex(6)}")
+        try:
+            with part.open("wb") as target:
+                stored = _copy(content, target, key)
+                target.flush()
+                os.fsync(target.fileno())
+            part.replace(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        return stored
+
+    def _open(self, key: str, start: int) -> IO[bytes]:
+        options = {} if self.local else {"block_size": BLOCK}
+        file = cast("IO[bytes]", self._fs.open(self._path(key), "rb", **options))
+        if start:
+            file.seek(start)
+        return file
+
+    def _member(self, key: str, name: str, limit: int) -> bytes:
+        with self._open(key, 0) as stored:
+            try:
+                with zipfile.ZipFile(stored) as archive, archive.open(name) as file:
+                    content = file.read(limit + 1)
+            except (KeyError, *BROKEN_ZIP) as error:
+                # encrypted, packed in a way nobody else can unpack, or made to break readers
+                raise NoMember(name) from error
+        if len(content) > limit:
+            raise MemberTooLarge(name)
+        return content
+
+    def _delete(self, keys: list[str]) -> None:
+        for key in keys:
+            try:
+                self._fs.rm_file(self._path(key))
+            except FileNotFoundError:
+                continue
+
+    def _forget(self, prefix: str) -> None:
+        try:
+            self._fs.rm(self._path(prefix), recursive=True)
+        except FileNotFoundError:
+            return
+
+
+def artifact_store(url: str) -> ArtifactStore:
+    """The store an fsspec URL means; directories of the local disk are made, private.
+
+    Raises:
+        EnvironmentFault: For a URL fsspec does not know, or whose driver is not installed (code ``bad_artifacts_url``).
+    """
+    try:
+        filesystem, root = cast("tuple[Any, str]", fsspec.core.url_to_fs(url))  # pyright: ignore[reportUnknownMemberType]
+    except (ImportError, ValueError) as error:
+        raise EnvironmentFault(
+            f"{url} is no place for artifacts: {error}.",
+            code="bad_artifacts_url",
+            hint="Give a directory, or something like s3://BUCKET/PREFIX with the package's extra `s3` installed.",
+        ) from error
+    store = ArtifactStore(filesystem, root, url)
+    if store.local:
+        prepare_directory(Path(root))
+    return store
+
+
+def _protocols(filesystem: Any) -> tuple[str, ...]:
+    protocol = filesystem.protocol
+    return (protocol,) if isinstance(protocol, str) else tuple(protocol)
+
+
+def _copy(content: bytes | Path, target: IO[bytes], key: str) -> StoredObject:
+    digest, size = hashlib.sha256(), 0
+    for chunk in _pieces(content):
+        digest.update(chunk)
+        size += len(chunk)
+        target.write(chunk)
+    return StoredObject(key=key, size=size, sha256=digest.hexdigest())
+
+
+def _pieces(content: bytes | Path) -> Iterable[bytes]:
+    if isinstance(content, bytes):
+        yield content
+        return
+    with content.open("rb") as source:
+        while chunk := source.read(CHUNK):
+            yield chunk

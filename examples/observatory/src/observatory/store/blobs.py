@@ -1,0 +1,224 @@
+"""The registry's bytes on disk: blobs by digest, and uploads that survive a dropped connection or a restart.
+
+``blobs/sha256/ab/abcd…`` are whole and verified: an upload gets its name there only once its digest is right and its
+bytes are on the disk. ``uploads/<id>/`` is on its way; what nobody continued for a day is thrown away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+
+from ..settings import prepare_directory
+
+if TYPE_CHECKING:
+    from hashlib import _Hash  # pyright: ignore[reportPrivateUsage]
+
+__all__ = ["BlobStore", "DigestMismatch", "Upload", "is_digest"]
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+_UPLOAD = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_CHUNK = 1024 * 1024
+_STALE_SECONDS = 24 * 3600
+
+
+def is_digest(text: str) -> bool:
+    """Whether a text is a SHA-256 digest as registries write it."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+class DigestMismatch(Exception):
+    """The bytes that came are not those that were announced."""
+
+
+@dataclass
+class Upload:
+    """A blob on its way."""
+
+    id: str
+    repository: str
+    directory: Path
+    size: int = 0
+    """Bytes received so far."""
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    digest: _Hash | None = None
+    """Of the bytes received, as long as all of them came by this process."""
+
+    @property
+    def data(self) -> Path:
+        """The file that grows."""
+        return self.directory / "data"
+
+
+class BlobStore:
+    """Blobs and uploads in a directory.
+
+    Args:
+        directory: Where they are kept.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._blobs = prepare_directory(directory / "blobs" / "sha256")
+        self._uploads = prepare_directory(directory / "uploads")
+        self._open: dict[str, Upload] = {}
+
+    def path(self, digest: str) -> Path:
+        """Where a blob is, or would be.
+
+        Raises:
+            ValueError: For no digest.
+        """
+        if not is_digest(digest):
+            raise ValueError(f"not a digest: {digest!r}")
+        name = digest.removeprefix("sha256:")
+        return self._blobs / name[:2] / name
+
+    def size(self, digest: str) -> int | None:
+        """A blob's size in bytes, or None when it is not here."""
+        try:
+            return self.path(digest).stat().st_size
+        except FileNotFoundError:
+            return None
+
+    async def put(self, content: bytes) -> str:
+        """Keep a few bytes and return their digest."""
+        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        if self.size(digest) is None:
+            upload = await self.start("")
+            async with upload.lock:
+                await self.append(upload, _once(content))
+                await self.finish(upload, digest)
+        return digest
+
+    async def read(self, digest: str) -> bytes:
+        """A small blob's bytes.
+
+        Raises:
+            FileNotFoundError: When it is not here.
+        """
+        return await anyio.to_thread.run_sync(self.path(digest).read_bytes)
+
+    async def start(self, repository: str) -> Upload:
+        """Begin an upload into a repository."""
+        name = secrets.token_hex(16)
+        upload = Upload(id=name, repository=repository, directory=self._uploads / name, digest=hashlib.sha256())
+
+        def make() -> None:
+            upload.directory.mkdir(mode=0o700)
+            (upload.directory / "repository").write_text(repository, encoding="utf-8")
+            upload.data.touch(mode=0o600)
+
+        await anyio.to_thread.run_sync(make)
+        self._open[name] = upload
+        return upload
+
+    def find(self, name: str, repository: str) -> Upload | None:
+        """An upload by id, also one that was begun before a restart; None when there is none in this repository."""
+        if not _UPLOAD.fullmatch(name):
+            return None
+        upload = self._open.get(name)
+        if upload is None:
+            directory = self._uploads / name
+            try:
+                owner = (directory / "repository").read_text(encoding="utf-8")
+                upload = Upload(id=name, repository=owner, directory=directory)
+                upload.size = upload.data.stat().st_size
+            except FileNotFoundError:
+                return None
+            self._open[name] = upload
+        return upload if upload.repository == repository else None
+
+    async def append(self, upload: Upload, chunks: AsyncIterator[bytes]) -> None:
+        """Write what comes to the end of an upload; what came before a dropped connection stays.
+
+        Call it with the upload's lock held.
+        """
+        file = await anyio.open_file(upload.data, "r+b")
+        try:
+            await file.seek(upload.size)
+            await file.truncate()
+            async for chunk in chunks:
+                if chunk:
+                    await anyio.to_thread.run_sync(_write, file.wrapped, upload, chunk)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await file.aclose()
+
+    async def finish(self, upload: Upload, digest: str) -> int:
+        """Verify an upload, give it its name among the blobs, and return its size in bytes.
+
+        Call it with the upload's lock held. The upload is over either way.
+
+        Raises:
+            DigestMismatch: When its bytes are not those of the digest.
+        """
+        try:
+            return await anyio.to_thread.run_sync(self._finish, upload, digest)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.cancel(upload)
+
+    async def cancel(self, upload: Upload) -> None:
+        """Throw an upload away."""
+        self._open.pop(upload.id, None)
+        await anyio.to_thread.run_sync(lambda: shutil.rmtree(upload.directory, ignore_errors=True))
+
+    def sweep(self) -> int:
+        """Throw away the uploads nobody continued for a day, and return how many."""
+        swept = 0
+        for directory in self._uploads.iterdir():
+            try:
+                age = time.time() - (directory / "data").stat().st_mtime
+            except FileNotFoundError:
+                age = time.time() - directory.stat().st_mtime
+            if age > _STALE_SECONDS:
+                self._open.pop(directory.name, None)
+                shutil.rmtree(directory, ignore_errors=True)
+                swept += 1
+        return swept
+
+    def _finish(self, upload: Upload, digest: str) -> int:
+        hashed = upload.digest
+        with upload.data.open("rb+") as file:
+            if hashed is None:
+                hashed = hashlib.sha256()
+                while chunk := file.read(_CHUNK):
+                    hashed.update(chunk)
+            if f"sha256:{hashed.hexdigest()}" != digest:
+                raise DigestMismatch(f"{upload.size} bytes came, of digest sha256:{hashed.hexdigest()}")
+            os.fsync(file.fileno())
+        path = self.path(digest)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        upload.data.replace(path)
+        _sync_directory(path.parent)
+        return upload.size
+
+
+def _write(file: IO[bytes], upload: Upload, chunk: bytes) -> None:
+    file.write(chunk)
+    upload.size += len(chunk)
+    if upload.digest is not None:
+        upload.digest.update(chunk)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+async def _once(content: bytes) -> AsyncIterator[bytes]:
+    yield content

@@ -1,0 +1,184 @@
+"""Secrets: encrypted files that only the Observatory's own user can read, and no answer ever shows.
+
+The key is a file outside the directory, so that a copy of the directory, as a backup is, gives nothing away. It is
+made with the first secret's place; from then on it has to be there, and be the one the secrets were made with.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+from cryptography.fernet import Fernet, InvalidToken
+
+from coworld_core.errors import EnvironmentFault
+
+from ..settings import prepare_directory, write_private
+
+__all__ = ["Vault"]
+
+_MARK = b"\x00observatory secret 1\n"
+"""What an encrypted file begins with."""
+_CHECK = ".key-check"
+"""A file that the key opens; once it is there, no secret is unencrypted."""
+
+
+class Vault:
+    """A directory of secrets, by id.
+
+    Args:
+        directory: Where they are kept.
+        key: What encrypts them.
+    """
+
+    def __init__(self, directory: Path, key: Fernet) -> None:
+        self._directory = directory
+        self._key = key
+
+    @classmethod
+    async def open(cls, directory: Path, key_file: Path) -> Vault:
+        """The vault of a directory; the first time its key is made, and what is there unencrypted is encrypted.
+
+        Args:
+            directory: Where secrets are kept.
+            key_file: The key, mode 0600.
+
+        Raises:
+            UsageError: The directory cannot be used (code ``bad_directory``).
+            EnvironmentFault: The key is missing (code ``key_missing``), is not the one the secrets were made with
+                (``key_wrong``), or can be neither read nor made (``key_unusable``).
+        """
+        return await anyio.to_thread.run_sync(cls._open, directory, key_file)
+
+    @classmethod
+    def _open(cls, directory: Path, key_file: Path) -> Vault:
+        prepare_directory(directory)
+        check = directory / _CHECK
+        with _alone(directory):
+            begun = check.exists()
+            if begun and not key_file.exists():
+                raise EnvironmentFault(
+                    f"The key of the secrets, {key_file}, is not there.",
+                    code="key_missing",
+                    hint="Put it back, or name it with --key. Without it the secrets are lost: to go on without them, "
+                    f"remove {directory}.",
+                    context={"key": str(key_file)},
+                )
+            vault = cls(directory, _read_key(key_file))
+            if begun:
+                vault._decrypted(check, f"{key_file} is not the key that the secrets were made with.")
+            else:
+                vault._encrypt_all()
+                write_private(check, vault._encrypted(b"observatory"))
+        return vault
+
+    async def put(self, kind: str, name: str, value: bytes) -> None:
+        """Keep a secret, in the place of one of the same name."""
+        await anyio.to_thread.run_sync(lambda: write_private(self._path(kind, name), self._encrypted(value)))
+
+    async def get(self, kind: str, name: str) -> bytes:
+        """The secret.
+
+        Raises:
+            FileNotFoundError: When there is none.
+            EnvironmentFault: It was changed, or made with another key (code ``key_wrong``).
+        """
+        words = f"A secret ({kind}) was changed on the disk, or made with another key."
+        return await anyio.to_thread.run_sync(self._decrypted, self._path(kind, name), words)
+
+    async def delete(self, kind: str, name: str) -> None:
+        """Forget a secret; one that is not there is forgotten already."""
+        await anyio.Path(self._path(kind, name)).unlink(missing_ok=True)
+
+    async def policy_env(self, secret_env_id: str) -> dict[str, str]:
+        """The secret environment variables of a policy version, for its own seat and nobody else.
+
+        Raises:
+            FileNotFoundError: When they are not there.
+            EnvironmentFault: They were changed, or made with another key (code ``key_wrong``).
+        """
+        values: dict[str, str] = json.loads(await self.get("policy-env", secret_env_id))
+        return values
+
+    def _path(self, kind: str, name: str) -> Path:
+        # both are ours: a word of this program, and the id of a row
+        return self._directory / kind / name
+
+    def _encrypted(self, value: bytes) -> bytes:
+        return _MARK + self._key.encrypt(value)
+
+    def _decrypted(self, path: Path, words: str) -> bytes:
+        content = path.read_bytes()
+        try:
+            if not content.startswith(_MARK):
+                raise InvalidToken
+            return self._key.decrypt(content.removeprefix(_MARK))
+        except InvalidToken as error:
+            raise EnvironmentFault(
+                words,
+                code="key_wrong",
+                hint="Secrets and key belong together: put back those of the same backup, or name the key with --key.",
+            ) from error
+
+    def _encrypt_all(self) -> None:
+        """Encrypt what an Observatory without keys has left."""
+        for path in sorted(self._directory.glob("*/*")):
+            if path.is_file() and not path.name.startswith("."):
+                content = path.read_bytes()
+                if not content.startswith(_MARK):
+                    write_private(path, self._encrypted(content))
+
+
+def _read_key(path: Path) -> Fernet:
+    """The key in a file, made when it is not there; of several who make it, one wins."""
+    try:
+        if not path.exists():
+            _make_key(path)
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+        return Fernet(path.read_bytes().strip())
+    except ValueError as error:
+        reason = "it holds no key"
+        cause: Exception = error
+    except OSError as error:
+        reason, cause = error.strerror or str(error), error
+    raise EnvironmentFault(
+        f"The key of the secrets, {path}, cannot be used: {reason}.",
+        code="key_unusable",
+        hint="Name a file of your own with --key (OBSERVATORY_KEY).",
+        context={"key": str(path)},
+    ) from cause
+
+
+def _make_key(path: Path) -> None:
+    part = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(Fernet.generate_key() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            path.hardlink_to(part)
+        except FileExistsError:
+            return
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone(directory: Path) -> Generator[None]:
+    """Let one process at a time begin."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

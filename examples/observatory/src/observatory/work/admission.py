@@ -1,0 +1,167 @@
+"""What may run here, and what its image is called: asked of everything that is to be started, before it is.
+
+A manifest and a policy come over the wire, from whoever has an account. Where programs run in containers, what they
+name becomes a digest in our own registry. Local processes have no walls around them: there a manifest or a policy only
+chooses among the programs that the operator's own packages on this machine declare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coworld_core.errors import ImageError, UsageError
+from coworld_core.images import ImageRef
+from coworld_core.manifest.loading import load_manifest
+from coworld_core.manifest.models import JsonObject, Runnable
+from coworld_runner.package.compose import find_compose, load_compose
+from coworld_runner.package.resolving import find_in_directory
+
+from ..store.models import Image
+
+__all__ = ["Admission", "Admitted", "OwnPackages"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Admitted:
+    """A program that may run, as the backend takes it."""
+
+    runnable: Runnable
+    config_schema: JsonObject | None = None
+    """What a game's config has to satisfy here, in the place of what the uploaded manifest says; None: that."""
+
+
+class OwnPackages(Mapping[str, Path]):
+    """The packages of this machine whose programs its operator lets run as local processes.
+
+    As a mapping: the directory that an image's programs run in, by the last part of the image's name.
+
+    Args:
+        packages: Their directories, each with a manifest or its template; what its compose file builds may run.
+
+    Raises:
+        ManifestError: A manifest or a compose file has errors.
+        UsageError: A directory has no manifest, or two packages build images of one name (code ``package_conflict``).
+    """
+
+    def __init__(self, packages: tuple[Path, ...] = ()) -> None:
+        self._contexts: dict[str, Path] = {}
+        self._programs: dict[str, list[Admitted]] = {}
+        for package in packages:
+            self._add(package)
+
+    def programs(self, image: str) -> list[Admitted]:
+        """The game and the players that the packages declare for an image."""
+        return self._programs.get(_last_part(image), [])
+
+    def _add(self, package: Path) -> None:
+        manifest = load_manifest(find_in_directory(package)[0], template=True).manifest
+        path = find_compose(package.absolute())
+        names: dict[str, str] = {}
+        for service in load_compose(path).services if path is not None else ():
+            if service.build is None:
+                continue
+            names[service.placeholder] = name = _last_part(service.image)
+            if self._contexts.setdefault(name, service.build.context) != service.build.context:
+                raise UsageError(
+                    f"{package} builds an image called {name!r}, and so does another package named here.",
+                    code="package_conflict",
+                    hint="Name one of the two with --package.",
+                )
+        game = manifest.game
+        for runnable in (game.runnable, *(player.as_runnable() for player in manifest.player)):
+            name = names.get(runnable.image) or _last_part(runnable.image)
+            schema = game.config_schema if runnable.type == "game" else None
+            self._programs.setdefault(name, []).append(Admitted(runnable=runnable, config_schema=schema))
+
+    def __getitem__(self, image: str) -> Path:
+        return self._contexts[_last_part(image)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._contexts)
+
+    def __len__(self) -> int:
+        return len(self._contexts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Admission:
+    """Decides what may run on one kind of backend."""
+
+    registry: str | None
+    """Host and port of our registry as the backend reaches it; None: there are no images, but ``packages``."""
+    packages: OwnPackages = field(default_factory=OwnPackages)
+
+    async def admit(
+        self, session: AsyncSession, runnable: Runnable, *, owner: str, secrets: Mapping[str, str] | None = None
+    ) -> Admitted:
+        """What is to be started for something that came over the wire. Nothing is started that was not asked here.
+
+        Args:
+            session: For reading.
+            runnable: What a manifest or a policy version names.
+            owner: The user whose manifest or policy it is.
+            secrets: Further environment variables, which the owner of a policy gives it.
+
+        Raises:
+            ImageError: Its image was never completed, is not the owner's to use or not from here at all
+                (``foreign_image``), or may not run here (``not_declared``).
+        """
+        image = runnable.image
+        row = await session.scalar(sa.select(Image).where(Image.id == image)) if image.startswith("img_") else None
+        if row is not None and (row.status != "ready" or row.digest is None):
+            raise ImageError(
+                f"The image {row.name!r} ({row.id}) was not uploaded completely.",
+                hint="Upload it again.",
+                context={"image": row.id},
+            )
+        if self.registry is None:
+            return self._declared(runnable, row.name if row is not None else image, secrets or {})
+        # asked again, though the upload was: a Coworld whose image it is may have become private since
+        if row is None or not (row.public or row.user_id == owner):
+            raise ImageError(
+                f"The image {row.name if row is not None else image!r} was not uploaded here by who names it, and no "
+                "public Coworld has it.",
+                code="foreign_image",
+                hint="Upload it: nothing is taken from this machine or from other registries.",
+                context={"image": image},
+            )
+        reference = f"{self.registry}/{row.repository}@{row.digest}"
+        return Admitted(runnable=runnable.model_copy(update={"image": reference}))
+
+    def _declared(self, asked: Runnable, image: str, secrets: Mapping[str, str]) -> Admitted:
+        """The program of our own packages that is asked for, word for word.
+
+        A variable in the environment of a process decides what an interpreter loads, so they are compared too. One that
+        a package declares as empty is for others to fill.
+        """
+        environment = {**asked.env, **secrets}
+        for own in self.packages.programs(image):
+            declared = own.runnable
+            if (declared.type, declared.run) != (asked.type, asked.run) or not asked.run:
+                continue
+            if all(declared.env.get(name) in ("", value) for name, value in environment.items()):
+                # what it may take of this machine is for its own package to say, too
+                update = {"image": _last_part(image), "resources": declared.resources}
+                return Admitted(runnable=asked.model_copy(update=update), config_schema=own.config_schema)
+        words = f"The {asked.type} {image!r} with the command {' '.join(asked.run)[:200]!r}"
+        given = f" and the variables {', '.join(sorted(environment))[:200]}" if environment else ""
+        raise ImageError(
+            f"{words}{given} is declared by none of the packages of this machine, and nothing else runs as a local "
+            "process here.",
+            code="not_declared",
+            hint="A worker with containers takes it: --backend docker, or --backend kubernetes. If it is in a package "
+            "of your own on this machine, name that with --package DIRECTORY.",
+            context={"image": asked.image},
+        )
+
+
+def _last_part(image: str) -> str:
+    try:
+        return ImageRef.parse(image).name.rpartition("/")[2] or image
+    except ImageError:
+        return image

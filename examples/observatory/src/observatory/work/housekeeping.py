@@ -1,0 +1,54 @@
+"""What nobody needs any more is thrown away, once an hour."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.to_thread
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from ..services import Services
+from ..store.columns import now
+from ..store.models import AuthCode, Idempotent, Token
+
+__all__ = ["lifespan", "tidy"]
+
+EVERY_SECONDS = 3600.0
+
+KEPT = dt.timedelta(days=7)
+"""How long after its end something may still be asked for: an answer under a key, a token that has expired."""
+
+_log = logging.getLogger("observatory")
+
+
+@asynccontextmanager
+async def lifespan(services: Services) -> AsyncGenerator[None]:
+    """Tidy up now and then while the server runs."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_tidy_for_ever, services)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+async def tidy(services: Services) -> None:
+    """Throw away stale uploads of the registry, old answers under keys, and tokens and codes long expired."""
+    await anyio.to_thread.run_sync(services.blobs.sweep)
+    before = now() - KEPT
+    async with services.database.writing() as session:
+        await session.execute(sa.delete(Idempotent).where(Idempotent.created_at < before))
+        await session.execute(sa.delete(AuthCode).where(AuthCode.expires_at < before))
+        await session.execute(sa.delete(Token).where(Token.kind != "user", Token.expires_at < before))
+
+
+async def _tidy_for_ever(services: Services) -> None:
+    while True:
+        try:
+            await tidy(services)
+        except (SQLAlchemyError, OSError) as error:
+            _log.warning("Tidying up has to wait: %s", error)
+        await anyio.sleep(EVERY_SECONDS)

@@ -1,0 +1,140 @@
+"""From an episode's row to what the runner plays: manifest, config, seats, secrets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import joinedload
+
+from coworld_core.errors import EnvironmentFault, UsageError
+from coworld_core.manifest.loading import load_manifest
+from coworld_core.manifest.models import Manifest, Runnable
+from coworld_runner.plan import EpisodePlan, Seat
+
+from ..episodes_stats import SeatNames
+from ..secret_references import resolve_secrets
+from ..services import Services
+from ..store.models import Coworld, EpisodeRequest, Participant, PolicyVersion
+from .admission import Admission
+
+__all__ = ["Job", "load_job", "runnable_manifest"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One episode, ready to be played."""
+
+    plan: EpisodePlan
+    seats: tuple[SeatNames, ...]
+
+
+async def load_job(services: Services, episode_id: str, admission: Admission) -> Job:
+    """Read what an episode is.
+
+    Raises:
+        ManifestError: The manifest can no longer be read.
+        ImageError: A program may not run here, or its image is not to be had.
+        UsageError: A seat names nobody that exists, or the manifest a secret that does not.
+        EnvironmentFault: Secrets are gone (code ``secrets_missing``).
+    """
+    async with services.database.reading() as session:
+        row = await session.get_one(EpisodeRequest, episode_id)
+        coworld = await session.get_one(Coworld, row.coworld_id)
+        manifest = await runnable_manifest(session, coworld, admission)
+        game = manifest.game.runnable
+        secrets = await resolve_secrets(session, services.vault, coworld, game.env, of="the game")
+        seats = [await _seat(services, session, coworld, manifest, seat, admission) for seat in row.participants]
+    return Job(
+        plan=EpisodePlan(
+            manifest=manifest,
+            game_config=row.game_config,
+            seats=tuple(seat for seat, _ in seats),
+            variant=row.variant_id or "episode-request",
+            source=coworld.id,
+            manifest_sha256=coworld.manifest_hash.removeprefix("sha256:"),
+            episode_tags={"episode_request_id": row.id},
+            policy_names=tuple(seat.name for seat, _ in seats),
+            secret_files=secrets,
+        ),
+        seats=tuple(names for _, names in seats),
+    )
+
+
+async def runnable_manifest(session: AsyncSession, coworld: Coworld, admission: Admission) -> Manifest:
+    """The manifest of a Coworld with its game as it may run here.
+
+    Raises:
+        ManifestError: It can no longer be read.
+        ImageError: The game may not run here, or its image is not to be had.
+    """
+    manifest = load_manifest(dict(coworld.manifest), template=True).manifest
+    admitted = await admission.admit(session, manifest.game.runnable, owner=coworld.user_id)
+    changes: dict[str, object] = {"runnable": admitted.runnable}
+    if admitted.config_schema is not None:
+        changes["config_schema"] = admitted.config_schema
+    return manifest.model_copy(update={"game": manifest.game.model_copy(update=changes)})
+
+
+async def _seat(
+    services: Services,
+    session: AsyncSession,
+    coworld: Coworld,
+    manifest: Manifest,
+    seat: Participant,
+    admission: Admission,
+) -> tuple[Seat, SeatNames]:
+    if seat.policy_version_id is None:
+        return await _bundled(services, session, coworld, manifest, seat, admission), SeatNames()
+    version = await session.scalar(
+        sa.select(PolicyVersion)
+        .where(PolicyVersion.id == seat.policy_version_id)
+        .options(joinedload(PolicyVersion.image))
+    )
+    if version is None:
+        raise UsageError(f"Seat {seat.position} is for a policy version that is gone.", code="policy_gone")
+    secrets: dict[str, str] = {}
+    if version.secret_env_id is not None:
+        try:
+            secrets = await services.vault.policy_env(version.secret_env_id)
+        except FileNotFoundError as error:
+            raise EnvironmentFault(
+                f"The secrets of {seat.policy_name}:v{seat.version} are not on this machine.",
+                code="secrets_missing",
+                hint="Run the worker with the data directory of the server.",
+            ) from error
+    run: list[Any] = version.run or []
+    asked = Runnable(type="player", image=version.image_id, run=tuple(str(part) for part in run))
+    names = SeatNames(policy_version_id=version.id, policy_name=seat.policy_name, policy_version=seat.version)
+    return (
+        Seat(
+            name=f"{seat.policy_name}:v{seat.version}",
+            runnable=(await admission.admit(session, asked, owner=version.user_id, secrets=secrets)).runnable,
+            secret_env=secrets,
+        ),
+        names,
+    )
+
+
+async def _bundled(
+    services: Services,
+    session: AsyncSession,
+    coworld: Coworld,
+    manifest: Manifest,
+    seat: Participant,
+    admission: Admission,
+) -> Seat:
+    player = next((entry for entry in manifest.player if entry.id == seat.bundled_player), None)
+    if player is None:
+        raise UsageError(f"The Coworld has no player {seat.bundled_player!r} any more.", code="unknown_player")
+    runnable = player.as_runnable()
+    return Seat(
+        name=player.id,
+        runnable=(await admission.admit(session, runnable, owner=coworld.user_id)).runnable,
+        player_id=player.id,
+        secret_files=await resolve_secrets(
+            session, services.vault, coworld, runnable.env, of=f"the player {player.id!r}"
+        ),
+    )

@@ -1,0 +1,363 @@
+"""The queue of episodes: claimed under a lease, kept by renewing it, finished once.
+
+A claim writes a token into the row. Whoever renews or finishes asks for that token, so a worker that was thought dead
+and is not changes nothing any more: a request never has two results. Locks are taken in one order everywhere, the
+experience request before its episodes before the counter of changes.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import lazyload
+
+from coworld_core.ids import new_run_id
+
+from ..store.columns import new_id, now
+from ..store.database import Database, next_revision
+from ..store.models import Artifact, EpisodeRequest, EpisodeScore, ExperienceRequest, Participant
+
+__all__ = ["MAX_ATTEMPTS", "OVER", "Claim", "Outcome", "Queue", "StoredArtifact", "settle_request", "write_outcome"]
+
+MAX_ATTEMPTS = 3
+"""How often an episode is begun before it counts as failed."""
+
+OVER = ("completed", "failed", "cancelled")
+"""States that nothing follows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One episode that is this worker's to play, as long as the lease lasts."""
+
+    episode_id: str
+    token: str
+    run_id: str
+    attempt: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredArtifact:
+    """An artifact whose bytes are in the store."""
+
+    kind: str
+    key: str
+    size: int
+    sha256: str
+    media_type: str
+    encoding: str = "identity"
+    position: int = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How an episode ended."""
+
+    status: str
+    """``completed`` or ``failed``."""
+    error_type: str | None = None
+    error: str | None = None
+    failed_policy_index: int | None = None
+    scores: tuple[float, ...] = ()
+    steps: int | None = None
+    stats: dict[str, Any] | None = None
+    record: dict[str, Any] | None = None
+    artifacts: tuple[StoredArtifact, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expired:
+    """A claim whose worker is gone."""
+
+    episode_id: str
+    run_id: str
+
+
+class Queue:
+    """The queue as one worker sees it.
+
+    Args:
+        database: Where it is.
+        owner: The worker's name in the rows it claims.
+        lease: Seconds a claim is good for without being renewed. Clocks of several machines must agree to well within.
+    """
+
+    def __init__(self, database: Database, *, owner: str, lease: float = 30.0) -> None:
+        self._database = database
+        self.owner = owner
+        self.lease = lease
+
+    async def claim(self) -> Claim | None:
+        """Take the next episode that waits, or None."""
+        async with self._database.reading() as session:
+            # asked without a lock first: an idle queue costs no writer anything
+            waiting = await session.scalar(
+                sa.select(EpisodeRequest.id).where(EpisodeRequest.status == "pending").limit(1)
+            )
+        if waiting is None:
+            return None
+        async with self._database.writing() as session:
+            row = await session.scalar(
+                sa.select(EpisodeRequest)
+                .where(EpisodeRequest.status == "pending")
+                .order_by(EpisodeRequest.priority, EpisodeRequest.created_at, EpisodeRequest.index)
+                .limit(1)
+                .options(*_BARE)
+                .with_for_update(skip_locked=True, of=EpisodeRequest)
+            )
+            if row is None:
+                return None
+            claim = Claim(episode_id=row.id, token=new_id(), run_id=new_run_id(), attempt=row.attempts + 1)
+            row.status = "running"
+            row.attempts = claim.attempt
+            row.lease_token = claim.token
+            row.lease_owner = self.owner
+            row.lease_expires_at = self._deadline()
+            row.run_id = claim.run_id
+            row.job_id = row.job_id or new_id()
+            row.started_at = now()
+            parent = row.experience_request_id
+            row.revision = await next_revision(session)
+        if parent is not None:
+            await self._begin(parent)
+        return claim
+
+    async def _begin(self, request_id: str) -> None:
+        async with self._database.reading() as session:
+            status = await session.scalar(sa.select(ExperienceRequest.status).where(ExperienceRequest.id == request_id))
+        if status != "pending":
+            return
+        async with self._database.writing() as session:
+            row = await _locked(session, request_id)
+            if row is not None and row.status == "pending":
+                row.status, row.started_at = "running", now()
+                row.revision = await next_revision(session)
+
+    async def renew(self, tokens: Collection[str]) -> set[str]:
+        """Renew the leases under these tokens; returns those that are still ours."""
+        if not tokens:
+            return set()
+        async with self._database.writing() as session:
+            kept = await session.scalars(
+                sa.update(EpisodeRequest)
+                .where(EpisodeRequest.lease_token.in_(list(tokens)))
+                .values(lease_expires_at=self._deadline())
+                .returning(EpisodeRequest.lease_token)
+                .execution_options(synchronize_session=False)
+            )
+            return {token for token in kept if token is not None}
+
+    async def watchable(self, claim: Claim, url: str) -> bool:
+        """Say where the running episode can be watched; False when the lease was lost."""
+        async with self._database.writing() as session:
+            row = await _held(session, claim)
+            if row is None:
+                return False
+            row.live_url = url
+            row.revision = await next_revision(session)
+            return True
+
+    async def finish(self, claim: Claim, outcome: Outcome) -> bool:
+        """Write how an episode ended, all of it or nothing.
+
+        Returns:
+            False when the lease was lost meanwhile: then somebody else plays it, and nothing was written.
+        """
+        async with self._database.writing() as session:
+            parent = await session.scalar(
+                sa.select(EpisodeRequest.experience_request_id).where(EpisodeRequest.id == claim.episode_id)
+            )
+            if parent is not None:
+                await _locked(session, parent)
+            row = await _held(session, claim)
+            if row is None:
+                # perhaps it was written, and only the word of it was lost
+                return await _is_over(session, claim)
+            await write_outcome(session, row, outcome)
+            _let_go(row)
+            await session.flush()
+            if parent is not None:
+                await settle_request(session, parent)
+            row.revision = await next_revision(session)
+            return True
+
+    async def release(self, claim: Claim, *, counts: bool) -> bool:
+        """Give an episode back.
+
+        Args:
+            claim: What was claimed.
+            counts: Whether this was an attempt; one that an orderly stop interrupted is none.
+
+        Returns:
+            False when the lease was lost meanwhile.
+        """
+        async with self._database.writing() as session:
+            row = await _held(session, claim)
+            if row is None:
+                return False
+            row.status = "pending"
+            row.started_at = None
+            if not counts:
+                row.attempts -= 1
+            _let_go(row)
+            row.revision = await next_revision(session)
+            return True
+
+    async def live_runs(self) -> frozenset[str]:
+        """Labels of the runs that somebody holds."""
+        async with self._database.reading() as session:
+            found = await session.scalars(sa.select(EpisodeRequest.run_id).where(EpisodeRequest.status == "running"))
+            return frozenset(run_id for run_id in found if run_id is not None)
+
+    async def expire(self, *, owned_by: str | None = None, held: Collection[str] = ()) -> tuple[Expired, ...]:
+        """Give back the episodes of workers that are gone; those begun too often have failed.
+
+        Args:
+            owned_by: Take from this worker at once, whatever its leases say: for one that is known to be dead.
+            held: Tokens of the caller's own claims: late as they may be, nobody knows better that they are alive.
+        """
+        gone = (
+            EpisodeRequest.lease_owner == owned_by if owned_by is not None else EpisodeRequest.lease_expires_at < now()
+        )
+        running = sa.and_(EpisodeRequest.status == "running", gone, EpisodeRequest.lease_token.not_in(list(held)))
+        async with self._database.reading() as session:
+            ids = (await session.scalars(sa.select(EpisodeRequest.id).where(running))).all()
+        expired: list[Expired] = []
+        for episode_id in ids:
+            async with self._database.writing() as session:
+                parent = await session.scalar(
+                    sa.select(EpisodeRequest.experience_request_id).where(EpisodeRequest.id == episode_id)
+                )
+                if parent is not None:
+                    await _locked(session, parent)
+                row = await session.scalar(
+                    sa.select(EpisodeRequest)
+                    .where(EpisodeRequest.id == episode_id, running)
+                    .options(*_BARE)
+                    .with_for_update(of=EpisodeRequest)
+                )
+                if row is None:
+                    continue  # its worker lives after all, or another was quicker
+                expired.append(Expired(episode_id=row.id, run_id=row.run_id or ""))
+                row.started_at = row.run_id = None
+                if row.attempts < MAX_ATTEMPTS:
+                    row.status = "pending"
+                else:
+                    row.status, row.completed_at = "failed", now()
+                    row.error_type = "crash"
+                    row.error = f"The worker was lost {row.attempts} times while it ran this episode."
+                _let_go(row)
+                await session.flush()
+                if parent is not None and row.status == "failed":
+                    await settle_request(session, parent)
+                row.revision = await next_revision(session)
+        return tuple(expired)
+
+    def _deadline(self) -> dt.datetime:
+        return now() + dt.timedelta(seconds=self.lease)
+
+
+_BARE = (
+    lazyload(EpisodeRequest.participants),
+    lazyload(EpisodeRequest.scores),
+    lazyload(EpisodeRequest.artifacts),
+)
+
+
+async def settle_request(session: AsyncSession, request_id: str) -> None:
+    """Close an experience request whose last episode is over; its row must be locked."""
+    row = await session.get(ExperienceRequest, request_id)
+    if row is None:
+        return
+    found = await session.execute(
+        sa.select(EpisodeRequest.status, sa.func.count())
+        .where(EpisodeRequest.experience_request_id == request_id)
+        .group_by(EpisodeRequest.status)
+    )
+    counts = {status: count for status, count in found}  # noqa: C416 - rows are no pairs to a type checker
+    if not any(counts.get(status) for status in ("pending", "running")):
+        row.completed_at = row.completed_at or now()
+        if row.status != "cancelled":
+            row.status = "completed" if counts.get("completed") else "failed"
+            if row.status == "failed":
+                row.error = "None of the episodes was completed."
+    row.revision = await next_revision(session)
+
+
+async def _locked(session: AsyncSession, request_id: str) -> ExperienceRequest | None:
+    return await session.get(ExperienceRequest, request_id, with_for_update=True)
+
+
+async def _held(session: AsyncSession, claim: Claim) -> EpisodeRequest | None:
+    return await session.scalar(
+        sa.select(EpisodeRequest)
+        .where(EpisodeRequest.id == claim.episode_id, EpisodeRequest.lease_token == claim.token)
+        .options(*_BARE)
+        .with_for_update(of=EpisodeRequest)
+    )
+
+
+async def _is_over(session: AsyncSession, claim: Claim) -> bool:
+    found = sa.select(EpisodeRequest.id).where(
+        EpisodeRequest.id == claim.episode_id,
+        EpisodeRequest.run_id == claim.run_id,
+        EpisodeRequest.status.in_(OVER),
+    )
+    return await session.scalar(found) is not None
+
+
+async def write_outcome(session: AsyncSession, row: EpisodeRequest, outcome: Outcome) -> None:
+    """Write into an episode's row how it ended, with scores and artifacts; who sits where must be there already."""
+    moment = now()
+    row.status = outcome.status
+    row.episode_id = new_id()
+    row.error_type, row.error = outcome.error_type, outcome.error
+    row.failed_policy_index = outcome.failed_policy_index
+    row.steps, row.stats, row.record = outcome.steps, outcome.stats, outcome.record
+    row.completed_at = moment
+    for artifact in outcome.artifacts:
+        session.add(
+            Artifact(
+                episode_request_id=row.id,
+                kind=artifact.kind,
+                position=artifact.position,
+                key=artifact.key,
+                media_type=artifact.media_type,
+                encoding=artifact.encoding,
+                size=artifact.size,
+                sha256=artifact.sha256,
+            )
+        )
+    if outcome.status == "completed":
+        await _add_scores(session, row, outcome.scores, moment)
+
+
+def _let_go(row: EpisodeRequest) -> None:
+    row.lease_token = row.lease_owner = row.lease_expires_at = row.live_url = None
+
+
+async def _add_scores(session: AsyncSession, row: EpisodeRequest, scores: Sequence[float], moment: dt.datetime) -> None:
+    seated = {
+        seat.position: seat
+        for seat in await session.scalars(sa.select(Participant).where(Participant.episode_request_id == row.id))
+    }
+    for position, score in enumerate(scores):
+        seat = seated.get(position)
+        session.add(
+            EpisodeScore(
+                episode_request_id=row.id,
+                position=position,
+                policy_version_id=seat.policy_version_id if seat else None,
+                user_id=seat.user_id if seat else None,
+                player_id=seat.player_id if seat else None,
+                # an episode that somebody asked for may be like the league's, and is none of its own
+                division_id=row.division_id if row.round_id is not None else None,
+                score=score,
+                finished_at=moment,
+            )
+        )

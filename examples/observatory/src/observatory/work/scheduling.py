@@ -1,0 +1,196 @@
+"""Who sits where, and with which config: from the roster of an experience request to the seats of its episodes.
+
+Values only. The database is asked beforehand who the candidates are, and told afterwards who plays.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from coworld_core.errors import ManifestError, UsageError
+from coworld_core.manifest.gameconfig import (
+    game_config_for,
+    overwritten_named_players,
+    token_bounds,
+    validate_game_config,
+)
+from coworld_core.manifest.models import Manifest
+
+__all__ = ["Candidate", "Wish", "draw_seats", "episode_configs", "plan_config"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A policy version that can be seated."""
+
+    policy_version_id: str
+    policy_id: str
+    name: str
+    version: int
+    owner_user_id: str
+    player_id: str | None = None
+    player_name: str | None = None
+
+    @property
+    def label(self) -> str:
+        """``name:vN``."""
+        return f"{self.name}:v{self.version}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """One entry of a roster: who is to sit there, and in which seat. Exactly one of the first three is given."""
+
+    policy: Candidate | None = None
+    top_n: int | None = None
+    random: bool = False
+    slot: int | None = None
+    """The seat it is pinned to; None shares the seats that are left, turn by turn."""
+
+
+def draw_seats(
+    wishes: Sequence[Wish],
+    *,
+    episodes: int,
+    ladder: Sequence[Candidate] = (),
+    pool: Sequence[Candidate] = (),
+    seed: int | str = 0,
+) -> list[tuple[Candidate, ...]]:
+    """Seat every episode of a request.
+
+    Entries without a seat take turns: from episode to episode each moves on by one of the seats that are left, so that
+    over a whole round nobody owes a result to where they sat. ``top_n`` takes the first N of the ladder in turn,
+    ``random`` draws from the pool with replacement.
+
+    Args:
+        wishes: The roster, one entry a seat.
+        episodes: How many.
+        ladder: The champions, the best first.
+        pool: Whom ``random`` may draw.
+        seed: Makes the draw repeatable.
+
+    Returns:
+        One tuple an episode, by slot.
+
+    Raises:
+        UsageError: ``bad_slot``: a seat that does not exist, or is taken; ``no_champions`` or ``no_members``: nobody
+            to draw from.
+    """
+    count = len(wishes)
+    pinned: dict[int, Wish] = {}
+    free: list[Wish] = []
+    for wish in wishes:
+        if wish.slot is None:
+            free.append(wish)
+        elif not 0 <= wish.slot < count:
+            raise UsageError(
+                f"The roster has {count} seats, 0 to {count - 1}; there is no seat {wish.slot}.", code="bad_slot"
+            )
+        elif wish.slot in pinned:
+            raise UsageError(f"Seat {wish.slot} is given to two entries of the roster.", code="bad_slot")
+        else:
+            pinned[wish.slot] = wish
+    if any(wish.top_n is not None for wish in wishes) and not ladder:
+        raise UsageError("The target's division has no champions to take `top_n` from.", code="no_champions")
+    if any(wish.random for wish in wishes) and not pool:
+        raise UsageError("There are no members to draw a `random` player from.", code="no_members")
+    dice = random.Random(seed)
+    turns: dict[int, int] = {}
+    left = [slot for slot in range(count) if slot not in pinned]
+
+    def seat(wish: Wish) -> Candidate:
+        if wish.policy is not None:
+            return wish.policy
+        if wish.top_n is None:
+            return dice.choice(pool)
+        turn = turns.get(wish.top_n, 0)
+        turns[wish.top_n] = turn + 1
+        best = ladder[: wish.top_n]
+        return best[turn % len(best)]
+
+    drawn: list[tuple[Candidate, ...]] = []
+    for episode in range(episodes):
+        entries = dict(pinned)
+        for position, slot in enumerate(left):
+            entries[slot] = free[(position + episode) % len(free)]
+        drawn.append(tuple(seat(entries[slot]) for slot in range(count)))
+    return drawn
+
+
+def plan_config(manifest: Manifest, variant: str | None, overrides: Mapping[str, Any], *, seats: int) -> dict[str, Any]:
+    """The config that a request's episodes share: the variant's, the overrides laid over its keys.
+
+    Args:
+        manifest: The Coworld.
+        variant: A variant's id; None is the first variant.
+        overrides: Keys that replace the variant's.
+        seats: How many seats the roster has.
+
+    Raises:
+        UsageError: There is no such variant.
+        ManifestError: It does not fit the game's schema, or the roster does not fit the game.
+    """
+    chosen = variant if variant is not None else manifest.variants[0].id if manifest.variants else None
+    config = {**game_config_for(manifest, chosen), **overrides}
+    least, most = token_bounds(manifest)
+    if not least <= seats <= most:
+        bounds = str(least) if least == most else f"{least} to {most}"
+        raise UsageError(
+            f"The roster has {seats} entries, and {manifest.game.name} seats {bounds} players.",
+            code="slots_out_of_bounds",
+            hint="Give one roster entry for each seat.",
+        )
+    return _checked(manifest, config, [f"player {slot}" for slot in range(seats)])
+
+
+def episode_configs(
+    manifest: Manifest, config: Mapping[str, Any], seats: Sequence[Sequence[str]], *, seed_pinned: bool
+) -> list[dict[str, Any]]:
+    """One config an episode: the players called by their names, and a seed by the episode's index unless it is pinned.
+
+    A config without a seed gets one where the game's schema knows ``seed``, counted from 0; where the last of the seeds
+    would break the schema, every episode keeps the config's own.
+
+    Args:
+        manifest: The Coworld.
+        config: What ``plan_config`` gave.
+        seats: The names by slot, one list an episode.
+        seed_pinned: Whether the request itself names the seed.
+
+    Raises:
+        ManifestError: A config with these names does not fit the game's schema.
+    """
+    first = config.get("seed", 0 if _knows_seed(manifest) else None)
+    seeds: list[int] | None = None
+    if not seed_pinned and isinstance(first, int) and not isinstance(first, bool):
+        last = {**config, "seed": first + len(seats) - 1}
+        if validate_game_config(manifest, last, slots=len(seats[0]) if seats else None).ok:
+            seeds = [first + index for index in range(len(seats))]
+    named: dict[tuple[str, ...], dict[str, Any]] = {}
+    configs: list[dict[str, Any]] = []
+    for index, names in enumerate(seats):
+        key = tuple(names)
+        if key not in named:
+            named[key] = _checked(manifest, dict(config), key)
+        configs.append({**named[key], "seed": seeds[index]} if seeds is not None else dict(named[key]))
+    return configs
+
+
+def _checked(manifest: Manifest, config: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    result = overwritten_named_players(manifest, config, names)
+    report = validate_game_config(manifest, result, slots=len(names))
+    if not report.ok:
+        raise ManifestError(report, code="config_invalid")
+    return result
+
+
+def _knows_seed(manifest: Manifest) -> bool:
+    properties = _object(manifest.game.config_schema.get("properties"))
+    return _object(properties.get("seed")).get("type") == "integer"
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

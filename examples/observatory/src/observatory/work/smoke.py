@@ -1,0 +1,82 @@
+"""The hosted check of a Coworld: after its upload, its own players play the certification episode here."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coworld_core.manifest.gameconfig import game_config_for
+from coworld_core.manifest.loading import load_manifest
+
+from ..store.columns import JsonObject
+from ..store.database import next_revision
+from ..store.models import Coworld, EpisodeRequest, Participant
+
+__all__ = ["SOURCE", "check_state", "order_check"]
+
+SOURCE = "coworld_upload"
+"""``EpisodeRequest.source`` of such an episode."""
+
+_STATES = {"pending": "queued", "running": "certifying", "completed": "certified"}
+
+
+async def order_check(session: AsyncSession, coworld: Coworld, user_id: str) -> EpisodeRequest:
+    """Ask for the certification episode of a Coworld, played by the players it brings along."""
+    manifest = load_manifest(dict(coworld.manifest)).manifest
+    before = await session.scalar(
+        sa.select(sa.func.count()).where(EpisodeRequest.coworld_id == coworld.id, EpisodeRequest.source == SOURCE)
+    )
+    episode = EpisodeRequest(
+        user_id=user_id,
+        source=SOURCE,
+        index=before or 0,
+        coworld_id=coworld.id,
+        game_config=game_config_for(manifest, None),
+        revision=await next_revision(session),
+    )
+    session.add(episode)
+    await session.flush()
+    names = {entry.id: entry.name for entry in manifest.player}
+    for position, seat in enumerate(manifest.certification.players):
+        session.add(
+            Participant(
+                episode_request_id=episode.id,
+                position=position,
+                policy_name=names.get(seat.player_id, seat.player_id),
+                bundled_player=seat.player_id,
+            )
+        )
+    await session.flush()
+    return episode
+
+
+async def check_state(session: AsyncSession, coworld: Coworld) -> JsonObject:
+    """How the last check of a Coworld stands, as the API gives it."""
+    episode = await session.scalar(
+        sa.select(EpisodeRequest)
+        .where(EpisodeRequest.coworld_id == coworld.id, EpisodeRequest.source == SOURCE)
+        .order_by(EpisodeRequest.index.desc())
+        .limit(1)
+    )
+    if episode is None:
+        return {"coworld_id": coworld.id, "state": "never_run", "certified": False}
+    state = _STATES.get(episode.status, "failed")
+    failed = state == "failed"
+    return {
+        "coworld_id": coworld.id,
+        "state": state,
+        "certified": state == "certified",
+        "certification_job_id": episode.job_id,
+        "episode_request_id": episode.id,
+        "failed_step": "episode" if failed else None,
+        "failure": {
+            "kind": episode.error_type or episode.status,
+            "detail": episode.error,
+            "remediation": "Run `coworld certify` on it, mend what it finds, and upload a new version.",
+            "retryable": True,
+        }
+        if failed
+        else None,
+        "transcript_summary": [{"id": "episode", "status": state}],
+        "completed_at": episode.completed_at,
+    }

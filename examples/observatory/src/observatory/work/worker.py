@@ -1,0 +1,361 @@
+"""The worker: takes episodes from the queue, plays them on a backend, and writes down how they ended.
+
+A worker may share a process with the server or run by itself, on this machine or another that reaches the same
+database, artifacts and data directory. It may be killed at any moment: its leases run out, whoever notices gives the
+episodes back, and what the dead run has left on this machine is removed by its label.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup, TaskStatus
+from sqlalchemy.exc import SQLAlchemyError
+
+from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.record import EpisodeRecord
+from coworld_core.episode.verdict import judge, judge_error
+from coworld_core.errors import BackendUnavailable, CoworldError
+from coworld_core.retrying import Backoff, Tries
+from coworld_runner.backend import Backend
+from coworld_runner.episode.links import PlayLinks
+from coworld_runner.episode.running import EpisodeOptions, run_episode
+from coworld_runner.errors import unwrapped
+from coworld_runner.runs.scratch import find_scratch, reap_scratch, run_is_alive
+
+from ..services import Services
+from .admission import Admission
+from .outcome import POLICY, outcome_of, store_outcome
+from .plan import Job, load_job
+from .queue import MAX_ATTEMPTS, Claim, Outcome, Queue
+
+__all__ = ["Worker", "WorkerOptions"]
+
+_log = logging.getLogger("observatory.work.worker")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """How a worker works. Times are seconds."""
+
+    parallel: int = 1
+    """Episodes at a time."""
+    lease: float = 30.0
+    """How long a claim is good for without being renewed; how long the episodes of a killed worker wait."""
+    idle: float = 0.5
+    """How long to wait before asking again, when there was nothing to do."""
+    grace: float = 10.0
+    """How long running episodes may go on when the worker is told to stop; then they are given back."""
+    retreat: float = 5.0
+    """How long to leave a backend alone that cannot be reached."""
+    episode: EpisodeOptions = field(default_factory=lambda: EpisodeOptions(on_player_failure="continue"))
+
+
+class _TryAgain(Exception):
+    """The machine failed, not the game or a player: another attempt may go better."""
+
+    def __init__(self, error: CoworldError | Exception, *, counts: bool, pause: float = 0.0) -> None:
+        super().__init__(str(error))
+        self.counts = counts
+        self.pause = pause
+
+
+class Worker:
+    """Plays episodes from the queue.
+
+    Args:
+        services: The Observatory's stores.
+        backend: An entered backend.
+        admission: What may run there.
+        owner: A name that no other living worker has. A worker that starts under the name of a dead one takes its
+            episodes back at once.
+        options: How to work.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        backend: Backend,
+        admission: Admission,
+        *,
+        owner: str,
+        options: WorkerOptions | None = None,
+    ) -> None:
+        self.options = options or WorkerOptions()
+        self._services = services
+        self._backend = backend
+        self._admission = admission
+        self._queue = Queue(services.database, owner=owner, lease=self.options.lease)
+        self._workspaces = services.settings.data / "work"
+        self._held: dict[str, anyio.CancelScope] = {}
+        self._stopping = anyio.Event()
+        self._stopped = anyio.Event()
+        self.finished = 0
+        """Episodes whose end this worker has written."""
+
+    @property
+    def busy(self) -> int:
+        """Episodes being played at this moment."""
+        return len(self._held)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[Worker]:
+        """Work for as long as the block lasts; on leaving, end within the grace and give back what is not over."""
+        async with anyio.create_task_group() as group:
+            await group.start(self._work)
+            try:
+                yield self
+            finally:
+                self._stopping.set()
+                with anyio.CancelScope(shield=True):
+                    await self._stopped.wait()
+
+    async def run(self, stop: anyio.Event) -> None:
+        """Work until told to stop."""
+        async with self.running():
+            await stop.wait()
+
+    # ------------------------------------------------------------------ the whole
+
+    async def _work(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        try:
+            # shielded: being cancelled means to stop, and to stop means to give things back
+            with anyio.CancelScope(shield=True):
+                self._workspaces.mkdir(mode=0o700, parents=True, exist_ok=True)
+                with self._survived("What dead workers have left cannot be looked for"):
+                    await self._take_back(owned_by=self._queue.owner)
+                    await self._tidy()
+                task_status.started()
+                async with anyio.create_task_group() as duties:
+                    duties.start_soon(self._renew)
+                    duties.start_soon(self._look_for_dead)
+                    async with anyio.create_task_group() as lanes:
+                        for _ in range(self.options.parallel):
+                            lanes.start_soon(self._lane)
+                        await self._stopping.wait()
+                        lanes.start_soon(self._hurry, lanes)
+                        while self._held:  # noqa: ASYNC110 - lanes come and go; nothing announces the last
+                            await anyio.sleep(0.02)
+                        lanes.cancel_scope.cancel()
+                    duties.cancel_scope.cancel()
+        finally:
+            self._stopped.set()
+
+    async def _hurry(self, lanes: TaskGroup) -> None:
+        await anyio.sleep(self.options.grace)
+        lanes.cancel_scope.cancel()
+
+    async def _lane(self) -> None:
+        """Play one episode after another."""
+        while not self._stopping.is_set():
+            claim = None
+            with self._survived("The queue cannot be read"):
+                # a claim that is made is known, come what may
+                with anyio.CancelScope(shield=True):
+                    claim = await self._queue.claim()
+                    if claim is not None:
+                        self._held[claim.token] = anyio.CancelScope()
+            if claim is None:
+                with anyio.move_on_after(self.options.idle):
+                    await self._stopping.wait()
+                continue
+            pause = 1.0
+            try:
+                with self._survived("How an episode ended cannot be written"):
+                    pause = await self._play(claim)
+            finally:
+                self._held.pop(claim.token, None)
+            if pause:
+                with anyio.move_on_after(pause):
+                    await self._stopping.wait()
+
+    async def _renew(self) -> None:
+        """Keep the leases; stop playing what is no longer ours."""
+        lost_after = anyio.current_time() + self.options.lease
+        while True:
+            await anyio.sleep(self.options.lease / 4)
+            mine = set(self._held)
+            begun = anyio.current_time()
+            kept: set[str] | None = None
+            with self._survived("The leases cannot be renewed"), anyio.move_on_after(self.options.lease / 2):
+                kept = await self._queue.renew(mine)
+            if kept is not None:
+                lost_after = begun + self.options.lease
+            elif anyio.current_time() >= lost_after:
+                kept = set()
+            for token in mine - kept if kept is not None else ():
+                if scope := self._held.get(token):
+                    _log.warning("The lease of an episode was lost; its run is given up.")
+                    scope.cancel()
+
+    async def _look_for_dead(self) -> None:
+        """Give back the episodes of workers that are gone."""
+        while True:
+            await anyio.sleep(self.options.lease / 3)
+            with self._survived("Dead workers cannot be looked for"):
+                await self._take_back()
+
+    async def _take_back(self, *, owned_by: str | None = None) -> None:
+        for item in await self._queue.expire(owned_by=owned_by, held=set(self._held)):
+            _log.warning("Episode %s is taken back from a worker that is gone.", item.episode_id)
+            await self._reap(item.run_id)
+            await self._forget(_prefix(item.episode_id, item.run_id))
+
+    async def _tidy(self) -> None:
+        """Remove what runs have left of which no row tells any more: those that had lost their lease when they died."""
+        # listed first: what appears later is not looked at
+        found = [path.name async for path in anyio.Path(self._workspaces).iterdir()]
+        held = await self._queue.live_runs()
+        for run_id in found:
+            if run_id not in held:
+                await self._reap(run_id)
+
+    async def _reap(self, run_id: str) -> None:
+        """Remove what a dead run has left on this machine."""
+        if not run_id or await anyio.to_thread.run_sync(run_is_alive, run_id):
+            return
+        try:
+            found = await self._backend.find(run_id)
+            await self._backend.reap(found)
+        except CoworldError as error:
+            _log.warning("What run %s has left cannot be removed: %s", run_id, error)
+        await anyio.to_thread.run_sync(lambda: reap_scratch(find_scratch(run_id)))
+        await anyio.to_thread.run_sync(_remove, self._workspaces / run_id)
+
+    # ------------------------------------------------------------------ one episode
+
+    async def _play(self, claim: Claim) -> float:
+        """Play an episode and write how it ended; returns how long to wait before the next."""
+        scope = self._held[claim.token]
+        written = False
+        try:
+            with scope:
+                try:
+                    outcome = await self._attempt(claim)
+                except _TryAgain as trouble:
+                    _log.warning("Episode %s goes back to the queue: %s", claim.episode_id, trouble)
+                    written = await self._queue.release(claim, counts=trouble.counts)
+                    return trouble.pause
+                with anyio.CancelScope(shield=True):
+                    written = await self._finish(claim, outcome)
+            if scope.cancelled_caught:
+                written = True  # by whoever has it now
+        finally:
+            with anyio.CancelScope(shield=True):
+                if not written and not scope.cancel_called:
+                    # told to stop in the midst of it: no attempt, and somebody else's from now on
+                    with self._survived("An episode cannot be given back"):
+                        await self._queue.release(claim, counts=False)
+                await anyio.to_thread.run_sync(_remove, self._workspaces / claim.run_id)
+        return 0.0
+
+    async def _finish(self, claim: Claim, outcome: Outcome) -> bool:
+        """Write the end, for as long as the lease may last; what was lost is thrown away."""
+        tries = Tries(Backoff(), patience=self.options.lease * 4)
+        while True:
+            try:
+                done = await self._queue.finish(claim, outcome)
+                break
+            except SQLAlchemyError:
+                pause = tries.again()
+                if pause is None:
+                    raise
+                _log.warning("The end of episode %s cannot be written yet.", claim.episode_id, exc_info=True)
+            await anyio.sleep(pause)
+        if done:
+            self.finished += 1
+        else:
+            _log.warning("Episode %s was somebody else's by the time it was over.", claim.episode_id)
+            await self._forget(_prefix(claim.episode_id, claim.run_id))
+        return True
+
+    async def _attempt(self, claim: Claim) -> Outcome:
+        """Play it once.
+
+        Raises:
+            _TryAgain: The machine failed.
+        """
+        last = claim.attempt >= MAX_ATTEMPTS
+        layout = EpisodeLayout(self._workspaces / claim.run_id)
+        try:
+            job = await load_job(self._services, claim.episode_id, self._admission)
+            record = await self._run(claim, job)
+            verdict = judge(record, POLICY)
+            if verdict.party == "platform" and not last:
+                raise _TryAgain(CoworldError(verdict.message), counts=True)
+            return await store_outcome(
+                record,
+                layout,
+                verdict,
+                job.seats,
+                store=self._services.artifacts,
+                prefix=_prefix(claim.episode_id, claim.run_id),
+            )
+        except _TryAgain:
+            raise
+        except BackendUnavailable as error:
+            raise _TryAgain(error, counts=False, pause=self.options.retreat) from error
+        except SQLAlchemyError as error:
+            raise _TryAgain(error, counts=False, pause=1.0) from error
+        except Exception as error:
+            verdict = judge_error(error)
+            if not isinstance(error, CoworldError | OSError):
+                _log.exception("Episode %s met an error of ours.", claim.episode_id)
+                verdict = replace(verdict, message=f"The worker failed: {type(error).__name__}.")
+            if verdict.party == "platform" and not last:
+                raise _TryAgain(error, counts=True, pause=1.0) from error
+            return outcome_of(verdict)
+
+    async def _run(self, claim: Claim, job: Job) -> EpisodeRecord:
+        record: EpisodeRecord | None = None
+        with unwrapped():
+            async with anyio.create_task_group() as group:
+
+                def ready(links: PlayLinks) -> None:
+                    group.start_soon(self._announce, claim, links.viewer)
+
+                record = await run_episode(
+                    job.plan,
+                    backend=self._backend,
+                    workspace=self._workspaces / claim.run_id,
+                    options=self.options.episode,
+                    on_ready=ready,
+                    run_id=claim.run_id,
+                )
+                group.cancel_scope.cancel()
+        assert record is not None
+        return record
+
+    async def _announce(self, claim: Claim, viewer: str) -> None:
+        with self._survived("Where an episode can be watched cannot be told"):
+            await self._queue.watchable(claim, viewer)
+
+    async def _forget(self, prefix: str) -> None:
+        with self._survived("Artifacts cannot be removed"):
+            await self._services.artifacts.forget(prefix)
+
+    @contextlib.contextmanager
+    def _survived(self, what: str) -> Generator[None]:
+        """Log an error and go on: a store may be back in a moment, and one episode's trouble is not the others'."""
+        try:
+            yield
+        except (SQLAlchemyError, OSError, CoworldError) as error:
+            _log.warning("%s: %s", what, error)
+        except Exception:  # noqa: BLE001 - a worker goes on whatever one episode meets
+            _log.exception("%s.", what)
+
+
+def _prefix(episode_id: str, run_id: str) -> str:
+    return f"episodes/{episode_id}/{run_id}"
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)
