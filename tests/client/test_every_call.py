@@ -175,6 +175,7 @@ async def test_secrets_are_put_and_deleted_again_when_the_reply_is_lost() -> Non
         async with CoworldClient(platform.server, transport=transport, backoff=AT_ONCE) as api:
             assert (await api.secrets.put("paint-arena", "a/b", b"\0secret")).secret_name == "KEY"
             assert (await api.secrets.delete("paint-arena", "a/b")).size_bytes == 3
-        assert [asked.method for asked in transport.asked] == ["PUT", "PUT", "DELETE", "DELETE"]
+            assert (await api.hosted.end("cps_1")).session_id == "cps_1"
+        assert [asked.method for asked in transport.asked] == ["PUT", "PUT", *["DELETE"] * 3]
         assert transport.asked[0].url.endswith("/observatory/v2/coworlds/secrets/paint-arena/a%2Fb")
         assert transport.asked[0].body == b"\0secret"

@@ -28,6 +28,7 @@ STATUSES = {
     401: "no token, or one that is not good (any more)",
     403: "not with this token, or not by the rules",
     404: "there is none, or it is not the caller's to see",
+    408: "the body came too slowly",
     409: "not in the state things are in: there already, over already, not over yet",
     410: "used up or expired",
     412: "it has changed since",

@@ -42,6 +42,14 @@ def test_accounts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (tmp_path / "o").stat().st_mode & 0o777 == 0o700
     _, out, _ = _run(capsys, "user", "token", "ann", "--revoke", "--json", *where)
     assert json.loads(out)["token"].startswith("obs_")
+    assert _run(capsys, "user", "quota", "ann", "episodes=5", "requests=none", *where)[1] == (
+        "ann: episodes 5, requests none\n"
+    )
+    assert _run(capsys, "user", "quota", "ann", "--reset", "sessions=1", *where)[1] == "ann: sessions 1\n"
+    assert _run(capsys, "user", "quota", "ann", "--reset", *where)[1] == "ann: as everybody\n"
+    status, out, err = _run(capsys, "user", "quota", "ann", "episode=5", *where)
+    assert (status, out) == (2, "")
+    assert "episodes, sessions, requests" in err
     assert _run(capsys, "user", "disable", "ann", *where)[0] == 0
     _, out, _ = _run(capsys, "user", "list", *where)
     assert [line.split("  ")[1:] for line in out.splitlines()] == [["ann", "(closed)"], ["bob", "(team)"]]

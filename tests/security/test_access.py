@@ -137,6 +137,7 @@ TABLE: dict[str, Row] = {
     "GET /v2/episode-requests/changes": Row(PRIVATE, query={"ids": "$ereq"}),
     "POST /v2/coworlds/replays/session": Row(PRIVATE, body={"coworld_id": "$coworld_id", "episode_id": "$ereq"}),
     "POST /v2/coworlds/play/session": Row(KNOWN_404, body={"coworld_id": "$coworld_id"}),
+    "DELETE /v2/coworlds/play/session/{session_id}": Row(KNOWN, params={"session_id": "cps_none"}),
     "POST /v2/coworlds/play/session/{session_id}/join": Row(KNOWN, params={"session_id": "cps_none"}),
     "GET /usage/me/credits": Row(KNOWN),
     "POST /v2/divisions/{division_id}/power-analysis": Row(KNOWN),

@@ -189,6 +189,7 @@ ROUTES: list[tuple[str, str, Any]] = [
         "/v2/coworlds/play/session",
         {"session_id": "cps_1", "lobby_url": "http://127.0.0.1/l", "player_count": 2},
     ),
+    ("DELETE", "/v2/coworlds/play/session/[^/]+", {"session_id": "cps_1", "player_count": 2}),
     ("POST", "/v2/coworlds/play/session/[^/]+/join", {"player_url": "http://127.0.0.1/p", "slot": 0}),
     ("POST", "/v2/coworlds/replays/session", {"viewer_url": "http://127.0.0.1/v"}),
     ("GET", "/v2/container_images", [IMAGE]),

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from observatory import serving
 from observatory.identity.accounts import add_user
 from observatory.naming import name_key
+from observatory.quotas import Quotas
 from observatory.services import Services
 from observatory.settings import Settings
 from observatory.store.columns import new_id
@@ -210,6 +211,7 @@ async def open_platform(
     lease: float = 30.0,
     database: str | None = None,
     artifacts: str | None = None,
+    quotas: Quotas | None = None,
 ) -> AsyncGenerator[Platform]:
     """Serve an Observatory with its worker as long as the context is open."""
     settings = Settings(
@@ -220,6 +222,7 @@ async def open_platform(
         packages=tuple(packages) if backend == "process" else (),
         parallel=parallel,
         lease=lease,
+        quotas=quotas or Quotas(),
     )
     listener = serving.bind("127.0.0.1", 0)
     settings = serving.with_url(settings, listener, None)

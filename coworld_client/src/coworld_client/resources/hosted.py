@@ -12,6 +12,7 @@ from coworld_core.api import (
 )
 
 from ..transport._connection import path
+from ..transport._replies import read
 from ._base import Resource
 
 __all__ = ["Hosted"]
@@ -55,6 +56,15 @@ class Hosted(Resource):
         """
         target = path("/v2/coworlds/play/session/{}/join", check_id(session_id, "play session"))
         return await self._post(JoinedSession, target, timeout=timeout or 60, idempotency_key=idempotency_key)
+
+    async def end(self, session_id: str, *, timeout: float | None = None) -> PlaySession:
+        """End a game that you have started; nothing of it is kept. Not every platform has this.
+
+        Raises:
+            NotFound: There is none, or somebody else has started it.
+        """
+        target = path("/v2/coworlds/play/session/{}", check_id(session_id, "play session"))
+        return read(PlaySession, await self._connection.call("DELETE", target, timeout=timeout or 60))
 
     async def replay_session(
         self, coworld_id: str, episode_id: str, replay_uri: str, *, timeout: float | None = None

@@ -264,6 +264,7 @@ class _Envelope:
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-Id"] = request_id
+                headers.update(scope["state"].get("limits", {}))
                 headers.setdefault("X-Content-Type-Options", "nosniff")
                 headers.setdefault("Referrer-Policy", "no-referrer")
                 headers.setdefault("Cache-Control", "no-store")

@@ -16,6 +16,7 @@ import click
 from coworld_core.errors import CoworldError
 
 from .cli_options import Out, keep_secret, runs, to_file, where
+from .quotas import Quotas, read_quotas
 from .settings import DEFAULT_PORT, Settings
 
 if TYPE_CHECKING:
@@ -62,6 +63,14 @@ def cli() -> None:
     help="Where artifacts are kept: a directory or an fsspec URL such as s3://BUCKET/PREFIX.",
 )
 @runs
+@click.option(
+    "--quota",
+    "quotas",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="The most that one account may have: episodes that wait or are played (2000), sessions that people play (2), "
+    "requests a second (500). `none` lifts a limit. May be repeated.",
+)
 @click.option("--verbose", "-v", is_flag=True, help="Log every request.")
 def serve_command(
     settings: Settings,
@@ -72,6 +81,7 @@ def serve_command(
     url: str | None,
     artifacts: str | None,
     work: dict[str, Any],
+    quotas: tuple[str, ...],
     verbose: bool,
 ) -> None:
     """Serve until told to stop.
@@ -82,7 +92,7 @@ def serve_command(
 
     from . import serving
 
-    settings = replace(settings, artifacts=artifacts, **work)
+    settings = replace(settings, artifacts=artifacts, quotas=Quotas(**read_quotas(quotas)), **work)
     if settings.local_processes and not allow_remote:
         serving.require_loopback(host)
     _log_to_stderr(verbose)
@@ -251,6 +261,33 @@ def user_disable(settings: Settings, out: Out, name: str) -> None:
     out.say(f"{name} is closed.")
 
 
+@user_group.command("quota")
+@click.argument("name")
+@click.argument("quotas", metavar="[QUOTA=NUMBER]...", nargs=-1)
+@click.option("--reset", is_flag=True, help="Everybody's quotas hold for it again.")
+@where
+def user_quota(settings: Settings, out: Out, name: str, quotas: tuple[str, ...], reset: bool) -> None:
+    """Say what one account may have, in the place of everybody's quotas.
+
+    `observatory user quota ANN episodes=10000 requests=none`
+    """
+
+    async def keep(services: Services) -> dict[str, object]:
+        from .identity.accounts import keep_quotas
+
+        async with services.database.writing() as session:
+            user = await keep_quotas(session, name, quotas, reset=reset)
+        return {"id": user.id, "name": user.name, "quotas": user.quotas or {}}
+
+    result = _with_services(settings, keep)
+    out.answer(result)
+    own = (
+        ", ".join(f"{key} {'none' if value is None else value}" for key, value in result["quotas"].items())
+        or "as everybody"
+    )
+    out.say(f"{name}: {own}")
+
+
 @user_group.command("list")
 @where
 def user_list(settings: Settings, out: Out) -> None:
@@ -267,6 +304,7 @@ def user_list(settings: Settings, out: Out) -> None:
                 "name": user.name,
                 "email": user.email,
                 "team": user.is_team,
+                "quotas": user.quotas or {},
                 "created_at": user.created_at.isoformat(),
                 "disabled_at": user.disabled_at and user.disabled_at.isoformat(),
             }

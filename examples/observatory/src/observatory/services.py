@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .identity.auth import Authenticator
+from .identity.limits import RequestLimit
 from .runtime import Runtime
 from .settings import Settings
 from .store.artifacts import ArtifactStore
@@ -25,5 +26,6 @@ class Services:
     blobs: BlobStore
     vault: Vault
     tokens: Authenticator = field(default_factory=Authenticator)
+    requests: RequestLimit = field(default_factory=RequestLimit)
     runtime: Runtime = field(default_factory=Runtime)
     """What runs beside the stores while a server does."""

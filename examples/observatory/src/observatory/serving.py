@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
 import logging
+import resource
 import signal
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import anyio
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from coworld_core.errors import EnvironmentFault, UsageError
 
@@ -25,6 +30,58 @@ __all__ = ["STOPPING_SECONDS", "bind", "only_one", "require_loopback", "serve", 
 
 STOPPING_SECONDS = 5
 """How long requests on their way may take once the server is told to stop."""
+
+
+REQUEST_SECONDS = 30.0
+"""How long the line and the headers of a request may take; then the connection is closed."""
+
+
+class _Connection(H11Protocol):
+    """uvicorn's end of a connection, with a deadline for what it leaves open: the way to a whole request."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to listen to somebody."""
+        super().connection_made(transport)
+        self._await_request()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on."""
+        super().data_received(data)
+        self._await_request()
+
+    def on_response_complete(self) -> None:
+        """Go on to the next request, of which a part may be there."""
+        super().on_response_complete()
+        self._await_request()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Hand the connection over."""
+        self._settle()
+        super().handle_websocket_upgrade(event)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Leave."""
+        self._settle()
+        super().connection_lost(exc)
+
+    def _await_request(self) -> None:
+        # cycle: the request that is being answered, or the last one that was; it is set as soon as headers are whole
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        if self.transport.get_protocol() is not self or (cycle is not None and not cycle.response_complete):
+            self._settle()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(REQUEST_SECONDS, self._hang_up)
+
+    def _hang_up(self) -> None:
+        self._deadline = None
+        self.transport.close()
+
+    def _settle(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 class _Server(uvicorn.Server):
@@ -128,11 +185,13 @@ async def serve(settings: Settings, listener: socket.socket) -> AsyncGenerator[S
     """
     async with AsyncExitStack() as stack:
         stack.callback(listener.close)
+        _raise_descriptors()
         stack.enter_context(only_one(prepare_directory(settings.data)))
         services = await stack.enter_async_context(open_services(settings))
         await stack.enter_async_context(lifespans(services))
         config = uvicorn.Config(
             create_app(services),
+            http=_Connection,
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -153,6 +212,13 @@ async def serve(settings: Settings, listener: socket.socket) -> AsyncGenerator[S
                 # who waits for a change need not wait any more
                 services.runtime.bell.close()
                 server.should_exit = True
+
+
+def _raise_descriptors() -> None:
+    """Have as many connections as the system allows: the usual 1,024 are taken by a few hundred that say nothing."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 @contextmanager

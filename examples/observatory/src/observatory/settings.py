@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
 from coworld_core import durations
 from coworld_core.errors import UsageError
+
+from .quotas import Quotas
 
 __all__ = [
     "DEFAULT_PORT",
@@ -45,6 +47,7 @@ class Settings:
         parallel: Episodes at a time; 0 leaves them to other workers.
         lease: Seconds a worker's claim is good for without being renewed.
         episode_timeout: Seconds an episode may take, everything included.
+        quotas: The most that one account may have, unless its own say otherwise.
     """
 
     data: Path
@@ -59,6 +62,7 @@ class Settings:
     parallel: int = 1
     lease: float = 30.0
     episode_timeout: float = durations.EPISODE
+    quotas: Quotas = field(default_factory=Quotas)
 
     @property
     def database_url(self) -> str:

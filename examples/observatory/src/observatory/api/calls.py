@@ -22,6 +22,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any, Literal, cast
 
+import anyio
 import pydantic_core
 import sqlalchemy as sa
 from fastapi import APIRouter, Request, Response, Security
@@ -36,6 +37,7 @@ from starlette.routing import Match
 
 from ..errors import Refusal, conflict, forbidden, unauthenticated
 from ..identity.auth import ANONYMOUS, Caller
+from ..identity.limits import quotas_of
 from ..services import Services
 from ..store.models import Idempotent
 
@@ -66,6 +68,9 @@ Access = Literal["anyone", "known", "user", "team"]
 MAX_BODY = 8 * 1024 * 1024
 """Largest JSON body read, in bytes."""
 
+BODY_SECONDS = 60.0
+"""How long a JSON body may take to arrive."""
+
 _REPLAYED = "Idempotent-Replayed"
 
 _REASONS: Mapping[int, str] = {
@@ -73,12 +78,14 @@ _REASONS: Mapping[int, str] = {
     401: "No token, or one that is not good (any more).",
     403: "Not with this token.",
     404: "There is none, or it is not the caller's to see.",
+    408: "The body came too slowly.",
     409: "Not in the state things are in.",
     410: "It was there once.",
     412: "It has changed since.",
     413: "Too long.",
     416: "No such range.",
     422: "It does not have the right form.",
+    429: "Too much at once: `Retry-After` says when to come again.",
     501: "Not on this platform.",
     503: "Not now; try again.",
 }
@@ -234,8 +241,15 @@ class _Route(APIRoute):
         async def answer(request: Request) -> Response:
             _refuse_nul(request)
             services = cast("Services", request.app.state.services)
-            async with services.database.reading() as session:
-                caller = await identify(request, services, session, tolerant=gate.tolerant)
+            base, address = services.settings.quotas, request.client.host if request.client else ""
+            try:
+                async with services.database.reading() as session:
+                    caller = await identify(request, services, session, tolerant=gate.tolerant)
+            except Refusal:
+                services.requests.take(address, base.requests)
+                raise
+            rate = quotas_of(caller.user, base).requests if caller.user else base.requests
+            request.state.limits = services.requests.take(caller.user_id or address, rate)
             gate.admit(caller)
             key = request.headers.get("idempotency-key") if remembers and caller.known else None
             if has_body:
@@ -271,13 +285,13 @@ class _Route(APIRoute):
 
     def _usual(self, gate: Gate) -> set[int]:
         # team rights may be asked for anywhere, and refused; a NUL is in order nowhere
-        statuses = {403, 422}
+        statuses = {403, 422, 429}
         if not gate.tolerant:
             statuses.add(401)
         if self.param_convertors or self.body_field is not None:
             statuses.add(404)
         if self.body_field is not None:
-            statuses |= {409, 413}
+            statuses |= {408, 409, 413}
         if self.dependant.query_params:
             statuses.add(400)
         if "GET" not in (self.methods or ()):
@@ -308,13 +322,19 @@ async def read_body(request: Request, limit: int) -> bytes:
     """A request's whole body.
 
     Raises:
-        Refusal: 413 when it is longer than ``limit`` bytes.
+        Refusal: 413 when it is longer than ``limit`` bytes, 408 when it does not come to its end in time.
     """
     content = bytearray()
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > limit:
-            raise Refusal(413, f"The body is longer than {limit} bytes.", code="too_large")
+    try:
+        with anyio.fail_after(BODY_SECONDS):
+            async for chunk in request.stream():
+                content += chunk
+                if len(content) > limit:
+                    raise Refusal(413, f"The body is longer than {limit} bytes.", code="too_large")
+    except TimeoutError:
+        raise Refusal(
+            408, f"The body was not there after {BODY_SECONDS:.0f} s.", code="too_slow", headers={"Connection": "close"}
+        ) from None
     return bytes(content)
 
 

@@ -18,6 +18,7 @@ from coworld_core.manifest.loading import load_manifest
 
 from ..episodes_access import view_of
 from ..errors import Refusal, conflict, not_found
+from ..identity.limits import require_episodes
 from ..store.columns import JsonObject, new_id, now
 from ..store.database import next_revision
 from ..store.models import Coworld, EpisodeRequest, ExperienceRequest, Participant, User
@@ -52,8 +53,9 @@ async def create_request(call: Known, body: api.ExperienceBody) -> Json:
             "msg": "This platform has nothing of the kind.",
         }
         raise Refusal(422, [issue], code="validation_error")
-    arena, drawn, configs = await _prepare(call, body, body.num_episodes)
     user = call.caller.require()
+    await require_episodes(call.db, user, call.services.settings.quotas, body.num_episodes)
+    arena, drawn, configs = await _prepare(call, body, body.num_episodes)
     row = ExperienceRequest(
         id=new_id("xreq"),
         user_id=user.id,
@@ -78,6 +80,7 @@ async def create_request(call: Known, body: api.ExperienceBody) -> Json:
 @router.post("/v2/episode-requests", response_model=api.EpisodeRequest, responses=refusals(400, 404))
 async def create_episode(call: Known, body: api.EpisodeBody) -> Json:
     """Ask for one episode."""
+    await require_episodes(call.db, call.caller.require(), call.services.settings.quotas, 1)
     arena, drawn, configs = await _prepare(call, body, 1)
     (episode_id,) = await _add_episodes(call, arena, drawn, configs, source="request")
     row = await call.db.get_one(EpisodeRequest, episode_id, populate_existing=True)

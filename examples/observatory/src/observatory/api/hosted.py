@@ -11,6 +11,7 @@ from coworld_core import api
 from ..errors import not_found
 from ..hosted.sessions import Session, open_sessions, seat_json, sessions_of, wait_ready
 from ..services import Services
+from ..store.columns import JsonObject
 from .calls import ApiRouter, Call, Json, gate, refusals
 from .catalogue import find_coworld
 
@@ -33,15 +34,7 @@ async def start_play(call: Annotated[Call, gate("known", held=False)], body: api
     sessions = sessions_of(call.services)
     session = await sessions.play(coworld, body.variant_id, call.caller, spectators=body.allow_spectators)
     await wait_ready(session)
-    return Json(
-        {
-            "session_id": session.id,
-            "join_url": f"{call.base_url}/play/{session.id}",
-            "lobby_url": f"{call.base_url}/play/{session.id}",
-            "player_count": session.slots,
-            "global_url": f"{call.base_url}/sessions/{session.id}{session.page}" if session.spectators else None,
-        }
-    )
+    return Json(_session_json(call, session))
 
 
 @router.post(
@@ -67,6 +60,27 @@ async def join_play(call: Annotated[Call, gate("known", held=False)], session_id
             "player": seat_json(seat),
         }
     )
+
+
+@router.delete("/v2/coworlds/play/session/{session_id}", response_model=api.PlaySession, responses=refusals(503))
+async def end_play(call: Annotated[Call, gate("known", held=False)], session_id: str) -> Json:
+    """End a game that one has started; nothing of it is kept. Once more does no harm."""
+    sessions = sessions_of(call.services)
+    session = sessions.get(session_id)
+    if session is None or session.kind != "play" or not call.caller.owns(session.user_id, session.player_id):
+        raise not_found("game", session_id)
+    await sessions.end(session)
+    return Json(_session_json(call, session))
+
+
+def _session_json(call: Call, session: Session) -> JsonObject:
+    return {
+        "session_id": session.id,
+        "join_url": f"{call.base_url}/play/{session.id}",
+        "lobby_url": f"{call.base_url}/play/{session.id}",
+        "player_count": session.slots,
+        "global_url": f"{call.base_url}/sessions/{session.id}{session.page}" if session.spectators else None,
+    }
 
 
 def player_url(base_url: str, session: Session, slot: int) -> str:

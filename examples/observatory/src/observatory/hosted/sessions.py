@@ -31,12 +31,14 @@ from coworld_core.manifest.gameconfig import slot_count
 from ..artifacts_serving import plain_chunks
 from ..errors import Refusal, conflict, not_found
 from ..identity.auth import Caller
+from ..identity.limits import quotas_of
 from ..store.columns import JsonObject, new_id, now
-from ..store.models import Artifact, Coworld, EpisodeRequest, HostedSession
+from ..store.models import Artifact, Coworld, EpisodeRequest, HostedSession, User
 from .keeping import keep_play
 
 if TYPE_CHECKING:
     from coworld_core.episode.events import BaseEvent
+    from coworld_core.episode.record import EpisodeRecord
     from coworld_core.manifest.models import Manifest
     from coworld_runner.episode.links import PlayLinks
 
@@ -60,7 +62,7 @@ _log = logging.getLogger("observatory.hosted")
 MOST = 8
 """Sessions at a time."""
 IDLE_SECONDS = 300.0
-"""How long a replay is shown to nobody before it is put away."""
+"""How long a session runs for nobody before it is put away."""
 START_SECONDS = 20.0
 """How long a caller waits for a session to begin before it is told to come again."""
 KEEP_SECONDS = 120.0
@@ -184,6 +186,7 @@ class Sessions:
                 group.cancel_scope.cancel()
 
     async def _until_idle(self, session: Session, group: TaskGroup) -> None:
+        await session.ready.wait()
         session.used = anyio.current_time()
         while session.watching or anyio.current_time() - session.used < IDLE_SECONDS:  # noqa: ASYNC110 - it is time
             await anyio.sleep(min(5.0, IDLE_SECONDS / 4))
@@ -195,7 +198,7 @@ class Sessions:
         """A game whose seats are for people.
 
         Raises:
-            Refusal: 404 for a variant there is not, 503 while there are too many.
+            Refusal: 404 for a variant there is not, 429 while the caller has too many, 503 while there are.
         """
         from coworld_core.manifest.gameconfig import game_config_for
         from coworld_core.manifest.loading import load_manifest
@@ -207,6 +210,7 @@ class Sessions:
             slots = slot_count(manifest, config)
         except UsageError as error:
             raise Refusal(404 if error.code == "unknown_variant" else 400, error.message, code=error.code) from error
+        self._require_room(caller.require())
         session = await self._begin("play", coworld.id, caller, variant=chosen)
         session.spectators, session.slots = spectators, slots
         self._group.start_soon(self._run, session, self._play, chosen, config, name=f"play {session.id}")
@@ -234,14 +238,21 @@ class Sessions:
             session.ready.set()
 
         workspace = self._work / session.id
-        record = await run_episode(
-            plan,
-            backend=self._place.backend,
-            workspace=workspace,
-            options=EpisodeOptions(on_player_failure="continue"),
-            on_ready=ready,
-            run_id=session.run_id,
-        )
+        record: EpisodeRecord | None = None
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._until_idle, session, group)
+            record = await run_episode(
+                plan,
+                backend=self._place.backend,
+                workspace=workspace,
+                options=EpisodeOptions(on_player_failure="continue"),
+                on_ready=ready,
+                run_id=session.run_id,
+            )
+            group.cancel_scope.cancel()
+        if record is None:
+            session.error = "Nobody was there any more, so the game was put away."
+            return
         session.scores = record.scores
         if record.fault is not None:
             session.error = record.fault.message
@@ -256,6 +267,7 @@ class Sessions:
             Refusal: 409 when every seat is taken, or the game is over.
         """
         user = caller.require()
+        session.used = anyio.current_time()
         subject = caller.subject_id or user.id
         for seat in session.joined.values():
             if seat.subject_id == subject:
@@ -313,11 +325,22 @@ class Sessions:
         self._sessions[session.id] = session
         return session
 
-    async def end(self) -> None:
-        """End all sessions, and wait until they are put away."""
-        for session in tuple(self._sessions.values()):
+    async def end(self, *sessions: Session) -> None:
+        """End sessions, all if none is named, and wait until they are put away."""
+        for session in sessions or tuple(self._sessions.values()):
             session.scope.cancel()
             await session.ended.wait()
+
+    def _require_room(self, user: User) -> None:
+        most = quotas_of(user, self._services.settings.quotas).sessions
+        mine = [each for each in self._sessions.values() if each.kind == "play" and each.user_id == user.id]
+        if most is not None and sum(not each.over for each in mine) >= most:
+            raise Refusal(
+                429,
+                f"You have started {most} games that are not over: end one, or wait until it is.",
+                code="quota_exceeded",
+                headers={"Retry-After": "60"},
+            )
 
     async def _make_room(self) -> None:
         alive = [session for session in self._sessions.values() if not session.over]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.errors import CoworldError
 
+from ..quotas import read_quotas
 from ..store.columns import now
 from ..store.models import Token, User
 from .auth import Authenticator, MintedToken
 
-__all__ = ["AccountError", "add_user", "disable_user", "list_users", "new_token"]
+__all__ = ["AccountError", "add_user", "disable_user", "keep_quotas", "list_users", "new_token"]
 
 
 class AccountError(CoworldError):
@@ -64,6 +67,25 @@ async def disable_user(session: AsyncSession, name: str) -> User:
     user = await _user(session, name)
     user.disabled_at = user.disabled_at or now()
     await _revoke(session, user)
+    return user
+
+
+async def keep_quotas(session: AsyncSession, name: str, quotas: Iterable[str], *, reset: bool = False) -> User:
+    """Say what an account may have in the place of everybody's quotas.
+
+    Args:
+        session: A writing session.
+        name: The user's.
+        quotas: Those that change, as ``read_quotas`` takes them; the others stay.
+        reset: Forget what was said before.
+
+    Raises:
+        AccountError: When there is no such user.
+        UsageError: When there is no such quota.
+    """
+    changed = read_quotas(quotas)
+    user = await _user(session, name)
+    user.quotas = ({} if reset else dict(user.quotas or {})) | changed or None
     return user
 
 

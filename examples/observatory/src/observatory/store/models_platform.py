@@ -53,6 +53,10 @@ class User(Base):
     """May ask for rights over what belongs to others."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
     disabled_at: Mapped[dt.datetime | None]
+    served_at: Mapped[dt.datetime | None]
+    """When a worker last took an episode of theirs: who has waited longest is served next."""
+    quotas: Mapped[JsonObject | None]
+    """What holds for this account in the place of everybody's quotas (``Quotas``)."""
 
 
 class Player(Base):

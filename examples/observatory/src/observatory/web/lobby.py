@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anyio
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -20,6 +21,7 @@ async def lobby(request: Request) -> Response:
         session = _session(visit)
         if session is None:
             return _gone(visit)
+        session.used = anyio.current_time()
         coworld = await visit.db.get(Coworld, session.coworld_id)
         own = next((seat for seat in session.joined.values() if seat.subject_id == visit.caller.subject_id), None)
         watch = f"/sessions/{session.id}{session.page}" if session.spectators and session.address else None

@@ -2,7 +2,7 @@
 
 A claim writes a token into the row. Whoever renews or finishes asks for that token, so a worker that was thought dead
 and is not changes nothing any more: a request never has two results. Locks are taken in one order everywhere, the
-experience request before its episodes before the counter of changes.
+experience request before its episodes before their account before the counter of changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from coworld_core.ids import new_run_id
 
 from ..store.columns import new_id, now
 from ..store.database import Database, next_revision
-from ..store.models import Artifact, EpisodeRequest, EpisodeScore, ExperienceRequest, Participant
+from ..store.models import Artifact, EpisodeRequest, EpisodeScore, ExperienceRequest, Participant, User
 
 __all__ = ["MAX_ATTEMPTS", "OVER", "Claim", "Outcome", "Queue", "StoredArtifact", "settle_request", "write_outcome"]
 
@@ -104,8 +104,15 @@ class Queue:
         async with self._database.writing() as session:
             row = await session.scalar(
                 sa.select(EpisodeRequest)
+                .join(User, User.id == EpisodeRequest.user_id)
                 .where(EpisodeRequest.status == "pending")
-                .order_by(EpisodeRequest.priority, EpisodeRequest.created_at, EpisodeRequest.index)
+                # accounts take turns: a thousand episodes of one hold up no other's first
+                .order_by(
+                    EpisodeRequest.priority,
+                    User.served_at.asc().nulls_first(),
+                    EpisodeRequest.created_at,
+                    EpisodeRequest.index,
+                )
                 .limit(1)
                 .options(*_BARE)
                 .with_for_update(skip_locked=True, of=EpisodeRequest)
@@ -121,6 +128,7 @@ class Queue:
             row.run_id = claim.run_id
             row.job_id = row.job_id or new_id()
             row.started_at = now()
+            await session.execute(sa.update(User).where(User.id == row.user_id).values(served_at=row.started_at))
             parent = row.experience_request_id
             row.revision = await next_revision(session)
         if parent is not None:

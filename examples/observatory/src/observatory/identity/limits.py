@@ -1,0 +1,100 @@
+"""Holding accounts to their quotas.
+
+What an operator sets for everybody (``Settings.quotas``) is changed for one account by ``User.quotas``. The
+team has none.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ..errors import Refusal
+from ..quotas import Quotas
+from ..store.models import EpisodeRequest, User
+
+__all__ = ["RequestLimit", "quotas_of", "require_episodes"]
+
+
+def quotas_of(user: User, base: Quotas) -> Quotas:
+    """What holds for an account."""
+    if user.is_team:
+        return Quotas(**dict.fromkeys(asdict(base)))
+    own: Mapping[str, int | None] = {name: value for name, value in (user.quotas or {}).items() if name in asdict(base)}
+    return replace(base, **own)
+
+
+async def require_episodes(db: AsyncSession, user: User, base: Quotas, more: int) -> None:
+    """Hold that an account may ask for some more episodes.
+
+    Raises:
+        Refusal: 429 (code ``quota_exceeded``).
+    """
+    most = quotas_of(user, base).episodes
+    if most is None:
+        return
+    # whoever asks twice at once is counted twice
+    await db.execute(sa.select(User.id).where(User.id == user.id).with_for_update(key_share=True))
+    there = await db.scalar(
+        sa.select(sa.func.count())
+        .select_from(EpisodeRequest)
+        .where(EpisodeRequest.user_id == user.id, EpisodeRequest.status.in_(("pending", "running")))
+    )
+    if (there or 0) + more > most:
+        raise Refusal(
+            429,
+            f"{more} more episodes would be too many: {there or 0} of yours wait or are played, and {most} may. "
+            "Ask again when some are over, or ask for fewer.",
+            code="quota_exceeded",
+            headers={"Retry-After": "60"},
+        )
+
+
+class RequestLimit:
+    """Requests of each caller, let in at a steady rate with room for bursts (the generic cell rate algorithm).
+
+    Args:
+        most_callers: How many callers are remembered; the one that was silent longest is forgotten first.
+    """
+
+    WINDOW = 10.0
+    """Seconds over which the rate is an average."""
+
+    def __init__(self, most_callers: int = 10_000) -> None:
+        self._most = most_callers
+        self._due: OrderedDict[str, float] = OrderedDict()
+
+    def take(self, caller: str, rate: int | None) -> dict[str, str]:
+        """Let one request in; returns headers that say how many more there may be.
+
+        Args:
+            caller: A user's id, or an address.
+            rate: Requests a second; None: as many as it likes.
+
+        Raises:
+            Refusal: 429 with ``Retry-After`` (code ``too_many_requests``).
+        """
+        if rate is None:
+            return {}
+        now, pause = time.monotonic(), 1 / max(rate, 1)
+        due = max(self._due.get(caller, 0.0), now) + pause
+        late = due - now - self.WINDOW
+        policy = {"RateLimit-Policy": f'"requests";q={round(rate * self.WINDOW)};w={round(self.WINDOW)}'}
+        if late > 0:
+            raise Refusal(
+                429,
+                f"Too many requests: {rate} a second are answered. Wait a moment, then go on.",
+                code="too_many_requests",
+                headers=policy | {"RateLimit": '"requests";r=0', "Retry-After": str(math.ceil(late))},
+            )
+        self._due[caller] = due
+        self._due.move_to_end(caller)
+        while len(self._due) > self._most:
+            self._due.popitem(last=False)
+        return policy | {"RateLimit": f'"requests";r={int(-late / pause)}'}

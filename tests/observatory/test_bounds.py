@@ -1,0 +1,161 @@
+"""One account, or somebody without any, never takes the whole platform."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import closing
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+from support.misfit_kit import leftovers
+from support.observatory_kit import open_platform, roster, seed
+
+from observatory import serving
+from observatory.errors import Refusal
+from observatory.hosted import sessions as hosted_sessions
+from observatory.identity.accounts import keep_quotas
+from observatory.identity.limits import RequestLimit
+from observatory.quotas import Quotas
+from observatory.store.models import EpisodeRequest
+from observatory.work.queue import Queue
+
+pytestmark = pytest.mark.timeout(1200)
+
+
+def talk(url: str, said: bytes) -> bytes:
+    """What a server answers to some bytes until it hangs up."""
+    with closing(socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=300)) as connection:
+        connection.sendall(said)
+        heard = b""
+        while piece := connection.recv(65536):
+            heard += piece
+        return heard
+
+
+async def test_accounts_take_turns(tmp_path: Path, database: str | None) -> None:
+    """Who asked first for many is served first, and then whoever waits."""
+    async with open_platform(tmp_path, backend="none", database=database) as platform:
+        ann, bob, eve = [await platform.account(name) for name in ("ann", "bob", "eve")]
+        world = await seed(platform.services, ann.id)
+        for account, many in ((ann, 4), (bob, 2), (eve, 1)):
+            await platform.policy(account, "a")
+            async with platform.client(account) as client:
+                body = {"coworld_id": world.id, "roster": roster("a", "a"), "num_episodes": many}
+                assert (await client.post("/v2/experience-requests", json=body)).status_code == 200
+        queue = Queue(platform.services.database, owner="one")
+        names = {account.id: account.name for account in (ann, bob, eve)}
+        served: list[str] = []
+        while (claim := await queue.claim()) is not None:
+            async with platform.services.database.reading() as session:
+                served.append(names[(await session.get_one(EpisodeRequest, claim.episode_id)).user_id])
+        assert served == ["ann", "bob", "eve", "ann", "bob", "ann", "ann"]
+
+
+async def test_episodes_that_wait_are_counted(tmp_path: Path, database: str | None) -> None:
+    quotas = Quotas(episodes=3)
+    async with open_platform(tmp_path, backend="none", database=database, quotas=quotas) as platform:
+        ann, team = await platform.account("ann"), await platform.account("team", team=True)
+        world = await seed(platform.services, ann.id)
+        body = {"coworld_id": world.id, "roster": roster("a", "a")}
+        place = "/v2/experience-requests"
+        for account in (ann, team):
+            await platform.policy(account, "a")
+        async with platform.client(ann) as client, platform.client(team) as boss:
+            made = (await client.post(place, json=body | {"num_episodes": 2})).json()
+            refused = await client.post(place, json=body | {"num_episodes": 2})
+            assert (refused.status_code, refused.json()["type"]) == (429, "quota_exceeded")
+            assert "2 of yours wait or are played, and 3 may" in refused.json()["detail"]
+            assert refused.headers["Retry-After"] == "60"
+            assert (await client.post("/v2/episode-requests", json=body)).status_code == 200
+            assert (await client.post("/v2/episode-requests", json=body)).status_code == 429
+            # what is over makes room
+            assert (await client.post(f"{place}/{made['id']}/cancel")).status_code == 200
+            assert (await client.post(place, json=body | {"num_episodes": 2})).status_code == 200
+            # an account may have more, and the team has as much as it likes
+            async with platform.services.database.writing() as session:
+                await keep_quotas(session, "ann", ["episodes=4"])
+            assert (await client.post("/v2/episode-requests", json=body)).status_code == 200
+            assert (await client.post("/v2/episode-requests", json=body)).status_code == 429
+            assert (await boss.post(place, json=body | {"num_episodes": 100})).status_code == 200
+
+
+def test_requests_have_a_rate_with_room_for_bursts() -> None:
+    limit = RequestLimit(most_callers=2)
+    answers = [limit.take("ann", 1) for _ in range(10)]
+    assert answers[0] == {"RateLimit-Policy": '"requests";q=10;w=10', "RateLimit": '"requests";r=9'}
+    with pytest.raises(Refusal) as refused:
+        limit.take("ann", 1)
+    assert (refused.value.status, refused.value.headers["Retry-After"]) == (429, "1")
+    assert limit.take("bob", 1)
+    assert limit.take("ann", None) == {}
+    # who is forgotten begins anew; there is room for two
+    limit.take("eve", 1)
+    assert limit.take("ann", 1) == answers[0]
+
+
+async def test_who_asks_too_often_is_told_so(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none", quotas=Quotas(requests=1)) as platform:
+        ann = await platform.account("ann")
+        async with platform.client(ann) as client, platform.client() as nobody:
+            statuses = [(await client.get("/v2/leagues")).status_code for _ in range(12)]
+            assert (statuses[0], statuses[-1]) == (200, 429)
+            refused = await client.get("/v2/leagues")
+            assert refused.json()["type"] == "too_many_requests"
+            assert int(refused.headers["Retry-After"]) >= 1
+            assert refused.headers["RateLimit-Policy"] == '"requests";q=10;w=10'
+            # trying tokens counts for the address that tries them
+            guess = {"Authorization": "Bearer obs_nonsense"}
+            answers = [await nobody.get("/players", headers=guess) for _ in range(12)]
+            assert (answers[0].status_code, answers[-1].status_code) == (401, 429)
+            assert (await nobody.get("/v2/leagues")).status_code == 429
+
+
+async def test_a_connection_that_asks_for_nothing_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "REQUEST_SECONDS", 0.1)
+    half = b"GET /observatory/whoami HTTP/1.1\r\nHost: x\r\n"
+
+    async with open_platform(tmp_path, backend="none") as platform:
+        for said, answers in ((b"", 0), (half, 0), (half + b"\r\n" + half, 1)):
+            heard = await anyio.to_thread.run_sync(talk, platform.url, said)
+            assert heard.count(b"HTTP/1.1 200") == answers, said
+
+
+async def test_a_body_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("observatory.api.calls.BODY_SECONDS", 0.1)
+
+    async with open_platform(tmp_path, backend="none") as platform:
+        ann = await platform.account("ann")
+        said = f"POST /observatory/players HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ann.token}\r\n"
+        heard = await anyio.to_thread.run_sync(talk, platform.url, said.encode() + b"Content-Length: 99\r\n\r\n{")
+        assert heard.startswith(b"HTTP/1.1 408")
+        assert b'"type":"too_slow"' in heard
+
+
+async def test_games_for_people_are_counted_ended_and_put_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosted_sessions, "START_SECONDS", 300)
+    async with open_platform(tmp_path, quotas=Quotas(sessions=1)) as platform:
+        ann, bob = await platform.account("ann"), await platform.account("bob")
+        world = await seed(platform.services, ann.id)
+        place, body = "/v2/coworlds/play/session", {"coworld_id": world.id}
+        sessions = platform.services.runtime.sessions
+        assert sessions is not None
+        async with platform.client(ann) as one, platform.client(bob) as two:
+            made = (await one.post(place, json=body)).json()["session_id"]
+            refused = await one.post(place, json=body)
+            assert (refused.status_code, refused.json()["type"]) == (429, "quota_exceeded")
+            assert (await two.delete(f"{place}/{made}")).status_code == 404
+            for _ in range(2):
+                assert (await one.delete(f"{place}/{made}")).status_code == 200
+            ended = sessions.get(made)
+            assert ended is not None
+            assert leftovers(run_ids=[ended.run_id]) == []
+            # there is room again; and nobody comes
+            monkeypatch.setattr(hosted_sessions, "IDLE_SECONDS", 0.2)
+            lonely = sessions.get((await one.post(place, json=body)).json()["session_id"])
+            assert lonely is not None
+            with anyio.fail_after(300):
+                await lonely.ended.wait()
+            assert lonely.error == "Nobody was there any more, so the game was put away."
+            assert leftovers(run_ids=[lonely.run_id]) == []
