@@ -459,17 +459,26 @@ def test_json_after_dashes_is_an_argument() -> None:
     assert done.stdout == ""
 
 
+def in_shell(line: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of a shell in which ``$coworld`` is the command."""
+    env = environment({"coworld": f"{sys.executable} -m coworld_cli"})
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=env, check=False, timeout=60)
+
+
 def test_reader_that_went_away_is_no_error() -> None:
-    shell = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m coworld_cli schema manifest | head -c 1"],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        check=False,
-        timeout=60,
-    )
-    assert shell.stdout == "{"
-    assert shell.stderr == ""
+    shell = in_shell("$coworld schema manifest | head -c 1")
+    assert (shell.stdout, shell.stderr) == ("{", "")
+
+
+def test_output_that_was_closed_is_one_whose_reader_went_away() -> None:
+    shell = in_shell("$coworld schema manifest >&-")
+    assert (shell.stdout, shell.stderr, shell.returncode) == ("", "", exitcodes.ANSWER_IS_NO)
+
+
+def test_all_streams_closed(tmp_path: Path) -> None:
+    """Nothing that is opened meanwhile has their numbers, and is written to instead of them."""
+    shell = in_shell(f"cd {tmp_path}; $coworld nonsense <&- >&- 2>&-")
+    assert (shell.stdout, shell.stderr, shell.returncode) == ("", "", exitcodes.USAGE)
 
 
 def test_terminal_that_cannot_show_a_character() -> None:

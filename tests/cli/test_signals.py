@@ -34,6 +34,7 @@ def runs() -> set[str]:
         (signal.SIGINT, "Interrupted: stopping "),
         (signal.SIGTERM, "Told to end (SIGTERM): stopping "),
         (signal.SIGHUP, "Left alone by its terminal (SIGHUP): stopping "),
+        (signal.SIGQUIT, "Told to end (SIGQUIT): stopping "),
     ],
 )
 def test_the_first_signal_stops_everything(
@@ -108,10 +109,11 @@ def test_a_signal_before_anything_was_started(start: Start, tmp_path: Path) -> N
         server.settimeout(60)
         connection, _ = server.accept()
         with connection:
-            run.send(signal.SIGINT)
+            run.send(signal.SIGUSR1)
             done = run.end()
     assert done.status == 130
-    assert done.stderr == "Interrupted: ending.\nInterrupted. Nothing was written.\n"
+    told = "Told to end (SIGUSR1)"
+    assert done.stderr == f"{told}: ending.\n{told}. Nothing was written.\n"
     assert not (tmp_path / "out").exists()
 
 

@@ -106,6 +106,7 @@ class LazyGroup(NounGroup):
     def run(self, args: Sequence[str] | None = None) -> int:
         """Run a command line and return its exit status; no error gets past this."""
         argv = list(sys.argv[1:] if args is None else args)
+        _open_closed_streams()
         _tame(sys.stdout)
         _tame(sys.stderr)
         try:
@@ -136,6 +137,30 @@ def _reader_gone() -> int:
     # the interpreter flushes once more on its way out, and would complain
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return exitcodes.ANSWER_IS_NO
+
+
+def _open_closed_streams() -> None:
+    """Put something in the place of standard streams that whoever started us has closed (``coworld version >&-``).
+
+    Otherwise the next file or socket to be opened gets their number, and what is written to them.
+    """
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(_at(0, os.open(os.devnull, os.O_RDONLY)), encoding="utf-8")
+    if sys.stdout is None:
+        # like a pipe whose reader has gone, so that it ends in the same way
+        reader, writer = os.pipe()
+        os.close(reader)
+        sys.stdout = os.fdopen(_at(1, writer), "w", encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(_at(2, os.open(os.devnull, os.O_WRONLY)), "w", encoding="utf-8")
+
+
+def _at(number: int, descriptor: int) -> int:
+    """The same open file under another number."""
+    if descriptor != number:
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    return number
 
 
 def _tame(stream: object) -> None:

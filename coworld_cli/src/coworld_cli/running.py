@@ -1,7 +1,7 @@
 """Running asynchronous work from a command: one event loop, and what Ctrl-C does.
 
-The first SIGINT, SIGTERM or SIGHUP cancels the work and says what is being stopped; the second lets nothing finish
-any more; the third leaves at once and names the command that finds the leftovers.
+The first SIGINT or SIGTERM, or another signal that would end us, cancels the work and says what is being stopped; the
+second lets nothing finish any more; the third leaves at once and names the command that finds the leftovers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,14 @@ __all__ = ["Interrupted", "Running", "opened_client", "run_api", "run_async"]
 
 _T = TypeVar("_T")
 
-_NAMES = {"SIGINT": "Interrupted", "SIGTERM": "Told to end (SIGTERM)", "SIGHUP": "Left alone by its terminal (SIGHUP)"}
+_NAMES = {
+    "SIGINT": "Interrupted",
+    "SIGHUP": "Left alone by its terminal (SIGHUP)",
+    **{name: f"Told to end ({name})" for name in ("SIGTERM", "SIGQUIT", "SIGUSR1", "SIGUSR2")},
+}
+_UNLESS_IGNORED = ("SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+"""``nohup`` asks for a closed terminal to be no reason to end, and a shell has its jobs in the background ignore SIGQUIT.
+Batch systems send SIGUSR1 and SIGUSR2 before they kill."""
 
 
 class Interrupted(Exception):
@@ -211,9 +218,8 @@ async def _watch_signals(running: Running, *, task_status: anyio.abc.TaskStatus[
     import anyio
 
     watched = [signal.SIGINT, signal.SIGTERM]
-    # `nohup` asks for a closed terminal to be no reason to end
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        watched.append(signal.SIGHUP)
+    more = [signal.Signals[name] for name in _UNLESS_IGNORED if hasattr(signal, name)]
+    watched += [number for number in more if signal.getsignal(number) is not signal.SIG_IGN]
     with anyio.open_signal_receiver(*watched) as received:
         task_status.started()
         async for number in received:
