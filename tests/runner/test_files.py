@@ -132,6 +132,23 @@ async def test_fetch_copies_whole_and_replaces(tmp_path: Path) -> None:
     assert _names(target.parent) == ["replay"]
 
 
+async def test_a_copy_of_a_sparse_file_takes_no_more_room_than_it_does(tmp_path: Path) -> None:
+    size = 256 << 20
+    with (tmp_path / "replay").open("wb") as file:
+        file.truncate(size)
+        for at in (100_000_000, 200_000_000):
+            file.seek(at)
+            file.write(b"data")
+    target = tmp_path / "copy"
+    assert await fetch_file(tmp_path, "replay", target, limit=size) == size
+    assert target.stat().st_size == size
+    assert target.stat().st_blocks * 512 < 1 << 20
+    with target.open("rb") as copy:
+        for at in (100_000_000, 200_000_000):
+            copy.seek(at)
+            assert copy.read(5) == b"data\0"
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", "/etc/passwd", "a\0b", "a\\b"])
 async def test_fetch_takes_plain_names_only(tmp_path: Path, name: str) -> None:
     with pytest.raises(TransferError) as caught:

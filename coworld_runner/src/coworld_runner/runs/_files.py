@@ -23,7 +23,16 @@ from coworld_core.errors import TransferError
 
 from .._concurrency import nursery
 
-__all__ = ["CappedLog", "copy_given", "fetch_file", "log_tail", "strip_controls", "tree_size", "watch_directory"]
+__all__ = [
+    "CappedLog",
+    "copy_given",
+    "fetch_file",
+    "log_tail",
+    "strip_controls",
+    "tree_size",
+    "watch_directory",
+    "write_sparse",
+]
 
 # --- watching ---------------------------------------------------------------------------------------------------
 
@@ -203,6 +212,7 @@ def _is_regular(path: Path) -> bool:
 # --- fetching ---------------------------------------------------------------------------------------------------
 
 _CHUNK = 1 << 20
+_ZEROS = bytes(1 << 16)
 
 
 async def fetch_file(directory: Path, name: str, target: Path, *, limit: int | None = None) -> int:
@@ -322,9 +332,7 @@ def _fetch(directory: Path, name: str, target: Path, limit: int | None) -> int:
                     anyio.from_thread.check_cancelled()
                     copied += len(chunk)
                     check_size(copied, limit, context)
-                    view = memoryview(chunk)
-                    while view:
-                        view = view[os.write(sink, view) :]
+                    write_sparse(sink, chunk)
             finally:
                 os.close(sink)
             part.replace(target)
@@ -364,6 +372,27 @@ def _open_regular(directory: Path, name: str, context: dict[str, object]) -> Gen
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def write_sparse(descriptor: int, data: bytes) -> None:
+    """Append to a copy, and leave holes for zeros: a file that takes no room stays one that takes none.
+
+    Raises:
+        OSError: There is no room for it, say.
+    """
+    hole = False
+    for start in range(0, len(data), len(_ZEROS)):
+        piece = data[start : start + len(_ZEROS)]
+        hole = piece == _ZEROS[: len(piece)]
+        if hole:
+            os.lseek(descriptor, len(piece), os.SEEK_CUR)
+            continue
+        view = memoryview(piece)
+        while view:
+            view = view[os.write(descriptor, view) :]
+    if hole:
+        # it may be the end of it all
+        os.ftruncate(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR))
 
 
 def _read(source: int, name: str, context: dict[str, object]) -> bytes:

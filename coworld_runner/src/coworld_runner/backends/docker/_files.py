@@ -19,7 +19,7 @@ import anyio.to_thread
 from coworld_core.docker_engine import Answer, Engine, EngineGone, EngineRefused, path_segment
 from coworld_core.errors import TransferError
 
-from ...runs._files import check_size, not_regular, not_written
+from ...runs._files import check_size, not_regular, not_written, write_sparse
 
 __all__ = ["fetch_archived", "hand_back"]
 
@@ -46,7 +46,7 @@ async def fetch_archived(
     try:
         # opened first: within, whatever the system says would be taken for the engine's connection
         async with (
-            await anyio.open_file(part, "xb") as file,
+            await anyio.open_file(part, "xb", buffering=0) as file,
             engine.stream(
                 "GET", f"/containers/{path_segment(container)}/archive", query={"path": f"{mount}/{name}"}
             ) as answer,
@@ -59,7 +59,7 @@ async def fetch_archived(
                 data = await archive.some(left)
                 left -= len(data)
                 try:
-                    await file.write(data)
+                    await anyio.to_thread.run_sync(write_sparse, file.wrapped.fileno(), data)
                 except OSError as error:
                     raise not_written(error, context) from error
         part.replace(target)

@@ -22,7 +22,7 @@ from coworld_core.errors import BackendError, TransferError
 from coworld_core.retrying import Backoff, Tries
 
 from ..._http import BROKEN, Answer, NotHttpError, exchange
-from ...runs._files import check_name, check_size, not_written
+from ...runs._files import check_name, check_size, not_written, write_sparse
 from ._api import Cluster, ClusterGone, ClusterRefused
 
 __all__ = ["Collector", "CollectorGone", "Names"]
@@ -377,10 +377,8 @@ class Names:
 
 def _write(descriptor: int, data: bytes) -> OSError | None:
     """Write it all; returns what went wrong, so that it is not taken for the connection's fault."""
-    view = memoryview(data)
     try:
-        while view:
-            view = view[os.write(descriptor, view) :]
+        write_sparse(descriptor, data)
     except OSError as error:
         return error
     return None
