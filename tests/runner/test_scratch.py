@@ -28,6 +28,7 @@ from coworld_runner.runs.scratch import (
 @pytest.fixture(autouse=True)
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     return scratch_root()
 
 
@@ -101,7 +102,7 @@ def test_a_killed_runner_leaves_a_dead_directory_that_is_reaped(tmp_path: Path) 
     assert find_scratch(run_id) == ()
 
 
-@pytest.mark.parametrize("how", ["link", "owner", "mode"])
+@pytest.mark.parametrize("how", ["link", "owner", "mode", "parent"])
 def test_a_root_that_is_not_ours_is_refused_and_left_alone(root: Path, tmp_path: Path, how: str) -> None:
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / "dead").mkdir(parents=True)
@@ -116,6 +117,9 @@ def test_a_root_that_is_not_ours_is_refused_and_left_alone(root: Path, tmp_path:
         os.chown(root, 12345, 12345)
     if how == "mode":
         root.chmod(0o777)
+    if how == "parent":
+        # whoever may write there can move ours away, and put a link in its place
+        tmp_path.chmod(0o777)
     with pytest.raises(EnvironmentFault) as refused, make_scratch(new_run_id()):
         pass
     assert refused.value.code == "scratch_unsafe"
@@ -124,6 +128,24 @@ def test_a_root_that_is_not_ours_is_refused_and_left_alone(root: Path, tmp_path:
     assert (swept.found, swept.reaped) == ((), ())
     assert str(root) in swept.unavailable[0]
     assert (elsewhere / "dead").is_dir()
+
+
+def test_a_stranger_who_takes_the_name_does_not_keep_a_user_from_playing(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = tmp_path / "runtime"
+    private.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(private))
+    assert scratch_root() == root
+    root.symlink_to(tmp_path / "elsewhere")
+    run_id = new_run_id()
+    with make_scratch(run_id) as scratch:
+        assert scratch.path == private / root.name / run_id
+        root.unlink()
+        assert scratch_root() == scratch.path.parent, "it has moved while it was in use"
+        assert run_is_alive(run_id)
+        swept = anyio.run(lambda: sweep([], run_id=run_id))
+        assert [(item.id, item.alive) for item in swept.found] == [(str(scratch.path), True)]
 
 
 async def test_others_go_on_while_it_is_removed() -> None:

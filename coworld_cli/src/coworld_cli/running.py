@@ -35,7 +35,7 @@ _NAMES = {
     **{name: f"Told to end ({name})" for name in ("SIGTERM", "SIGQUIT", "SIGUSR1", "SIGUSR2")},
 }
 _UNLESS_IGNORED = ("SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-"""``nohup`` asks for a closed terminal to be no reason to end, and a shell has its jobs in the background ignore SIGQUIT.
+"""``nohup`` asks for a closed terminal to be no reason to end, and shells have jobs in the background ignore SIGQUIT.
 Batch systems send SIGUSR1 and SIGUSR2 before they kill."""
 
 

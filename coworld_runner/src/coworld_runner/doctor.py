@@ -23,7 +23,7 @@ from .backend import Backend
 from .backends.registry import ClusterOptions, backend_names
 from .episode.starvation import StarvationMeter
 from .runs.reaper import Sweep, sweep
-from .runs.scratch import scratch_root, unsafe_root
+from .runs.scratch import scratch_root, scratch_roots
 from .selection import make_backend
 
 __all__ = ["Check", "Machine", "check_machine", "leftovers", "machine_versions"]
@@ -248,7 +248,7 @@ def _check_temp() -> Check:
         return Check(name="temp", status="fail", message=message, hint=hint)
     if free < _LITTLE_ROOM:
         return Check(name="temp", status="warn", message=message, hint=hint)
-    if why := unsafe_root():
+    if why := scratch_roots()[scratch_root()]:
         return Check(name="temp", status="fail", message=f"{scratch_root()} {why}", hint="Remove it, or set TMPDIR.")
     return Check(name="temp", status="ok", message=message)
 

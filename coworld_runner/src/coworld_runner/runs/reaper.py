@@ -11,7 +11,7 @@ import anyio.to_thread
 from coworld_core.errors import CoworldError
 
 from ..backend import Backend, Found, Reaped
-from .scratch import find_scratch, reap_scratch, scratch_root, unsafe_root
+from .scratch import find_scratch, reap_scratch, scratch_roots
 
 __all__ = ["Sweep", "sweep", "sweep_run"]
 
@@ -68,8 +68,9 @@ async def sweep(
             unavailable.append(f"{backend.name}: {error.message}")
         except Exception as error:  # noqa: BLE001 - anybody may have written it, and the others are swept all the same
             unavailable.append(f"{backend.name}: it failed with {type(error).__name__}: {error}")
-    if why := unsafe_root():
-        unavailable.append(f"directories: {scratch_root()} {why}, so nothing there is touched")
+    unavailable += [
+        f"directories: {root} {why}, so nothing there is touched" for root, why in scratch_roots().items() if why
+    ]
     directories = find_scratch(run_id)
     found.extend(directories)
     if apply:

@@ -1,13 +1,16 @@
 """The run's own directory: labelled before anything is in it, locked while its runner lives.
 
-Every run has one directory below ``<temporary files>/coworld-<uid>/``. Its name is the run id; it holds what units
-exchange with the runner, and a lock file that the runner keeps locked. The lock is how anyone tells a living run
-from a dead one: the kernel drops it with the process, even after SIGKILL, so there is no pid to be mistaken about.
+Every run has one directory below ``<temporary files>/coworld-<uid>/``, or below ``$XDG_RUNTIME_DIR/coworld-<uid>/``
+where somebody else has taken that name: a directory for runtime files is nobody else's, but most often it is memory,
+and games write gigabytes. Its name is the run id; it holds what units exchange with the runner, and a lock file that
+the runner keeps locked. The lock is how anyone tells a living run from a dead one: the kernel drops it with the
+process, even after SIGKILL, so there is no pid to be mistaken about.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import stat
@@ -37,7 +40,7 @@ __all__ = [
     "remove_run",
     "run_is_alive",
     "scratch_root",
-    "unsafe_root",
+    "scratch_roots",
 ]
 
 REMOVE_SECONDS = 20.0
@@ -45,10 +48,54 @@ REMOVE_SECONDS = 20.0
 _LOCK = "owner.lock"
 
 
-def scratch_root() -> Path:
-    """The directory below which this user's runs keep theirs."""
+def scratch_roots() -> dict[Path, str]:
+    """Directories below which this user's runs may be, the best first, and why nothing in one may be trusted.
+
+    The reason is empty where there is none; a directory that is not there yet has none.
+    """
     user = os.getuid() if hasattr(os, "getuid") else "user"
-    return Path(tempfile.gettempdir()) / f"coworld-{user}"
+    places = [tempfile.gettempdir(), os.environ.get("XDG_RUNTIME_DIR") or ""]
+    roots = [Path(place) / f"coworld-{user}" for place in dict.fromkeys(places) if place and Path(place).is_absolute()]
+    return {root: _unsafe(root) for root in roots}
+
+
+def scratch_root() -> Path:
+    """The directory below which this user's runs keep theirs.
+
+    It stays the same while it is there, whatever others do: theirs may come and go.
+    """
+    roots = scratch_roots()
+    safe = [root for root, why in roots.items() if not why]
+    there = [root for root in safe if root.is_dir()]
+    return (there or safe or [*roots])[0]
+
+
+def _unsafe(root: Path) -> str:
+    try:
+        # what is opened is looked at, so that nothing else can take its place meanwhile
+        descriptor = _open_root(root)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP):
+            return "is not a directory"
+        return f"cannot be opened ({error.strerror})"
+    try:
+        status = os.fstat(descriptor)
+        above = os.stat("..", dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
+    if hasattr(os, "getuid") and status.st_uid != os.getuid():
+        return "belongs to somebody else"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return "may be written to by others"
+    if above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX:
+        return "is where anybody may put something else in its place"
+    return ""
+
+
+def _open_root(root: Path) -> int:
+    return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 @dataclass(frozen=True)
@@ -99,19 +146,6 @@ def remove_run(path: Path, within: float = math.inf) -> str:
     return remove_tree(path, last=_LOCK, within=within)
 
 
-def unsafe_root() -> str:
-    """Why nothing in the directory above the runs' may be trusted, or removed: somebody else can write there."""
-    try:
-        status = scratch_root().lstat()
-    except OSError:
-        return ""
-    if not stat.S_ISDIR(status.st_mode):
-        return "is not a directory"
-    if hasattr(os, "getuid") and status.st_uid != os.getuid():
-        return "belongs to somebody else"
-    return "may be written to by others" if status.st_mode & 0o022 else ""
-
-
 def _is_locked(descriptor: int) -> bool:
     import fcntl
 
@@ -128,7 +162,7 @@ def _guard(root: Path, *, alone: bool) -> Generator[None]:
     """Keep a directory that was just made, and is not locked yet, from being taken for a dead run's."""
     import fcntl
 
-    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = _open_root(root)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
@@ -155,8 +189,12 @@ def owner_is_alive(directory: Path) -> bool:
 
 def run_is_alive(run_id: str) -> bool:
     """Whether the runner of that run still runs on this machine, as this user."""
+    return any(_is_held(root / run_id) for root, why in scratch_roots().items() if not why)
+
+
+def _is_held(directory: Path) -> bool:
     try:
-        descriptor = os.open(scratch_root() / run_id / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
@@ -177,11 +215,11 @@ def make_scratch(run_id: str) -> Scratch:
     path = root / run_id
     try:
         root.mkdir(mode=0o700, exist_ok=True)
-        if why := unsafe_root():
+        if why := _unsafe(root):
             raise EnvironmentFault(
                 f"{root} {why}, so nothing can be kept in it safely.",
                 code="scratch_unsafe",
-                hint="Remove it, or set TMPDIR to a directory of your own.",
+                hint="Remove it, or set TMPDIR or XDG_RUNTIME_DIR to a directory of your own.",
                 context={"path": str(root)},
             )
         with _guard(root, alone=False):
@@ -224,16 +262,17 @@ async def open_scratch(run_id: str, *, on_leak: Callable[[Path, str], None] | No
 
 
 def find_scratch(run_id: str | None = None) -> tuple[Found, ...]:
-    """Directories of runs on this machine, of this user; none where ``unsafe_root`` says why they may not be his."""
-    root = scratch_root()
-    if unsafe_root():
-        return ()
+    """Directories of runs on this machine, of this user; none where ``scratch_roots`` says why they may not be his."""
+    return tuple(item for root, why in scratch_roots().items() if not why for item in _find_below(root, run_id))
+
+
+def _find_below(root: Path, run_id: str | None) -> list[Found]:
     try:
         with _guard(root, alone=True):
             entries = [entry for entry in sorted(root.iterdir()) if run_id is None or entry.name == run_id]
-            alive = {entry: run_is_alive(entry.name) for entry in entries}
+            alive = {entry: _is_held(entry) for entry in entries}
     except OSError:
-        return ()
+        return []
     found: list[Found] = []
     for entry in entries:
         try:
@@ -250,7 +289,7 @@ def find_scratch(run_id: str | None = None) -> tuple[Found, ...]:
                 age_seconds=age,
             )
         )
-    return tuple(found)
+    return found
 
 
 def reap_scratch(found: Sequence[Found], *, force: bool = False) -> tuple[Reaped, ...]:
