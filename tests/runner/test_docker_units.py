@@ -746,5 +746,5 @@ def test_a_runner_that_is_not_root_gets_and_removes_what_roots_containers_wrote(
         return f"{leaks} {scratch_root().name}"
 
     with tempfile.TemporaryDirectory(prefix="coworld-test-", dir="/tmp") as place:
-        Path(place).chmod(0o777)
+        Path(place).chmod(0o1777)
         assert as_user(12345, group, work) == "[] coworld-12345"

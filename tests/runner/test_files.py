@@ -12,7 +12,7 @@ import pytest
 
 from coworld_core.errors import TransferError
 from coworld_runner.runs import _files
-from coworld_runner.runs._files import CappedLog, fetch_file, log_tail, strip_controls, tree_size, watch_directory
+from coworld_runner.runs._files import CappedLog, fetch_file, log_tail, strip_controls, watch_directory
 
 DEADLINE = 20
 
@@ -292,15 +292,3 @@ def test_the_tail_shares_its_room(tmp_path: Path) -> None:
 )
 def test_controls_are_stripped(raw: str, clean: str) -> None:
     assert strip_controls(raw) == clean
-
-
-def test_the_size_of_a_tree(tmp_path: Path) -> None:
-    block = 4096
-    (tmp_path / "a").write_bytes(b"x" * block)
-    (tmp_path / "deep" / "er").mkdir(parents=True)
-    (tmp_path / "deep" / "er" / "b").write_bytes(b"x" * block * 2)
-    os.link(tmp_path / "a", tmp_path / "deep" / "again")
-    (tmp_path / "link").symlink_to("/usr")
-    size = tree_size(tmp_path)
-    assert 3 * block <= size < 4 * block + block
-    assert tree_size(tmp_path / "none") == 0

@@ -419,6 +419,31 @@ time.sleep(1000)
     assert list(directory.iterdir()) == []
 
 
+HIDES = {
+    "unlinked": """
+for number in range(3):
+    file = open(f"{place}/{number}", "wb", buffering=0)
+    os.posix_fallocate(file.fileno(), 0, 1 << 20)
+    os.unlink(file.name)
+    kept.append(file)
+""",
+    "many": """
+for number in range(2000):
+    os.mkdir(f"{place}/{number}")
+""",
+}
+
+
+@pytest.mark.parametrize("how", HIDES)
+async def test_what_is_hidden_from_the_disk_limit_is_found(stage: Stage, how: str) -> None:
+    directory = stage.scratch.directory("unit")
+    code = f"import os, time\nplace, kept = {str(directory)!r}, []\n{HIDES[how]}\ntime.sleep(1000)"
+    limits = Limits(disk_bytes=1 << 21, disk_entries=1000) if how == "unlinked" else Limits(disk_entries=1000)
+    exit = await stage.run(stage.python(code, directory=directory, limits=limits))
+    assert exit.reason == "disk"
+    assert ("files and directories" in exit.detail) is (how == "many")
+
+
 async def test_one_large_file_is_stopped_as_it_grows(stage: Stage) -> None:
     directory = stage.scratch.directory("unit")
     spec = stage.spec(

@@ -85,7 +85,7 @@ class Capabilities:
     pids_limit: bool
     """Can hold a unit below ``Limits.pids``."""
     disk_limit: bool
-    """Can stop a unit that writes more than ``Limits.disk_bytes``."""
+    """Can stop a unit that writes more than ``Limits.disk_bytes``, or more files than ``Limits.disk_entries``."""
     remote: bool
     """Units run on another machine: no shared directories, endpoints are forwarded."""
     separate_streams: bool = True
@@ -101,8 +101,15 @@ class Limits:
     pids: int | None = None
     disk_bytes: int | None = None
     """Bytes a unit may write in all, its own directory included."""
+    disk_entries: int | None = None
+    """Files and directories a unit may leave on the machine, in its own directory above all."""
     log_bytes: int = 32 * 1024 * 1024
     """Bytes each log file may hold; the rest is dropped and ``LogTruncated`` is published once."""
+
+    @property
+    def of_disk(self) -> bool:
+        """Whether there is a limit on what a unit may write."""
+        return self.disk_bytes is not None or self.disk_entries is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -472,7 +479,7 @@ class Backend(abc.ABC):
                 "a memory limit": (spec.limits.memory_bytes is not None, can.memory_limit),
                 "a processor limit": (spec.limits.cpus is not None, can.cpu_limit),
                 "a process limit": (spec.limits.pids is not None, can.pids_limit),
-                "a disk limit": (spec.limits.disk_bytes is not None, can.disk_limit),
+                "a disk limit": (spec.limits.of_disk, can.disk_limit),
             }
             for what, (wanted, possible) in asked.items():
                 if wanted and not possible:
@@ -500,4 +507,5 @@ def enforceable(limits: Limits, capabilities: Capabilities) -> Limits:
         cpus=limits.cpus if capabilities.cpu_limit else None,
         pids=limits.pids if capabilities.pids_limit else None,
         disk_bytes=limits.disk_bytes if capabilities.disk_limit else None,
+        disk_entries=limits.disk_entries if capabilities.disk_limit else None,
     )

@@ -44,7 +44,7 @@ from coworld_core.issues import Issue
 from .._concurrency import nursery
 from ..backend import INPUTS_MOUNT, Backend, Endpoint, Found, HttpProbe, Placement, Publish, Reaped, Unit, UnitSpec
 from ..errors import unwrapped
-from ..runs._files import CappedLog, fetch_file, log_tail, tree_size, watch_directory
+from ..runs._files import CappedLog, fetch_file, log_tail, watch_directory
 from ..runs.scratch import find_scratch, open_scratch, reap_scratch, run_is_alive, scratch_root
 from ._ports import LOCALHOST, Reservation, choose_port, port_taken, stranger_on, take_port
 from ._probe import wait_until_ready
@@ -70,7 +70,6 @@ __all__ = [
     "run_is_alive",
     "stranger_on",
     "take_port",
-    "tree_size",
     "wait_until_ready",
     "watch_directory",
 ]

@@ -20,6 +20,6 @@ both, on a node that is busy with many: what they need is loaded first, and what
 ``POST /go``                    the unit may start
 ``GET /ready?port=&path=&…``    a line of JSON for each change of what is seen, until ``{"status": 200}``
 ``POST /signal?name=TERM``      to the unit's first process; ``KILL`` goes to all
-``GET /used``                   bytes in the directory, and whether the unit was ended for them
+``GET /used``                   bytes and files in the directory, and in what way the unit was ended for them
 ==============================  =====================================================================================
 """

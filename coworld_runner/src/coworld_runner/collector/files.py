@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Files", "state_of", "tree_size"]
+__all__ = ["Files", "state_of"]
 
 _NAMES = 10_000
 """How many files are kept in mind; beyond, the oldest are forgotten."""
@@ -186,22 +186,3 @@ def state_of(descriptor: int) -> str:
     """What changes when a file does."""
     now = os.fstat(descriptor)
     return f'"{now.st_ino}-{now.st_size}-{now.st_mtime_ns}"'
-
-
-def tree_size(path: str, depth: int = 0) -> int:
-    """Bytes below a directory, following no links."""
-    total = 0
-    try:
-        with os.scandir(path) as entries:
-            for entry in entries:
-                try:
-                    status = entry.stat(follow_symlinks=False)
-                except OSError:
-                    continue
-                if stat.S_ISDIR(status.st_mode):
-                    total += tree_size(entry.path, depth + 1) if depth < 100 else 0
-                else:
-                    total += max(status.st_size, status.st_blocks * 512)
-    except OSError:
-        pass
-    return total

@@ -13,7 +13,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from .files import state_of, tree_size
+from .files import state_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class Handler(BaseHTTPRequestHandler):
             elif path == "/ready":
                 self._ready(int(query["port"]), query.get("path", "/"), float(query.get("interval", "0.02")))
             elif path == "/used":
-                directory = self.collector.settings.directory
-                self._answer({"used": tree_size(directory), "over": self.collector.over_disk})
+                used, entries = self.collector.used()
+                self._answer({"used": used, "entries": entries, "over": self.collector.over_disk})
             elif path.startswith("/files/"):
                 self._send_file(unquote(path[7:]))
             elif path.startswith("/digest/"):

@@ -9,8 +9,9 @@ import sys
 import threading
 import time
 
-from .files import Files, tree_size
+from .files import Files
 from .processes import Processes
+from .usage import disk_usage, too_much
 from .waiting import GO, address
 
 TYPE_CHECKING = False
@@ -35,8 +36,11 @@ class CollectorSettings:
         """What the unit may only read; empty when there is nothing of the kind."""
         self.given = environment["COWORLD_COLLECTOR_GIVEN"]
         self.hold = environment.get("COWORLD_COLLECTOR_HOLD") == "1"
-        disk = environment.get("COWORLD_COLLECTOR_DISK")
+        disk, entries = (environment.get(f"COWORLD_COLLECTOR_{name}") for name in ("DISK", "ENTRIES"))
         self.disk = int(disk) if disk else None
+        """Bytes that the unit may write; None: any number."""
+        self.entries = int(entries) if entries else None
+        """Files and directories that it may make; None: any number."""
         self.signals = environment.get("COWORLD_COLLECTOR_SIGNALS") == "1"
         """Whether the processes around us are those of the unit; outside of a pod they are somebody's."""
         self.token = environment.get("COWORLD_COLLECTOR_TOKEN", "")
@@ -52,15 +56,17 @@ class Collector:
         self.go = threading.Event()
         self.heard = time.monotonic()
         """When somebody who may asked for something last."""
-        self.over_disk = 0
+        self.over_disk = ""
+        """In what way the unit was over its disk limit, and ended for it."""
 
     def prepare(self) -> None:
         """Fill the directory and watch it."""
         descriptor = self.files.open_watch()
         self.files.fill(self.settings.given, self.settings.inputs)
         threading.Thread(target=self.files.follow, args=(descriptor,), daemon=True).start()
-        if self.settings.disk is not None and self.processes is not None:
-            threading.Thread(target=self._watch_disk, args=(self.settings.disk,), daemon=True).start()
+        limited = self.settings.disk is not None or self.settings.entries is not None
+        if limited and self.processes is not None:
+            threading.Thread(target=self._watch_disk, daemon=True).start()
         if not self.settings.hold:
             self.go.set()
 
@@ -68,16 +74,23 @@ class Collector:
         """Signal the unit; returns to how many processes."""
         return self.processes.signal(name) if self.processes is not None else 0
 
-    def _watch_disk(self, limit: int) -> None:
+    def used(self) -> tuple[int, int]:
+        """Bytes, files and directories of the unit; counted no further than to the first that is too many."""
+        most_bytes, most_entries = (
+            float("inf") if most is None else most for most in (self.settings.disk, self.settings.entries)
+        )
+        return disk_usage([self.settings.directory], most_bytes=most_bytes, most_entries=most_entries)
+
+    def _watch_disk(self) -> None:
         pause = _DISK_SECONDS
         while True:
             # a thread of this program's own: nothing tells how much a directory holds
             time.sleep(pause)
             begun = time.monotonic()
-            used = tree_size(self.settings.directory)
+            over = too_much(self.used(), self.settings.disk, self.settings.entries)
             pause = max(_DISK_SECONDS, _DISK_SHARE * (time.monotonic() - begun))
-            if used > limit:
-                self.over_disk = used
+            if over:
+                self.over_disk = over
                 self.signal("KILL")
 
     def usher(self, waiting: socket.socket) -> None:

@@ -15,6 +15,8 @@ __all__ = ["ContractProbe", "EpisodeOptions", "OnReady"]
 
 MEBIBYTE = 1024 * 1024
 GIBIBYTE = 1024 * MEBIBYTE
+ENTRIES = 100_000
+"""Files and directories; they are counted and removed within a second or so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +47,13 @@ class EpisodeOptions:
     collect_timeout: float = 300.0
     """For the files that the players leave to be brought in, and again for the game's."""
     game_limits: Limits = field(
-        default_factory=lambda: Limits(memory_bytes=4 * GIBIBYTE, pids=1024, disk_bytes=8 * GIBIBYTE)
+        default_factory=lambda: Limits(
+            memory_bytes=4 * GIBIBYTE, pids=1024, disk_bytes=8 * GIBIBYTE, disk_entries=ENTRIES
+        )
     )
     """For the game. Defaults a backend cannot enforce are dropped; ``required_capabilities`` are not."""
     player_limits: Limits = field(
-        default_factory=lambda: Limits(memory_bytes=2 * GIBIBYTE, pids=512, disk_bytes=GIBIBYTE)
+        default_factory=lambda: Limits(memory_bytes=2 * GIBIBYTE, pids=512, disk_bytes=GIBIBYTE, disk_entries=ENTRIES)
     )
     """For each player."""
     player_network: Network = "game-only"

@@ -20,6 +20,7 @@ from coworld_core.ports import EXTRA_PORTS_ENV, parse_extra_ports
 from ..backend import Backend, HttpProbe, Limits, Placement, Port, Publish, Unit, enforceable
 from ..episode import probes
 from ..episode.links import extra_port_environment, extra_unit_ports
+from ..episode.options import EpisodeOptions
 from ..program import Program, open_program
 
 __all__ = ["ReplayOptions", "ReplaySession", "open_replay", "verify_replay"]
@@ -38,7 +39,7 @@ class ReplayOptions:
     """For the first message on ``/replay`` when that is checked."""
     stop_grace: float = 5.0
     """Between TERM and KILL."""
-    limits: Limits = field(default_factory=lambda: Limits(memory_bytes=4 * 1024**3, pids=1024))
+    limits: Limits = field(default_factory=lambda: EpisodeOptions().game_limits)
     """For the game; defaults a backend cannot enforce are dropped."""
     platform: str | None = None
     """os/architecture of the image; None: the engine's own."""

@@ -29,7 +29,6 @@ __all__ = [
     "fetch_file",
     "log_tail",
     "strip_controls",
-    "tree_size",
     "watch_directory",
     "write_sparse",
 ]
@@ -566,60 +565,3 @@ def strip_controls(text: str) -> str:
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROLS.sub("", _ESCAPES.sub("", text))
-
-
-# --- sizes ------------------------------------------------------------------------------------------------------
-
-_DEPTH = 100
-
-
-def tree_size(path: Path) -> int:
-    """Bytes that everything below a directory takes: each file's length or its blocks, whichever is more.
-
-    Follows no links, counts a file with several names once, and takes what vanishes meanwhile as gone. Directories
-    nested more than a hundred deep are not looked into.
-    """
-    flags = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
-    try:
-        descriptor = os.open(path, flags)
-    except OSError:
-        return 0
-    try:
-        return _tree_size(descriptor, set(), 0)
-    finally:
-        os.close(descriptor)
-
-
-def _tree_size(descriptor: int, linked: set[tuple[int, int]], depth: int) -> int:
-    total = 0
-    try:
-        with os.scandir(descriptor) as entries:
-            for entry in entries:
-                try:
-                    status = entry.stat(follow_symlinks=False)
-                except OSError:
-                    continue
-                if stat.S_ISDIR(status.st_mode):
-                    if depth < _DEPTH:
-                        total += _below(descriptor, entry.name, linked, depth)
-                    continue
-                if status.st_nlink > 1:
-                    if (status.st_dev, status.st_ino) in linked:
-                        continue
-                    linked.add((status.st_dev, status.st_ino))
-                total += max(status.st_size, getattr(status, "st_blocks", 0) * 512)
-    except OSError:
-        pass
-    return total
-
-
-def _below(parent: int, name: str, linked: set[tuple[int, int]], depth: int) -> int:
-    # opened relative to its parent and without links: the owner may swap it for a link at any moment
-    try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    except OSError:
-        return 0
-    try:
-        return _tree_size(descriptor, linked, depth + 1)
-    finally:
-        os.close(descriptor)

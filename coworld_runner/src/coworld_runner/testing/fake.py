@@ -27,7 +27,8 @@ from coworld_core.episode.outcome import Exit
 from coworld_core.errors import ImageError, StartError
 
 from ..backend import Capabilities, Found, ImageInfo, Publish, UnitSpec
-from ..backends.base import BaseBackend, CappedLog, LocalUnit, tree_size
+from ..backends.base import BaseBackend, CappedLog, LocalUnit
+from ..collector.usage import disk_usage, too_much
 
 __all__ = ["FakeBackend", "FakeContext", "FakeProgram", "subject"]
 
@@ -170,8 +171,8 @@ class _FakeUnit(LocalUnit):
         # shielded: what is cancelled is the body; the unit is stopped, which then cancels this
         with self._life:
             async with anyio.create_task_group() as self._tree:
-                if spec.limits.disk_bytes is not None and spec.directory is not None:
-                    self._tree.start_soon(self._watch_disk, spec.limits.disk_bytes, spec.directory)
+                if spec.limits.of_disk:
+                    self._tree.start_soon(self._watch_disk)
                 self.end_as(await self._result(context))
         exit = self._how
         assert exit is not None
@@ -190,14 +191,15 @@ class _FakeUnit(LocalUnit):
             self.write(traceback.format_exc().encode(), error=True)
             return 1
 
-    async def _watch_disk(self, limit: int, directory: Path) -> None:
-        while tree_size(directory) <= limit:  # noqa: ASYNC110 - a disk tells nobody that it fills
+    async def _watch_disk(self) -> None:
+        while not (over := self._over_disk()):  # noqa: ASYNC110 - a disk tells nobody that it fills
             await anyio.sleep(_DISK_TICK)
-        self.end_as(Exit(reason="disk", detail=f"more than {limit} bytes on disk"))
+        self.end_as(Exit(reason="disk", detail=over))
 
-    def _over_disk(self) -> bool:
-        limit, directory = self.spec.limits.disk_bytes, self.spec.directory
-        return limit is not None and directory is not None and tree_size(directory) > limit
+    def _over_disk(self) -> str:
+        limits, directory = self.spec.limits, self.spec.directory
+        used = disk_usage([str(directory)] if directory is not None else [])
+        return too_much(used, limits.disk_bytes, limits.disk_entries)
 
     # -- the unit
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -13,10 +14,10 @@ from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, path_s
 from coworld_core.errors import StartError
 
 from ...backend import UnitSpec
-from ..base import tree_size
+from ...collector.usage import disk_usage, too_much
 from ._images import is_full
 
-__all__ = ["image_of", "ran_out_of_memory", "require_program", "start_error", "state_of", "written_bytes"]
+__all__ = ["image_of", "over_disk", "ran_out_of_memory", "require_program", "start_error", "state_of"]
 
 _OOM_SECONDS = 1.0
 """How long after its end the engine may tell that a container was killed for its memory."""
@@ -113,16 +114,28 @@ async def state_of(engine: Engine, path: str) -> Mapping[str, Any]:
     return (await engine.call("GET", f"{path}/json"))["State"]
 
 
-async def written_bytes(engine: Engine, path: str, spec: UnitSpec) -> int:
-    """Bytes in a container's own layer and in its unit's directory; what cannot be seen counts as nothing."""
+async def over_disk(engine: Engine, path: str, spec: UnitSpec) -> str:
+    """In what way a unit is over its disk limit, if it is; what cannot be seen counts as nothing.
+
+    The bytes are those of its container's own layer and of its directory; the files are those of its directory, which
+    are on this machine when the container is gone.
+    """
     try:
         described = await engine.call("GET", f"{path}/json", query={"size": True})
     except (EngineRefused, EngineGone):
-        return 0
+        return ""
     used = int(described.get("SizeRw") or 0)
+    limits, entries = spec.limits, 0
     if spec.directory is not None:
-        used += await anyio.to_thread.run_sync(tree_size, spec.directory)
-    return used
+        below, entries = await anyio.to_thread.run_sync(
+            lambda: disk_usage(
+                [str(spec.directory)],
+                most_bytes=math.inf if limits.disk_bytes is None else limits.disk_bytes,
+                most_entries=math.inf if limits.disk_entries is None else limits.disk_entries,
+            )
+        )
+        used += below
+    return too_much((used, entries), limits.disk_bytes, limits.disk_entries)
 
 
 async def ran_out_of_memory(engine: Engine, id: str, spec: UnitSpec) -> bool:

@@ -23,7 +23,7 @@ from ...backend import Backend, Endpoint, Publish, UnitSpec
 from ..base import LOCALHOST, BaseUnit, port_taken
 from ._container import command, container_body, exit_of, programs
 from ._files import fetch_archived, hand_back
-from ._inspect import image_of, ran_out_of_memory, require_program, start_error, state_of, written_bytes
+from ._inspect import image_of, over_disk, ran_out_of_memory, require_program, start_error, state_of
 from ._labels import labels_of, object_name, remove_container
 from ._logs import follow_logs
 from ._networks import SharedNetwork
@@ -251,8 +251,8 @@ class DockerUnit(BaseUnit):
         with attempt.scope:
             try:
                 async with nursery() as beside:
-                    if self.spec.limits.disk_bytes is not None:
-                        beside.start_soon(self._watch_disk, self.spec.limits.disk_bytes)
+                    if self.spec.limits.of_disk:
+                        beside.start_soon(self._watch_disk)
                     await follow_logs(self, self._engine, self._path, attempt.attached)
                     await self.started.wait()
                     ended = await self._conclude()
@@ -265,17 +265,17 @@ class DockerUnit(BaseUnit):
             self.finish(ended)
             await self._networks.release()
 
-    async def _watch_disk(self, limit: int) -> None:
+    async def _watch_disk(self) -> None:
         """End it when it has written too much. The kernel keeps each single file from growing far beyond."""
         await self.started.wait()
         pause = _DISK_SECONDS
         while True:
             await anyio.sleep(pause)
             begun = anyio.current_time()
-            used = await written_bytes(self._engine, self._path, self.spec)
+            over = await over_disk(self._engine, self._path, self.spec)
             pause = max(_DISK_SECONDS, _DISK_SHARE * (anyio.current_time() - begun))
-            if used > limit:
-                await self._signal("SIGKILL", "disk", _over(used, limit))
+            if over:
+                await self._signal("SIGKILL", "disk", over)
 
     async def _conclude(self) -> Exit:
         """Wait for its end and find out how it came."""
@@ -298,12 +298,11 @@ class DockerUnit(BaseUnit):
             and await ran_out_of_memory(self._engine, self._id, self.spec)
         ):
             return ended.model_copy(update={"reason": "oom"})
-        limit = self.spec.limits.disk_bytes
-        if limit is not None and ended.reason in ("exited", "signal") and not ended.ok:
+        if self.spec.limits.of_disk and ended.reason in ("exited", "signal") and not ended.ok:
             # a program that may not write any more ends by itself, often before anybody has looked
-            used = await written_bytes(self._engine, self._path, self.spec)
-            if used > limit:
-                return ended.model_copy(update={"reason": "disk", "detail": _over(used, limit)})
+            over = await over_disk(self._engine, self._path, self.spec)
+            if over:
+                return ended.model_copy(update={"reason": "disk", "detail": over})
         return ended
 
     async def _has_ended(self) -> bool:
@@ -366,10 +365,6 @@ class DockerUnit(BaseUnit):
         """End what follows it, if anything still does."""
         if self._attempt is not None:
             self._attempt.scope.cancel()
-
-
-def _over(used: int, limit: int) -> str:
-    return f"{used} bytes written, {limit} allowed"
 
 
 def _free_port() -> int:

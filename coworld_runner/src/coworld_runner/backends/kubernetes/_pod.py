@@ -502,6 +502,7 @@ def _collector(spec: UnitSpec, options: PodOptions, secret: str, given: Given) -
         "GIVEN": _GIVEN,
         "HOLD": str(int(bool(given.large))),
         "DISK": "" if spec.limits.disk_bytes is None else str(spec.limits.disk_bytes),
+        "ENTRIES": "" if spec.limits.disk_entries is None else str(spec.limits.disk_entries),
         "SIGNALS": "1",
     }
     plain = {f"COWORLD_COLLECTOR_{name}": value for name, value in settings.items()}

@@ -228,20 +228,17 @@ class KubernetesUnit(WatchedUnit):
 
     async def settle(self, ended: Exit) -> Exit:
         """See whether it was killed for what it wrote, and take in the last of its files."""
-        if ended.signal == _SIGKILL and ended.reason == "signal" and self.spec.limits.disk_bytes is not None:
+        if ended.signal == _SIGKILL and ended.reason == "signal" and self.spec.limits.of_disk:
             ended = await self._over_disk(ended)
         await self._drain()
         return ended
 
     async def _over_disk(self, ended: Exit) -> Exit:
         try:
-            used = int((await self._collector.call("GET", "/used", patience=5))["over"])
+            over = str((await self._collector.call("GET", "/used", patience=5))["over"])
         except BackendError:
             return ended
-        if not used:
-            return ended
-        why = f"{used} bytes written, {self.spec.limits.disk_bytes} allowed"
-        return ended.model_copy(update={"reason": "disk", "detail": why})
+        return ended.model_copy(update={"reason": "disk", "detail": over}) if over else ended
 
     async def _drain(self) -> None:
         """Have the collector tell the last of the files."""

@@ -35,6 +35,11 @@ else:
     except ImportError:
         import signal
 
+if TYPE_CHECKING or __package__:
+    from ...collector.usage import disk_usage, too_much
+else:
+    from collector.usage import disk_usage, too_much
+
 __all__ = ["descendants", "main"]
 
 _PR_SET_PDEATHSIG = 1
@@ -98,33 +103,14 @@ def _proportional(pid: int) -> int:
     return _resident(pid)
 
 
-def _size(directory: str) -> int:
-    total = 0
-    pending = [directory]
-    while pending:
-        try:
-            with os.scandir(pending.pop()) as entries:
-                for entry in entries:
-                    try:
-                        if entry.is_dir(follow_symlinks=False):
-                            pending.append(entry.path)
-                            continue
-                        status = entry.stat(follow_symlinks=False)
-                    except OSError:
-                        continue
-                    total += max(status.st_size, status.st_blocks * 512) // max(1, status.st_nlink)
-        except OSError:
-            continue
-    return total
-
-
 class _Tree:
     """The command and everything below it."""
 
-    def __init__(self, memory: int, pids: int, disk: int, files: int, directories: list[str]) -> None:
+    def __init__(self, memory: int, pids: int, disk: int, entries: int, files: int, directories: list[str]) -> None:
         self.memory = memory
         self.pids = pids
         self.disk = disk
+        self.entries = entries
         self.files = files
         self.directories = directories
         self.main = 0
@@ -209,20 +195,25 @@ class _Tree:
                 if used > self.memory:
                     self.reason, self.detail = "oom", f"{used} bytes of memory, {self.memory} allowed"
                     return True
-        return self.disk > 0 and time.monotonic() >= self._disk_due and self.over_disk()
+        return time.monotonic() >= self._disk_due and self.over_disk()
 
     def over_disk(self) -> bool:
         """Look whether the tree's directories hold more than they may."""
-        if not self.disk:
+        if not self.disk and not self.entries:
             return False
         began = time.monotonic()
-        used = sum(map(_size, self.directories))
+        used = disk_usage(
+            self.directories,
+            most_bytes=self.disk or float("inf"),
+            most_entries=self.entries or float("inf"),
+            processes=descendants(os.getpid(), self.pids),
+        )
         now = time.monotonic()
         self._disk_due = now + max(_DISK_TICK, (now - began) * _DISK_SHARE)
-        if used > self.disk:
-            self.reason, self.detail = "disk", f"{used} bytes on disk, {self.disk} allowed"
-            return True
-        return False
+        over = too_much(used, self.disk or None, self.entries or None)
+        if over:
+            self.reason, self.detail = "disk", over
+        return bool(over)
 
     # -- ending
 
@@ -327,14 +318,15 @@ def main(arguments: list[str]) -> None:
     """Run a command until it ends, is stopped, goes over a limit, or the runner is gone.
 
     Args:
-        arguments: Control descriptor, memory, pids, disk (0: no limit), open files (0: as many as we may have), the
-            directory to run in, the number of directories that count as the unit's, those, and the command.
+        arguments: Control descriptor, memory, pids, disk, files and directories (0: no limit), open files (0: as many
+            as we may have), the directory to run in, the number of directories that count as the unit's, those, and
+            the command.
     """
-    control, memory, pids, disk, files = map(int, arguments[:5])
-    context = arguments[5]
-    count = int(arguments[6])
-    tree = _Tree(memory, pids, disk, files, arguments[7 : 7 + count])
-    argv = arguments[7 + count :]
+    control, memory, pids, disk, entries, files = map(int, arguments[:6])
+    context = arguments[6]
+    count = int(arguments[7])
+    tree = _Tree(memory, pids, disk, entries, files, arguments[8 : 8 + count])
+    argv = arguments[8 + count :]
     os.set_inheritable(control, False)
     runner = os.getppid()
 
@@ -364,7 +356,7 @@ def main(arguments: list[str]) -> None:
     poll = select.poll()
     poll.register(control, select.POLLIN)
     poll.register(wake, select.POLLIN)
-    tick = _TICK if memory or pids else _DISK_TICK if disk else 1.0
+    tick = _TICK if memory or pids else _DISK_TICK if disk or entries else 1.0
     due = time.monotonic() + tick
     killed = False
     try:

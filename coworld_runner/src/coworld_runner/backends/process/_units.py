@@ -41,7 +41,7 @@ _SHIM_SECONDS = 1.0
 _AWAKE_SECONDS = 1.0
 """Between two looks whether a shim was stopped, of which the kernel tells nobody but a handler of SIGCHLD."""
 
-_BOOT = "import os, sys; sys.path.append(sys.argv[1]); import _shim; _shim.main(sys.argv[2:]); os._exit(0)"
+_BOOT = "import os, sys; sys.path += sys.argv[1:3]; import _shim; _shim.main(sys.argv[3:]); os._exit(0)"
 """Imported rather than run as a script, so that its bytecode is cached; ended without tidying up an interpreter."""
 
 
@@ -335,9 +335,10 @@ def _shim_command(spec: UnitSpec, context: Path, private: Path, control: int) ->
     limits = spec.limits
     directories = [str(path.absolute()) for path in (spec.directory, private) if path is not None]
     first, *arguments = spec.argv
-    numbers = (control, limits.memory_bytes or 0, limits.pids or 0, limits.disk_bytes or 0, of_units())
+    most = (limits.memory_bytes, limits.pids, limits.disk_bytes, limits.disk_entries)
+    numbers = (control, *(limit or 0 for limit in most), of_units())
     return [
-        *(sys.executable, "-I", "-S", "-c", _BOOT, str(Path(__file__).parent)),
+        *(sys.executable, "-I", "-S", "-c", _BOOT, *map(str, Path(__file__).parents[:2])),
         *map(str, numbers),
         *(str(context.absolute()), str(len(directories)), *directories),
         *(sys.executable if first in {"python", "python3"} else first, *arguments),
