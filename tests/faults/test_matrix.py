@@ -1,7 +1,9 @@
-"""Who is blamed for what: games and players that misbehave, on each backend.
+"""Who is blamed for what: games and players that misbehave, or mean harm, on each backend.
 
-Each row is one episode. On Docker, and on a cluster, are those rows whose end is seen in another way there: how a unit
-ends and is stopped, its limits, its log, what it writes. What follows from what was seen is the same everywhere.
+Each row is one episode: behaviour, outcome, blame; after each of them nothing is left, and `clean` finds nothing. What
+the rows show is said in ``docs/security.md``. On Docker, and on a cluster, are those rows whose end is seen in another
+way there: how a unit ends and is stopped, its limits, its log, what it writes. What follows from what was seen is the
+same everywhere.
 """
 
 from __future__ import annotations
@@ -274,6 +276,26 @@ PLAYERS = [
     seat("artifact-link", scores=True, says="is not a regular file", engine=True),
     seat("artifact-fifo", scores=True, says="is not a regular file"),
     seat("artifact-directory", scores=True, says="Player 1 (artifact-directory) left no artifact"),
+    # what is hidden from a look at the disk
+    seat(
+        "litters 3000",
+        blames=player("player_error"),
+        config={"play_seconds": LONG},
+        options={"player_limits": Limits(disk_entries=1000)},
+        reason="disk",
+        says="disk",
+        engine=True,
+    ),
+    seat(
+        "hides 32",
+        blames=player("player_error"),
+        config={"play_seconds": LONG},
+        options={"player_limits": Limits(disk_bytes=16 * MIB)},
+        reason="disk",
+    ),
+    # against whoever looks after it; a container's first process takes no signal from within
+    seat("drops-labels", "stops-parent", scores=True, engine=True),
+    seat("kills-parent", blames=(Blame("platform", "platform_error"),), config={"play_seconds": LONG}, reason="lost"),
     # deeper than a program may call itself, and longer than a path may be
     seat("digs 2500", scores=True, engine=True),
     seat("closes-streams", scores=True),

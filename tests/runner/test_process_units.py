@@ -249,7 +249,8 @@ async def test_a_run_without_a_directory_gets_one_for_the_time_being(stage: Stag
     run_id = new_run_id()
     spec = UnitSpec(run_id=run_id, name="unit", component="game", image="image", argv=("sleep", "1000"))
     async with stage.units(spec):
-        assert [item.alive for item in await stage.backend.find(run_id)] == [True, True, True]
+        found = await stage.backend.find(run_id)
+        assert {(item.kind, item.alive) for item in found} == {("process", True), ("directory", True)}
     assert not (scratch_root() / run_id).exists()
 
 
@@ -510,6 +511,34 @@ async def test_when_the_shim_is_killed_the_unit_is_lost_and_so_is_its_tree(stage
         assert [item.kind for item in await stage.backend.find(stage.scratch.run_id)] == ["directory"]
 
 
+_LEAVES_ALL_BEHIND = """
+import os, signal, sys, time
+shim = os.getppid()
+read, write = os.pipe()
+os.set_inheritable(write, True)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execve("/bin/sh", ["sh", "-c", f"echo daemon $$; echo >&{write}; exec sleep 1000"], {})
+    os._exit(0)
+os.wait()
+os.read(read, 1)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans go to the first process elsewhere")
+@pytest.mark.parametrize("number", ["SIGKILL", "SIGSTOP"])
+async def test_who_drops_its_labels_and_gets_rid_of_its_shim_is_found_all_the_same(stage: Stage, number: str) -> None:
+    code = f"{_LEAVES_ALL_BEHIND}\nos.kill(shim, signal.{number})\ntime.sleep(1000)"
+    async with stage.units(stage.python(code)) as (unit,):
+        await until(lambda: "daemon" in stage.log())
+        daemon = int(stage.log().split()[-1])
+        if number == "SIGSTOP":
+            await unit.stop(0.1)
+        assert (await unit.wait()).reason == ("lost" if number == "SIGKILL" else "stopped")
+        assert not psutil.pid_exists(daemon)
+
+
 async def test_when_the_shim_is_asked_to_end_it_takes_the_tree_along(stage: Stage) -> None:
     code = "import os, signal, time\nsignal.signal(15, signal.SIG_IGN)\nos.fork(); print('up'); time.sleep(1000)"
     async with stage.units(stage.python(code)) as (unit,):
@@ -576,8 +605,7 @@ async def test_what_does_not_die_is_published_and_held_against_nobody(
 
     monkeypatch.setattr(_process_units.ProcessUnit, "kill_seconds", 0.3)
     async with stage.units(stage.spec("sleep", "1000"), grace=0) as (unit,):
-        shim = psutil.Process(int(unit.id)).parent()
-        assert shim is not None
+        (shim,) = (above for above in psutil.Process(int(unit.id)).parents() if above.ppid() == os.getpid())
         # nothing ends it, like a process that hangs in the kernel
         shim.suspend()
         monkeypatch.setattr(_process_units, "_signal", lambda pid, number: None)

@@ -106,3 +106,5 @@ async def open_arena(name: str, directory: Path) -> AsyncGenerator[Arena]:
         arena = Arena(backend, PLACEHOLDER if name == "process" else ensure_image(), directory)
         yield arena
         assert arena.leftovers() == []
+        # what `coworld clean` would list
+        assert [item for run_id in arena.run_ids for item in await backend.find(run_id)] == []

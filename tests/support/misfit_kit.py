@@ -176,16 +176,20 @@ def evidence(workspace: Path) -> Evidence:
 
 
 def marked_processes(mark: str) -> list[int]:
-    """Processes of this machine, containers' included, that carry a mark; zombies carry nothing."""
+    """Processes of this machine, containers' included, that carry a mark; zombies carry nothing.
+
+    Those that dropped their environment have it in their arguments.
+    """
     needle = f"{MARK}={mark}".encode()
     found: list[int] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 environment = (entry / "environ").read_bytes()
+                arguments = (entry / "cmdline").read_bytes()
             except OSError:
                 continue
-            if needle in environment.split(b"\0"):
+            if needle in environment.split(b"\0") or mark.encode() in arguments:
                 found.append(int(entry.name))
     return found
 

@@ -49,6 +49,11 @@ BEHAVIOURS = {
     "artifact-directory": "leaves a directory for an artifact",
     "digs": "makes ARG directories, each in the one before, then plays on",
     "closes-streams": "closes its standard streams, then plays on",
+    "litters": "makes ARG directories beside each other, then plays on",
+    "hides": "reserves ARG mebibytes in files that it removes and keeps open, then plays on",
+    "drops-labels": "leaves a daemon without any environment, then plays on",
+    "stops-parent": "stops the process that started it (SIGSTOP), then plays on",
+    "kills-parent": "leaves such a daemon, and kills the process that started it",
 }
 
 
@@ -158,6 +163,40 @@ async def phone(port: int, *others: str) -> None:
     print(f"REACHED {' '.join(sorted(reached)) or 'nobody'}", flush=True)
 
 
+def litter(count: int) -> None:
+    """Make directories."""
+    for number in range(count):
+        artifact().with_name(f"litter-{number}").mkdir()
+
+
+def hide(mebibytes: int) -> list[int]:
+    """Take room that no listing of a directory shows."""
+    kept: list[int] = []
+    for number in range(mebibytes):
+        path = artifact().with_name(f"hidden-{number}")
+        kept.append(os.open(path, os.O_WRONLY | os.O_CREAT))
+        os.posix_fallocate(kept[-1], 0, 1 << 20)
+        path.unlink()
+    return kept
+
+
+def drop_labels() -> None:
+    """Leave a process behind that nothing but its arguments tells from a stranger's."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.closerange(0, 256)
+            os.execve("/bin/sh", ["sh", "-c", f"sleep 600; : {os.environ.get('MISFITS_MARK')}"], {})
+        os._exit(0)
+    os.wait()
+
+
+def signal_parent(number: signal.Signals) -> None:
+    """Signal the process that started us, unless that is in nobody's sight."""
+    if os.getppid() > 0:
+        os.kill(os.getppid(), number)
+
+
 def zipped(size: int) -> bytes:
     """A good zip of about that many bytes."""
     buffer = io.BytesIO()
@@ -224,6 +263,18 @@ def main(behaviour: str = "well", *arguments: str) -> int:
             os.mkfifo(artifact())
         case "artifact-directory":
             artifact().mkdir()
+        case "litters":
+            litter(number)
+        case "hides":
+            kept = hide(number)
+            assert len(kept) == number
+        case "drops-labels":
+            drop_labels()
+        case "stops-parent":
+            signal_parent(signal.SIGSTOP)
+        case "kills-parent":
+            drop_labels()
+            signal_parent(signal.SIGKILL)
         case "closes-streams":
             for descriptor in (0, 1, 2):
                 os.close(descriptor)

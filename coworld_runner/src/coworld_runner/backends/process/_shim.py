@@ -14,7 +14,11 @@ started us, as a parent-death signal would. To the runner go lines:
   ``disk``;
 
 and the end of the stream once nothing of the tree is left. The shim is the reaper of orphans below it, so children
-that left their session, or whose parents are gone, are still found and counted.
+that left their session, or whose parents are gone, are still found and counted, whatever their environment.
+
+On Linux there are two of it. The first does nothing but look after the second, which is the unit's parent: it has it go
+on when the unit stops it, and when the unit kills it, what was below it is the first one's to kill. When somebody kills
+the first, the second ends the unit. A unit that kills both at one stroke keeps what has dropped its labels too.
 """
 
 from __future__ import annotations
@@ -53,6 +57,8 @@ _TICK = 0.1
 _DISK_TICK = 0.25
 """Seconds between two looks at the disk, unless a look itself takes long."""
 _DISK_SHARE = 10
+_GUARD_TICK = 1.0
+"""Seconds between two looks whether the runner is still there, which the other end of its socket tells as well."""
 """A look at the disk may take at most one part in so many of the time."""
 
 
@@ -310,6 +316,35 @@ def _prctl():
     return ctypes.CDLL(None).prctl
 
 
+def _guarded(prctl) -> bool:
+    """Go on in a child, and look after that; False in the parent, when nothing of the child's tree is left."""
+    runner = os.getppid()
+    me = os.getpid()
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    shim = os.fork()
+    if not shim:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGHUP, 0, 0, 0)
+        if os.getppid() != me:
+            os._exit(1)
+        return True
+    signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
+    while True:
+        ended, status = os.waitpid(shim, os.WNOHANG | os.WUNTRACED)
+        if ended and not os.WIFSTOPPED(status):
+            break
+        if ended:
+            _kill(shim, signal.SIGCONT)
+        heard = signal.sigtimedwait(_TAKEN, _GUARD_TICK)
+        if os.getppid() != runner:
+            _kill(shim, signal.SIGTERM)
+        elif heard is not None and heard.si_signo != signal.SIGCHLD:
+            _kill(shim, heard.si_signo)
+    tree = _Tree(0, 0, 0, 0, 0, [])
+    tree.status = status
+    tree.kill()
+    return False
+
+
 def _noted(_number: int, _frame: object) -> None:
     """Its number is already in the wake-up pipe; what it means is decided in the loop."""
 
@@ -328,6 +363,8 @@ def main(arguments: list[str]) -> None:
     tree = _Tree(memory, pids, disk, entries, files, arguments[8 : 8 + count])
     argv = arguments[8 + count :]
     os.set_inheritable(control, False)
+    if tree.prctl is not None and not _guarded(tree.prctl):
+        return
     runner = os.getppid()
 
     orders = os.read(control, 64)
@@ -361,7 +398,10 @@ def main(arguments: list[str]) -> None:
     killed = False
     try:
         while tree.status is None:
-            if b"K" in orders or os.getppid() != runner:
+            if os.getppid() != runner:
+                # nobody is left who could be told how it ended
+                return
+            if b"K" in orders:
                 tree.reason = "stopped"
                 killed = True
             elif b"T" in orders:
