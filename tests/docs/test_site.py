@@ -6,6 +6,7 @@ import ast
 import inspect
 import re
 
+from faults.test_matrix import CASES
 from support.pages import PAGES, ROOT, blocks, page_id
 
 
@@ -23,6 +24,7 @@ def test_the_site_has_its_pages() -> None:
         "platform.md",
         "api.md",
         "observatory.md",
+        "security.md",
     }
     assert wanted <= {page.name for page in (ROOT / "docs").glob("*.md")}
 
@@ -34,6 +36,21 @@ def test_links_between_pages_lead_somewhere() -> None:
             if "://" not in target and not (page.parent / target).exists():
                 broken.append(f"{page_id(page)} -> {target}")
     assert not broken
+
+
+def test_what_is_said_of_security_is_shown_by_a_test() -> None:
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    rows = {f"test_blame[{case.id}]" for case in CASES}
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)(\[[^`]+\])?`", text)
+    assert len(named) > 20
+    missing = [
+        f"{file}::{name}{row}"
+        for file, name, row in named
+        if f"def {name}(" not in (ROOT / file).read_text(encoding="utf-8") or (row and f"{name}{row}" not in rows)
+    ]
+    assert not missing
+    tables = re.findall(r"^\| Attempt .*?(?=\n\n)", text, re.MULTILINE | re.DOTALL)
+    assert all("`tests/" in line for table in tables for line in table.splitlines()[2:])
 
 
 def test_what_the_readme_shows_can_be_pasted_into_a_notebook() -> None:

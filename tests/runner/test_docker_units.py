@@ -115,19 +115,22 @@ async def test_what_is_written_anywhere_counts(arena: Arena) -> None:
 
 async def test_a_volume_of_the_image_has_a_size_too_and_goes_with_the_unit(arena: Arena) -> None:
     code = (
+        "import os\nmade = []\ntry:\n    for name in range(40):\n        os.mkdir(f'/data/{name}'); made.append(name)\n"
+        "except OSError as error:\n    print(error.strerror)\nfor name in made:\n    os.rmdir(f'/data/{name}')\n"
         "with open('/data/kept', 'wb') as file:\n    try:\n        for _ in range(40):\n"
         "            file.write(bytes(1 << 20)); file.flush()\n    except OSError as error:\n"
         "        print(error.strerror)\n"
     )
     async with arena.open() as backend, changed_image("coworld-test-volume:1", "VOLUME /data") as image:
-        spec = python(arena.spec("subject", image=image, limits=Limits(disk_bytes=8 << 20)), code)
+        limits = Limits(disk_bytes=8 << 20, disk_entries=20)
+        spec = python(arena.spec("subject", image=image, limits=limits), code)
         async with backend.units([spec], publish=arena.publish) as (unit,):
             await unit.wait()
             volumes = [item for item in await backend.find(arena.run_id) if item.kind == "volume"]
             assert [item.alive for item in volumes] == [True]
         await arena.nothing_left(backend)
     # the volume is full before a single file is too large
-    assert arena.text("subject") == "No space left on device\n"
+    assert arena.text("subject") == "No space left on device\n" * 2
 
 
 async def test_a_flood_is_dropped_and_costs_no_memory(arena: Arena) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import os
 import subprocess
@@ -35,7 +36,7 @@ from coworld_core.episode.events import BaseEvent, LeakFound, Notice
 from coworld_core.episode.outcome import Exit
 from coworld_core.errors import BackendUnavailable, ImageError, NotReadyError, StartError, UsageError
 from coworld_core.ids import new_run_id
-from coworld_runner.backend import HttpProbe, Port, UnitSpec
+from coworld_runner.backend import HttpProbe, Limits, Port, UnitSpec
 from coworld_runner.backends import KubernetesBackend
 from coworld_runner.backends.base import wait_until_ready
 from coworld_runner.backends.kubernetes import _units as units_module
@@ -64,8 +65,6 @@ def namespace(shared_namespace: str) -> Generator[str]:
 
 
 def subject(run_id: str, name: str, *steps: str, **more: Any) -> UnitSpec:
-    import dataclasses
-
     return dataclasses.replace(subject_spec(run_id, name, *steps), environment=subject_environment, **more)
 
 
@@ -196,6 +195,30 @@ async def test_the_documented_role_is_enough(namespace: str, tmp_path: Path) -> 
                 resource, _, below = kind.partition("/")
                 assert not await cluster.review(verb, resource, subresource=below), f"{verb} {kind}"
         assert [event for event in told if isinstance(event, LeakFound)] == []
+
+
+async def test_what_a_unit_leaves_is_counted_and_takes_no_more_room_here(namespace: str, tmp_path: Path) -> None:
+    """Directories below each other, beyond what a path may have; and a file of which nothing is written."""
+    size = 64 << 20
+    with make_scratch(new_run_id()) as scratch:
+        spec = subject(scratch.run_id, "game", "hang", limits=Limits(disk_bytes=1 << 30, disk_entries=1000))
+        code = f"""
+import os, time
+os.chdir({spec.mount!r})
+with open("replay", "wb") as file:
+    file.truncate({size})
+for number in range(2000):
+    os.mkdir("deeper")
+    os.chdir("deeper")
+time.sleep(1000)
+"""
+        directory = scratch.directory("game", shared=True)
+        spec = dataclasses.replace(spec, argv=("python3", "-c", code), directory=directory)
+        async with backend_for(namespace) as backend, backend.units([spec], publish=print, grace=0) as (unit,):
+            ended = await unit.wait()
+            assert (ended.reason, ended.detail) == ("disk", "1001 files and directories or more, 1000 allowed")
+            assert await unit.fetch("replay", tmp_path / "replay") == size
+            assert (tmp_path / "replay").stat().st_blocks * 512 < 1 << 20
 
 
 # --- what a cluster may do ----------------------------------------------------------------------------------------

@@ -107,10 +107,11 @@ def _mounts(spec: UnitSpec, image: Mapping[str, Any], labels: Mapping[str, str])
         if posixpath.normpath(target) in ours:
             continue
         options: dict[str, Any] = {"Labels": dict(labels)}
-        if spec.limits.disk_bytes is not None:
-            # a volume is outside of what the engine counts, so it gets a size of its own
-            size = {"type": "tmpfs", "device": "tmpfs", "o": f"size={spec.limits.disk_bytes}"}
-            options["DriverConfig"] = {"Name": "local", "Options": size}
+        if spec.limits.of_disk:
+            # a volume is outside of what the engine counts, so it gets a size of its own, which the kernel keeps
+            most = {"size": spec.limits.disk_bytes, "nr_inodes": spec.limits.disk_entries}
+            size = ",".join(f"{name}={limit}" for name, limit in most.items() if limit is not None)
+            options["DriverConfig"] = {"Name": "local", "Options": {"type": "tmpfs", "device": "tmpfs", "o": size}}
         mounts.append({"Type": "volume", "Target": target, "VolumeOptions": options})
     return mounts
 
