@@ -316,8 +316,11 @@ def _prctl():
     return ctypes.CDLL(None).prctl
 
 
-def _guarded(prctl) -> bool:
+def _guarded(tree: _Tree) -> bool:
     """Go on in a child, and look after that; False in the parent, when nothing of the child's tree is left."""
+    prctl = tree.prctl
+    if prctl is None:
+        return True
     runner = os.getppid()
     me = os.getpid()
     prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -339,7 +342,7 @@ def _guarded(prctl) -> bool:
             _kill(shim, signal.SIGTERM)
         elif heard is not None and heard.si_signo != signal.SIGCHLD:
             _kill(shim, heard.si_signo)
-    tree = _Tree(0, 0, 0, 0, 0, [])
+    # what the child has left is ours now
     tree.status = status
     tree.kill()
     return False
@@ -363,7 +366,7 @@ def main(arguments: list[str]) -> None:
     tree = _Tree(memory, pids, disk, entries, files, arguments[8 : 8 + count])
     argv = arguments[8 + count :]
     os.set_inheritable(control, False)
-    if tree.prctl is not None and not _guarded(tree.prctl):
+    if not _guarded(tree):
         return
     runner = os.getppid()
 
