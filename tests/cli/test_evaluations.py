@@ -17,6 +17,7 @@ from coworld_core.episode.record import SeatRow, read_rows
 from coworld_core.evaluation import compare_rows, rank_rows
 
 PAINT = Path(__file__).parents[2] / "examples" / "paintarena"
+NIM = PAINT.parent / "nim"
 PAIR = ("compare", "frontier-painter", "sweep-painter", "-m", PAINT, "--variant", "quick", "--backend", "process")
 
 
@@ -103,6 +104,24 @@ def test_what_ci_makes_of_it(verdict: str, stopped: str, passes_anyway: bool, is
     report = compare_rows(comparison_plan(), []).model_copy(update={"verdict": verdict, "stopped": stopped})
     assert passes(report, must_win=False) is passes_anyway
     assert passes(report, must_win=True) is is_better
+
+
+def test_files_are_compared_from_anywhere_and_known_by_what_they_hold(tmp_path: Path) -> None:
+    for name in ("new", "old"):
+        (tmp_path / f"{name}.py").write_text("def act(observation, legal, rng):\n    return legal[0]\n")
+    asked = ("compare", "./new.py", "./old.py", "-m", NIM, "--backend", "process", "--max-blocks", "1")
+    asked = (*asked, "--count-starved", "--parallel", "2", "-o", "out")
+    done = coworld(*asked, cwd=tmp_path)
+    assert done.status == 0, done.stderr
+    assert "new and old are the same program: you compare a player with itself." in done.stdout
+    rows = list(read_rows(tmp_path / "out"))
+    assert {seat.name for row in rows for seat in row.seats} == {"new", "old"}
+    assert len({seat.digest for row in rows for seat in row.seats}) == 1
+    (tmp_path / "old.py").write_text("def act(observation, legal, rng):\n    return legal[-1]\n")
+    done = coworld(*asked, "--json", cwd=tmp_path)
+    assert done.status == 2
+    assert done.json["error"]["code"] == "player_changed"
+    assert done.json["error"]["message"].startswith("old.py has changed since the evaluation began: its digest was ")
 
 
 def test_how_a_ranking_is_shown(tmp_path: Path) -> None:

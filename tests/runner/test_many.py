@@ -44,7 +44,7 @@ async def test_each_plan_has_its_row(tmp_path: Path) -> None:
 
     async with world() as small:
         wrong = plan(small, ticks=0)
-        nobody = dataclasses.replace(plan(small), seats=plan(small, "counting-nobody").seats)
+        nobody = dataclasses.replace(plan(small), seats=plan(small, "counting-nobody:1").seats)
         tally = await run_many(
             {
                 "ada/bob #1": plan(small, "first", "second"),
@@ -80,10 +80,10 @@ async def test_each_plan_has_its_row(tmp_path: Path) -> None:
 
 async def test_what_fails_them_all_is_told_once(tmp_path: Path) -> None:
     async with world() as small:
-        nobody = plan_episode(small.package, variant="default", players=["counting-nobody"])
+        nobody = plan_episode(small.package, variant="default", players=["counting-nobody:1"])
         with pytest.raises(ImageError) as raised:
             await run_batch(nobody, episodes=3, backend=small.backend, workspace=tmp_path / "many")
-    assert "'counting-nobody'" in raised.value.message
+    assert "'counting-nobody:1'" in raised.value.message
     assert getattr(raised.value, "__notes__", []) == []
 
 

@@ -20,8 +20,10 @@ from coworld_runner.plan import EpisodePlan, Seat, plan_episode, plan_for_people
 TEMPLATE = Path(__file__).parents[2] / "examples" / "paintarena" / "coworld_manifest_template.json"
 
 
-async def package(tmp_path: Path, **changes: Any) -> Package:
+async def package(tmp_path: Path, *, seeded: str = "", **changes: Any) -> Package:
     document = json.loads(TEMPLATE.read_text())
+    if seeded:
+        document["game"]["config_schema"]["properties"][seeded] = {"type": "integer"}
     document["game"]["version"] = "1.0"
     for section in (document["game"]["runnable"], *document["player"]):
         section["image"] = "paintarena:1"
@@ -115,15 +117,26 @@ async def test_tokens_are_new_and_never_in_the_plan(tmp_path: Path) -> None:
 
 
 async def test_a_config_that_breaks_the_schema_is_caught_before_anything_starts(tmp_path: Path) -> None:
-    plan = plan_episode(await package(tmp_path), seed=7)
-    # this game's schema knows no seed and allows nothing unknown
+    plan = plan_episode(await package(tmp_path))
+    plan = dataclasses.replace(plan, game_config={**plan.game_config, "width": -1})
     with pytest.raises(ManifestError) as refused:
         plan.config_with_tokens(plan.new_tokens())
-    assert "seed" in str(refused.value)
+    assert "width" in str(refused.value)
+
+
+async def test_a_seed_for_a_game_without_one_says_what_would_work(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        plan_episode(await package(tmp_path), seed=7)
+    assert refused.value.code == "seed_unknown"
+    assert "Leave the seed out" in str(refused.value.hint)
+    assert "max_ticks" in str(refused.value.hint)
+    with pytest.raises(UsageError) as refused:
+        plan_episode(await package(tmp_path, seeded="random_seed"), seed=7)
+    assert "'random_seed'" in str(refused.value.hint)
 
 
 async def test_seeds_grow_by_the_index(tmp_path: Path) -> None:
-    plan = plan_episode(await package(tmp_path), seed=7)
+    plan = plan_episode(await package(tmp_path, seeded="seed"), seed=7)
     assert [plan.for_episode(index).seed for index in range(3)] == [7, 8, 9]
     assert plan_episode(await package(tmp_path)).for_episode(2).seed is None
 

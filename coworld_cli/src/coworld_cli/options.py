@@ -512,6 +512,14 @@ class PlayOptions(PackageOptions):
     """What the commands that play can be told; each of them leaves out what it has no use for."""
 
     players: tuple[str, ...] = _argument((), nargs=-1, metavar="[EPISODE_REQUEST.json | PLAYER...]")
+    player: tuple[str, ...] = _option(
+        "--player",
+        section="What to play",
+        multiple=True,
+        metavar="PLAYER",
+        help="The same as PLAYER: a file (./bot.py), a directory, the id of a bundled player, or an image. Repeatable; "
+        "@N behind it seats it N times.",
+    )
     variant: str | None = _option(
         "--variant",
         section="What to play",
@@ -684,8 +692,17 @@ class PlayOptions(PackageOptions):
     def check(self) -> None:
         """See that they fit together."""
         check_run(self.run)
+        if self.players and self.player:
+            raise click.UsageError(
+                "Players are named one after the other or with --player, not both.", click.get_current_context()
+            )
         if (self.aws_profile or self.aws_region) and not self.use_bedrock:
             raise click.UsageError("--aws-profile and --aws-region need --use-bedrock.", click.get_current_context())
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The players, however they were named."""
+        return self.players or self.player
 
     def episode(self, *, watch: bool) -> EpisodeOptions:
         """How the episode is to be run. What was asked for by name must be enforced, not only wished for.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -11,7 +11,9 @@ import anyio
 
 from coworld_core.manifest.loading import MANIFEST_NAME
 from coworld_runner.backend import Backend
+from coworld_runner.own_players import OwnPlayer
 from coworld_runner.package.resolving import Package, coworld_id, resolve_package
+from coworld_runner.players import housing_words
 from coworld_runner.secret_env import SecretEnv, read_secret_env
 from coworld_runner.selection import open_backend
 
@@ -21,7 +23,7 @@ from .render.issues import render_issue
 from .render.text import clean, command_line
 from .running import Running, opened_client
 
-__all__ = ["evidence_directory", "find_package", "opened_backend", "player_secrets", "read_secrets"]
+__all__ = ["evidence_directory", "find_package", "opened_backend", "player_secrets", "read_secrets", "tell_housing"]
 
 
 _DOWNLOADS = Path("coworld")
@@ -58,6 +60,12 @@ async def opened_backend(options: WhereOptions, package: Package, running: Runni
         running.out.note(f"Backend: {backend.name} ({clean(choice.reason, one_line=True)})")
         with running.on_hurry(backend.hurry):
             yield backend
+
+
+def tell_housing(players: Iterable[OwnPlayer | None], package: Package, backend: Backend, out: Output) -> None:
+    """Say what files and directories of one's own run in."""
+    for line in housing_words(players, package, backend):
+        out.note(clean(line, one_line=True))
 
 
 def evidence_directory(options: PlayOptions, package: Package, run_id: str) -> Path:

@@ -88,6 +88,8 @@ class Capabilities:
     """Can stop a unit that writes more than ``Limits.disk_bytes``, or more files than ``Limits.disk_entries``."""
     remote: bool
     """Units run on another machine: no shared directories, endpoints are forwarded."""
+    builds: bool = False
+    """Makes images from a Dockerfile (``Backend.build_image``)."""
     separate_streams: bool = True
     """Tells standard output from standard error; False writes both to the log of standard output."""
 
@@ -432,6 +434,35 @@ class Backend(abc.ABC):
     async def has_image(self, image: str) -> bool:
         """Whether an image is here already; nothing is fetched. Where there are no images, none is."""
         return False
+
+    async def build_image(
+        self,
+        image: str,
+        context: Path,
+        *,
+        labels: Mapping[str, str],
+        platform: str | None = None,
+        publish: Publish | None = None,
+    ) -> ImageInfo:
+        """Have an image that is made from a directory; one that is here already by that name is not made again.
+
+        Args:
+            image: Its name, which says for good what is in it.
+            context: The directory, with its ``Dockerfile``; nothing else of this machine is sent.
+            labels: What it is labelled with.
+            platform: os/architecture; None: the engine's own.
+            publish: Where progress goes.
+
+        Raises:
+            CapabilityError: This backend does not claim ``builds``.
+            BuildError: A step of the Dockerfile failed.
+            ImageError: What it starts from is not to be had.
+        """
+        raise CapabilityError(
+            f"The {self.name} backend builds no images.",
+            hint="Build the image, push it to a registry that the backend pulls from, and name it.",
+            context={"backend": self.name, "image": image},
+        )
 
     @abc.abstractmethod
     def units(

@@ -165,7 +165,7 @@ def _players(plan: EpisodePlan, scored: list[tuple[float, ...]]) -> tuple[Player
             PlayerSummary(
                 name=seat.player_name or seat.name,
                 player_id=seat.player_id,
-                image=seat.runnable.image if seat.runnable is not None else "",
+                image=seat.image,
                 seats=tuple(slots),
                 episodes=len(scored),
                 mean_score=round(sum(scores) / len(scores), 6) if scores else None,
@@ -178,6 +178,7 @@ def _same_player(one: Seat, other: Seat) -> bool:
     return (
         one.runnable is not None
         and one.runnable == other.runnable
+        and one.image == other.image
         and one.player_id == other.player_id
         and (one.player_name or one.name) == (other.player_name or other.name)
     )

@@ -377,7 +377,7 @@ def _seats(plan: EpisodePlan, record: EpisodeRecord | None = None) -> tuple[Seat
         SeatRow(
             name=seat.name,
             player_id=seat.player_id,
-            image=seat.runnable.image if seat.runnable is not None else "",
+            image=seat.image,
             digest=digest,
         )
         for seat, digest in zip(plan.seats, digests, strict=True)

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from coworld_core.episode.request import LoadedRequest, build_request
+from coworld_core.episode.request import JobSpec, LoadedRequest, build_request
 from coworld_core.errors import ManifestError, UsageError
 from coworld_core.ids import generate_tokens
 from coworld_core.images import ImageRef
@@ -19,8 +19,10 @@ from coworld_core.manifest.models import Manifest, Runnable
 from coworld_core.manifest.results import Results, read_results
 from coworld_core.ports import EXTRA_PORTS_ENV, ExtraPort, parse_extra_ports
 
-from ._hints import did_you_mean, listed
+from ._hints import listed
+from .own_players import OwnPlayer
 from .package.resolving import Package
+from .players import HUMAN, PlayerRef, player_host, read_players
 
 __all__ = ["EpisodePlan", "Seat", "plan_episode", "plan_for_people"]
 
@@ -42,10 +44,19 @@ class Seat:
     """The bundled player's id, if it is one."""
     player_name: str = ""
     """The player's own name, the same in whatever seat; empty: ``name``."""
+    own: OwnPlayer | None = None
+    """The file or directory that plays; then the image of ``runnable`` is what it runs in."""
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Secrets for this seat's player alone; never in logs, records or argument lists."""
     secret_files: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     """Secrets that its player is handed as files of its own, by environment variable: the variable is the URI."""
+
+    @property
+    def image(self) -> str:
+        """What records say that its player runs from: an image, or a file and its content; empty for a person."""
+        if self.own is not None:
+            return self.own.reference
+        return self.runnable.image if self.runnable is not None else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,21 +98,6 @@ class EpisodePlan:
         players = (seat.runnable.image for seat in self.seats if seat.runnable is not None)
         return tuple(dict.fromkeys([self.manifest.game.runnable.image, *players]))
 
-    def hint_for(self, image: str, hint: str | None) -> str | None:
-        """What to do about an image that is not to be had: its name may be that of a bundled player, misspelt.
-
-        Args:
-            image: Its name.
-            hint: What there is to do otherwise.
-        """
-        manifest = self.manifest
-        bundled = {player.id: player.image for player in manifest.player}
-        if not bundled or image in {manifest.game.runnable.image, *bundled.values()} or any(c in image for c in "/:@"):
-            return hint
-        if near := did_you_mean(image, bundled):
-            return f"Did you mean the player {near!r}?"
-        return " ".join(filter(None, [f"The package's own players are {listed(bundled)}.", hint]))
-
     @cached_property
     def extra_ports(self) -> tuple[ExtraPort, ...]:
         """Further local ports the game asks for.
@@ -141,7 +137,7 @@ def plan_episode(
     *,
     variant: str | None = None,
     request: LoadedRequest | None = None,
-    players: Sequence[str] = (),
+    players: Sequence[str | PlayerRef] = (),
     run: Sequence[str] = (),
     humans: Sequence[int] = (),
     secret_env: Mapping[str, str] | None = None,
@@ -150,24 +146,26 @@ def plan_episode(
     """Say what an episode plays.
 
     Whoever is named in ``players`` sits under a name of its own, by which the game calls it too where its schema gives
-    players names: the display name of a bundled player, the short name of an image (``player:2``). In several seats it
-    is numbered: ``X``, ``X (2)``. Seats that are left to people are called ``Person`` instead of by a bot's name. Where
-    the config cannot take these names, and for players that nobody named, the author's names remain.
+    players names: the display name of a bundled player, the name of a file without its ending, the short name of an
+    image (``player:2``). In several seats it is numbered: ``X``, ``X (2)``. Seats that are left to people are called
+    ``Person`` instead of by a bot's name. Where the config cannot take these names, and for players that nobody named,
+    the author's names remain.
 
     Args:
         package: The Coworld.
         variant: Id of a variant; None is the certification fixture or, where people play, the first variant: a
             fixture is made to be over before anyone has found the keys.
         request: An episode request, which says it all, names too; excludes variant, players and run.
-        players: Who plays, one for all seats or one a seat: the id of a bundled player, or an image.
+        players: Who plays, one for all seats or one a seat: the id of a bundled player, a file or directory of one's
+            own, an image, or ``human``; ``@N`` behind it stands for N seats (``players.read_players``).
         run: Command for players given as images.
         humans: Seats left to people.
         secret_env: Secrets for every player.
         seed: Puts an integer ``seed`` into the config.
 
     Raises:
-        UsageError: An unknown variant, a wrong number of players, a seat that does not exist, options that exclude
-            each other.
+        UsageError: An unknown variant or player, a wrong number of players, a seat that does not exist, a seed for a
+            game that takes none, options that exclude each other.
         ManifestError: The config does not satisfy the game's schema.
     """
     manifest = package.manifest
@@ -176,34 +174,26 @@ def plan_episode(
             "An episode request says variant and players itself, so --variant, players and --run cannot be given too.",
             code="request_excludes_options",
         )
-    bundled = {player.id: player for player in manifest.player}
+    named = read_players(players, package)
+    humans = _with_people(humans, named, manifest)
     if humans and variant is None and request is None:
         variant = manifest.variants[0].id
     if request is None:
-        images = [bundled[name].image if name in bundled else name for name in players]
-        asked = build_request(manifest, variant, images=images, run=run)
+        asked, label = _asked(package, variant, named, run), variant or "certification"
         policy_names: tuple[str, ...] = ()
-        label = variant or "certification"
     else:
         asked, policy_names, label = request.request, request.policy_names, "episode-request"
-    runnables = list(asked.players)
-    ids: list[str | None] = [None] * len(runnables)
-    seated = players or [seat.player_id for seat in manifest.certification.players]
-    for slot, runnable in enumerate(runnables):
-        if request is not None:
-            ids[slot] = next((entry.id for entry in manifest.player if entry.as_runnable() == runnable), None)
-        elif (player := bundled.get(seated[slot % len(seated)])) is not None:
-            ids[slot] = player.id
-            runnables[slot] = player.as_runnable()
+    taken = _seated(package, asked.players, named, by_request=request is not None)
+    runnables, ids = [runnable for runnable, _, _ in taken], [known for _, known, _ in taken]
     config = dict(asked.game_config)
     if seed is not None:
-        config["seed"] = seed
+        config = _with_seed(manifest, config, seed, slots=len(runnables))
     for slot in humans:
         if not 0 <= slot < len(runnables):
             raise UsageError(
                 f"There is no seat {slot}: this episode has seats 0 to {len(runnables) - 1}.", code="unknown_seat"
             )
-    own = [_PERSON if slot in humans else name for slot, name in enumerate(_own_names(manifest, ids, runnables))]
+    own = [_PERSON if slot in humans else name for slot, name in enumerate(_own_names(manifest, taken))]
     others = policy_names or distinct_names(own)
     seats = tuple(
         Seat(
@@ -211,6 +201,7 @@ def plan_episode(
             runnable=None if slot in humans else runnable,
             player_id=None if slot in humans else ids[slot],
             player_name="" if slot in humans or request is not None else own[slot],
+            own=None if slot in humans else taken[slot][2],
             secret_env={} if slot in humans else dict(secret_env or {}),
         )
         for slot, runnable in enumerate(runnables)
@@ -227,6 +218,84 @@ def plan_episode(
     )
     # whoever makes a request has told the game everybody's name already
     return plan if request is not None else _named(plan, own if players else ())
+
+
+_Taken = tuple[Runnable, str | None, OwnPlayer | None]
+"""What sits in a seat: how it is run, its id if it is a bundled player, its files if it is one's own."""
+
+
+def _with_people(humans: Sequence[int], named: Sequence[PlayerRef], manifest: Manifest) -> tuple[int, ...]:
+    """The seats that are left to people, those where the word stands among them."""
+    people = [slot for slot, player in enumerate(named) if player.kind == HUMAN]
+    if people and len(named) == 1:
+        people = list(range(len(manifest.certification.players)))
+    return tuple(dict.fromkeys([*humans, *people]))
+
+
+def _asked(package: Package, variant: str | None, named: Sequence[PlayerRef], run: Sequence[str]) -> JobSpec:
+    """The request to play what was named."""
+    bundled = {player.id: player.image for player in package.manifest.player}
+    if run and named and all(player.kind in ("own", "human") for player in named):
+        raise UsageError(
+            f"A command was given for player images, but {listed(dict.fromkeys(map(str, named)))} is none.",
+            code="run_without_image",
+            hint="A file is run by what it is: leave --run out.",
+        )
+    host = player_host(package).image
+    images = [
+        bundled.get(player.word, player.word) if player.kind in ("bundled", "image") else host for player in named
+    ]
+    return build_request(package.manifest, variant, images=images, run=run)
+
+
+def _seated(
+    package: Package, asked: Sequence[Runnable], named: Sequence[PlayerRef], *, by_request: bool
+) -> list[_Taken]:
+    """Who sits where."""
+    manifest = package.manifest
+    bundled = {player.id: player for player in manifest.player}
+    if by_request:
+        found = [
+            next((entry.id for entry in manifest.player if entry.as_runnable() == player), None) for player in asked
+        ]
+        return [(runnable, known, None) for runnable, known in zip(asked, found, strict=True)]
+    seats = named or [PlayerRef(word=seat.player_id, kind="bundled") for seat in manifest.certification.players]
+    taken: list[_Taken] = []
+    for slot, runnable in enumerate(asked):
+        player = seats[slot % len(seats)]
+        if player.kind == "bundled":
+            taken.append((bundled[player.word].as_runnable(), player.word, None))
+        elif player.own is not None:
+            # whoever names the program names all of it: the bundled player's variables were for another one
+            taken.append((runnable.model_copy(update={"run": player.own.shown(), "env": {}}), None, player.own))
+        else:
+            taken.append((runnable, None, None))
+    return taken
+
+
+def _with_seed(manifest: Manifest, config: Mapping[str, Any], seed: int, *, slots: int) -> dict[str, Any]:
+    """The config with a seed.
+
+    Raises:
+        UsageError: The game takes none.
+    """
+    seeded = {**config, "seed": seed}
+    known = _object(manifest.game.config_schema.get("properties"))
+    if (
+        "seed" in known
+        or "seed" in config
+        or validate_game_config(manifest, seeded, slots=slots).ok
+        or not validate_game_config(manifest, config, slots=slots).ok
+    ):
+        return seeded
+    alike = next((name for name in known if "seed" in name.casefold()), None)
+    settings = [name for name in known if name not in ("tokens", "players")]
+    if alike:
+        hint = f"Its config has {alike!r}: say it in an episode request."
+    else:
+        hint = "Leave the seed out; several episodes differ all the same."
+        hint += f" What its config takes, an episode request can say: {listed(settings)}." if settings else ""
+    raise UsageError(f"{manifest.game.name} takes no seed: its config has none.", code="seed_unknown", hint=hint)
 
 
 def plan_for_people(plan: EpisodePlan) -> EpisodePlan:
@@ -270,15 +339,25 @@ def _named(plan: EpisodePlan, players: Sequence[str] = ()) -> EpisodePlan:
     return dataclasses.replace(plan, game_config=config, seats=seats)
 
 
-def _own_names(manifest: Manifest, ids: Sequence[str | None], runnables: Sequence[Runnable]) -> list[str]:
-    """What players are called in whatever seat: as the manifest calls them, or briefly by their images."""
+def _own_names(manifest: Manifest, taken: Sequence[_Taken]) -> list[str]:
+    """What players are called in whatever seat.
+
+    As the manifest calls them; a file by its name; an image briefly, in full where two would be called the same.
+    """
     bundled = {player.id: player.name for player in manifest.player}
-    short = {runnable.image: ImageRef.parse(runnable.image).short for runnable in runnables}
-    alike = Counter(short.values())
+    brief = [_brief(runnable, own) for runnable, _, own in taken]
+    alike = Counter(name for name, _ in dict.fromkeys(brief))
     return [
-        bundled[known] if known is not None else short[image] if alike[short[image]] == 1 else image
-        for known, image in zip(ids, (runnable.image for runnable in runnables), strict=True)
+        bundled[known] if known is not None else name if alike[name] == 1 else full
+        for (_, known, _), (name, full) in zip(taken, brief, strict=True)
     ]
+
+
+def _brief(runnable: Runnable, own: OwnPlayer | None) -> tuple[str, str]:
+    """What a player is called, and what it is called where another is called that, too."""
+    if own is not None:
+        return own.name, f"{own.path.parent.name}/{own.name}"
+    return ImageRef.parse(runnable.image).short, runnable.image
 
 
 def _patient(plan: EpisodePlan) -> EpisodePlan:

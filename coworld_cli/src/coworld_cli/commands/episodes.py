@@ -35,12 +35,17 @@ def run_episode(out: Output, options: PlayOptions) -> int:
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id.
 
-    PLAYER is an image or the id of a bundled player: one for all seats, or one a seat. With none, the bundled players
-    sit as the certification fixture has them. An episode request says all of it in a file.
+    PLAYER is a file or a directory of yours, the id of a bundled player, or an image: one for all seats, or one a
+    seat; @N behind it seats it N times. With none, the bundled players sit as the certification fixture has them. An
+    episode request says all of it in a file.
+
+    A bot is one file: with a function act(observation, legal, rng), or a whole program that connects to the address in
+    COWORLD_PLAYER_WS_URL.
 
     \b
     Examples:
       coworld run-episode examples/paintarena
+      coworld run-episode examples/nim --player ./bot.py --player counter
       coworld run-episode examples/paintarena my-player:latest --run python --run -m --run my_player
       coworld run-episode examples/paintarena sweep-painter frontier-painter -n 20 --parallel 4
     """  # noqa: D301 (click reads the backspace)
@@ -50,14 +55,14 @@ def run_episode(out: Output, options: PlayOptions) -> int:
 
 
 @commands.command("scrimmage", cls=SectionCommand)
-@takes("options", PlayOptions, without=("players", *_PEOPLE, *_MANY))
+@takes("options", PlayOptions, without=("players", "player", *_PEOPLE, *_MANY))
 @click.argument("image")
 @output_options
 def scrimmage(out: Output, options: PlayOptions, image: str) -> int:
     """Play one episode with one player in every seat.
 
-    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. IMAGE is an image
-    or the id of a bundled player.
+    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. IMAGE is a file, a
+    directory, the id of a bundled player, or an image.
 
     \b
     Example:
@@ -80,8 +85,8 @@ def scrimmage(out: Output, options: PlayOptions, image: str) -> int:
 def play(out: Output, options: PlayOptions, open_browser: bool | None) -> int:
     """Play in the browser: with people, bots or both.
 
-    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is an image
-    or the id of a bundled player: one for all seats, or one a seat.
+    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file
+    or a directory of yours, the id of a bundled player, an image, or human: one for all seats, or one a seat.
 
     Without --human bots sit in all seats and you watch. The links hold the seats' tokens: whoever has one can play.
 
@@ -110,7 +115,7 @@ async def _prepared(options: PlayOptions, out: Output) -> tuple[Package, Episode
     package = await find_package(options, out)
     secrets = await player_secrets(options, out)
     request_path = _request_path(options.players)
-    if request_path is not None and len(options.players) > 1:
+    if request_path is not None and len(options.named) > 1:
         raise UsageError(
             f"{shown_path(request_path)} is an episode request, which says who plays; nothing can follow it.",
             code="request_excludes_options",
@@ -118,7 +123,7 @@ async def _prepared(options: PlayOptions, out: Output) -> tuple[Package, Episode
     plan = plan_episode(
         package,
         request=load_request(request_path, manifest=package.manifest) if request_path is not None else None,
-        players=options.players if request_path is None else (),
+        players=options.named if request_path is None else (),
         variant=options.variant,
         run=options.run,
         humans=options.human,
@@ -129,10 +134,19 @@ async def _prepared(options: PlayOptions, out: Output) -> tuple[Package, Episode
 
 
 def _request_path(players: tuple[str, ...]) -> Path | None:
-    """The episode request, when the first of the positional arguments is one: a file, or anything ending in .json."""
+    """The episode request, when the first of the positional arguments is one: by its ending, or by how it begins."""
     from pathlib import Path
 
-    return Path(players[0]) if players and (players[0].endswith(".json") or Path(players[0]).is_file()) else None
+    if not players:
+        return None
+    path = Path(players[0])
+    if players[0].endswith(".json"):
+        return path
+    try:
+        with path.open("rb") as file:
+            return path if file.read(200).lstrip().startswith(b"{") else None
+    except OSError:
+        return None
 
 
 # --- from a plan to a result --------------------------------------------------------------------------------------
@@ -146,7 +160,7 @@ async def _run(options: PlayOptions, running: Running) -> int:
     from coworld_runner.episode.running import run_episode
     from coworld_runner.replay.verification import verify_batch_replays, verify_episode_replay
 
-    from ..preparing import evidence_directory, opened_backend
+    from ..preparing import evidence_directory, opened_backend, tell_housing
     from ..render.progress import show_progress
 
     out = running.out
@@ -157,10 +171,17 @@ async def _run(options: PlayOptions, running: Running) -> int:
             hint="Repeat the command that was cut short, with the same --episodes and -o, and without --overwrite.",
         )
     package, plan = await _prepared(options, out)
+    if any(seat.runnable is None for seat in plan.seats):
+        raise UsageError(
+            "Nobody would be shown where to play: here programs play.",
+            code="human_in_run",
+            hint="`coworld play` takes the same, and shows the link of each seat.",
+        )
     run_id = new_run_id()
     workspace = evidence_directory(options, package, run_id)
     latest = options.output_dir is None
     async with opened_backend(options, package, running) as backend:
+        tell_housing((seat.own for seat in plan.seats), package, backend, out)
         with show_progress(running, plan.manifest.game.name) as progress:
             if options.episodes == 1:
                 record = await run_episode(
@@ -215,23 +236,25 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
     from coworld_runner.runs.workspace import point_latest
 
     from ..browser import open_page, wants_browser
-    from ..preparing import evidence_directory, opened_backend
+    from ..preparing import evidence_directory, opened_backend, tell_housing
     from ..render.progress import show_progress
     from ..render.results import play_links
 
     out = running.out
     package, plan = await _prepared(options, out)
-    plan = plan_for_people(plan) if options.human else plan
+    people = [slot for slot, seat in enumerate(plan.seats) if seat.runnable is None]
+    plan = plan_for_people(plan) if people else plan
     run_id = new_run_id()
     workspace = evidence_directory(options, package, run_id)
 
     def ready(links: PlayLinks) -> None:
         out.show(play_links(links, plan))
         if wants_browser(open_browser):
-            mine = next((links.players[slot] for slot in sorted(options.human)), links.viewer)
+            mine = next((links.players[slot] for slot in people), links.viewer)
             running.tasks.start_soon(open_page, mine, out)
 
     async with opened_backend(options, package, running) as backend:
+        tell_housing((seat.own for seat in plan.seats), package, backend, out)
         with show_progress(running, plan.manifest.game.name) as progress:
             record = await run_episode(
                 plan,

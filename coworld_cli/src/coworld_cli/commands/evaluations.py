@@ -11,7 +11,7 @@ from ..options import REQUIREMENTS, EvaluationOptions, SectionCommand, SectionOp
 from ..output import Output, output_options
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from coworld_core.evaluation.comparison import ComparisonReport
@@ -28,7 +28,7 @@ __all__ = ["commands", "passes"]
 commands = NounGroup()
 
 _BETTER = "better"
-_ELSEWHERE = ("manifest", "players", "human", "admin", "verify_replay", "resume", "episodes")
+_ELSEWHERE = ("manifest", "players", "player", "human", "admin", "verify_replay", "resume", "episodes")
 """Options of playing that measuring says otherwise, or has no use for."""
 _SEED = {"default": 0, "show_default": True, "help": "Base seed: every block has one of its own, made of it."}
 _OUTPUT = {
@@ -84,15 +84,16 @@ def compare(
 ) -> int:
     """Find out whether one player is better than another.
 
-    NEW and OLD are images or ids of bundled players. They play in blocks, each on one seed and in both orders; with
-    more than two seats, in the same seat one after the other. It ends as soon as the evidence decides: better, worse,
-    no difference worth having (--margin), or not enough evidence.
+    NEW and OLD are files or directories of yours, ids of bundled players, or images. They play in blocks, each on one
+    seed and in both orders; with more than two seats, in the same seat one after the other. It ends as soon as the
+    evidence decides: better, worse, no difference worth having (--margin), or not enough evidence.
 
     Exit status: 1 when NEW is worse or nothing could be measured, and with --require better whenever it is not better.
 
     \b
     Examples:
       coworld compare frontier-painter sweep-painter -m examples/paintarena --variant quick
+      coworld compare ./new.py ./old.py -m examples/nim
       coworld compare my-player:2 my-player:1 -m examples/paintarena --require better --markdown
     """  # noqa: D301 (click reads the backspace)
     from ..running import run_async
@@ -109,6 +110,7 @@ def compare(
         report, workspace = await _play(
             options,
             running,
+            (new, old),
             lambda package, run, rules: compare(package, new, old, run=run, rules=rules, margin=margin),
         )
         said = comparison_markdown(report).rstrip("\n") if markdown else comparison_result(report, workspace)
@@ -126,8 +128,8 @@ def compare(
 def rank(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str, ...], markdown: bool) -> int:
     """Find out who is better than whom among several players.
 
-    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is an image
-    or the id of a bundled player.
+    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file
+    or a directory of yours, the id of a bundled player, or an image.
 
     They play a round robin of blocks: each a group of as many players as there are seats, on one seed, with everybody
     in every seat. It ends when everybody is told apart, or after --max-blocks.
@@ -148,6 +150,7 @@ def rank(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str
         report, workspace = await _play(
             options.but(manifest=manifest),
             running,
+            bots,
             lambda package, run, rules: rank(package, bots, run=run, rules=rules),
         )
         said = ranking_markdown(report).rstrip("\n") if markdown else ranking_result(report, workspace)
@@ -159,13 +162,15 @@ def rank(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str
 async def _play(
     options: EvaluationOptions,
     running: Running,
+    players: Sequence[str],
     play: Callable[[Package, EvaluationRun, EvaluationRules], Awaitable[_Report]],
 ) -> tuple[_Report, Path]:
     """Have an evaluation played, shown while it goes on; its report, and where its files are."""
     from coworld_core.ids import new_run_id
     from coworld_runner.evaluation import EvaluationRules, EvaluationRun
+    from coworld_runner.players import read_players
 
-    from ..preparing import evidence_directory, find_package, opened_backend, player_secrets
+    from ..preparing import evidence_directory, find_package, opened_backend, player_secrets, tell_housing
     from ..render.progress import show_progress
     from ..render.text import shown_path
 
@@ -186,6 +191,7 @@ async def _play(
     where = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"
     async with opened_backend(options, package, running) as backend:
         running.to_go_on = f"The same command{where} goes on from there."
+        tell_housing((player.own for player in read_players(players, package)), package, backend, out)
         with show_progress(running, package.manifest.game.name) as progress:
             run = EvaluationRun(
                 backend=backend,

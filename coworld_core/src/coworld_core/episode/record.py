@@ -54,7 +54,10 @@ class ImageRecord(Record):
     """The image a unit ran from."""
 
     image: str = Field(description="The reference as the manifest has it.")
-    digest: str = Field(default="", description="Content id of what ran; empty for local processes.")
+    digest: str = Field(
+        default="",
+        description="Content id of what ran, of an image or of a file; empty for a package's local processes.",
+    )
     platform: str = Field(default="", description="os/architecture of what ran.")
     emulated: bool = Field(default=False, description="Whether the platform differs from the machine's own.")
 

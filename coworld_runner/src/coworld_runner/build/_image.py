@@ -71,6 +71,7 @@ async def build_image(
     no_cache: bool,
     buildkit: str,
     publish: Publish,
+    labels: Mapping[str, str] | None = None,
 ) -> str:
     """Build an image and tag it.
 
@@ -84,6 +85,7 @@ async def build_image(
         no_cache: Do every step again.
         buildkit: What in the Dockerfile needs BuildKit; empty: the classic builder does it.
         publish: Where progress goes.
+        labels: What it is labelled with besides what its Dockerfile says.
 
     Returns:
         The image's id, ``sha256:…``.
@@ -114,6 +116,7 @@ async def build_image(
             "t": image,
             "dockerfile": sent.dockerfile,
             "buildargs": {**_proxies(), **args},
+            "labels": dict(labels) if labels else None,
             "target": build.target,
             "platform": platform,
             "nocache": no_cache,

@@ -11,14 +11,16 @@ import anyio.to_thread
 
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.record import EpisodeRecord
-from coworld_core.errors import CoworldError, ImageError, NotReadyError, StartError
+from coworld_core.errors import CoworldError, NotReadyError, StartError
 
 from ..backend import HttpProbe, ImageInfo, Unit, UnitSpec
 from ..errors import OWN_DOING, unwrapped
+from ..plan import Seat
 from ..runs._opening import started
 from ..runs.scratch import Scratch, open_scratch
 from . import probes
 from .collecting import ArtifactCollector
+from .housing import house_player
 from .ledger import Ledger
 from .links import play_links
 from .options import ContractProbe, OnReady
@@ -147,22 +149,24 @@ class Flow:
     # --- phases
 
     async def _ensure_images(self) -> None:
-        states = [self._ledger.game, *self._ledger.seats.values()]
+        plan, platform, publish = self._setup.plan, self._options.platform, self._ledger.publish
         found: dict[str, ImageInfo] = {}
+        # by file and content: one that sits in several seats is there once
+        own = {seat.image: seat for seat in plan.seats if seat.own is not None}
 
         async def ensure(image: str) -> None:
-            try:
-                found[image] = await self._backend.ensure_image(
-                    image, platform=self._options.platform, publish=self._ledger.publish
-                )
-            except ImageError as error:
-                error.hint = self._setup.plan.hint_for(image, error.hint)
-                raise
+            found[image] = await self._backend.ensure_image(image, platform=platform, publish=publish)
+
+        async def house(image: str, seat: Seat) -> None:
+            found[image] = await house_player(seat, self._backend, platform=platform, publish=publish)
 
         async with anyio.create_task_group() as group:
-            for image in dict.fromkeys(state.image.image for state in states):
-                group.start_soon(ensure, image)
-        for state in states:
+            for image in dict.fromkeys([self._ledger.game.image.image, *(seat.image for seat in plan.seats)]):
+                if image in own:
+                    group.start_soon(house, image, own[image])
+                elif image:
+                    group.start_soon(ensure, image)
+        for state in (self._ledger.game, *self._ledger.seats.values()):
             state.image = found[state.image.image]
         for info in found.values():
             if info.emulated:

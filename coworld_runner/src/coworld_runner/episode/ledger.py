@@ -58,7 +58,7 @@ class Ledger:
         game = plan.manifest.game.runnable
         self.game = UnitState(ImageInfo(image=game.image), game.run, (layout.game_stdout, layout.game_stderr))
         self.seats = {
-            slot: UnitState(ImageInfo(image=seat.runnable.image), seat.runnable.run, (layout.player_log(slot),))
+            slot: UnitState(ImageInfo(image=seat.image), seat.runnable.run, (layout.player_log(slot),))
             for slot, seat in enumerate(plan.seats)
             if seat.runnable is not None
         }

@@ -16,6 +16,7 @@ from ..plan import EpisodePlan
 from ..runs._opening import open_run
 from ..runs.events import Listener
 from .flow import Flow
+from .housing import require_players
 from .options import ContractProbe, EpisodeOptions, OnReady
 from .record import versions
 from .setup import Setup
@@ -81,6 +82,7 @@ async def run_episode(
         package, source=plan.source, backend=backend, workspace=workspace, latest=latest, run_id=run_id
     ) as stage:
         require_images(plan, stage.backend)
+        require_players(plan, stage.backend)
         _require(stage.backend, options)
         with open_run(
             stage.workspace, run_id=stage.run_id, listeners=listeners, overwrite=overwrite, latest=stage.latest

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..backend import Placement, Port, UnitSpec, without_limits
+from ..backend import INPUTS_MOUNT, Placement, Port, UnitSpec, without_limits
 from ..runs.scratch import Scratch
 from ..runs.workspace import atomic_write
 from . import probes
@@ -78,6 +78,14 @@ def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str) -> U
     url = f"ws://{address}/player?{probes.seat_query(slot, setup.tokens[slot])}"
     directory = scratch.directory(name, shared=True)
     secrets = _secret_files(directory, seat.secret_files)
+    image, argv, inputs = runnable.image, tuple(runnable.run), None
+    can = setup.backend.capabilities
+    if seat.own is not None and seat.own.dockerfile and can.images:
+        image, argv = seat.own.image, ()
+    elif seat.own is not None:
+        inputs = scratch.directory(f"{name}-files")
+        seat.own.put(inputs)
+        argv = seat.own.argv(INPUTS_MOUNT if can.images else str(inputs))
 
     def environment(placement: Placement) -> Mapping[str, str]:
         return {
@@ -94,9 +102,10 @@ def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str) -> U
             run_id=setup.run.bus.run_id,
             name=name,
             component="player",
-            image=runnable.image,
-            argv=tuple(runnable.run),
+            image=image,
+            argv=argv,
             environment=environment,
+            inputs=inputs,
             secret_env=dict(seat.secret_env),
             slot=slot,
             directory=directory,

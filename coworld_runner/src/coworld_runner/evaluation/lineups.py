@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from coworld_core.episode.record import SeatRow
+from coworld_core.errors import UsageError
 from coworld_core.evaluation.designs import Lineup, block_seed
 from coworld_core.manifest.gameconfig import validate_game_config
 
 from ..package.resolving import Package
 from ..plan import EpisodePlan, Seat, plan_episode
+from ..players import PlayerRef, read_players
 from .rules import EvaluationRules
 
 __all__ = ["Entrants"]
@@ -25,20 +27,21 @@ class Entrants:
 
     Args:
         package: The Coworld.
-        players: Who is measured, by label: the id of a bundled player, or an image.
+        players: Who is measured, by label: whatever ``read_players`` reads, but for people.
         rules: What is played, and what counts.
 
     Attributes:
         base: The episode as the game's author seats it.
 
     Raises:
-        UsageError: An unknown variant.
+        UsageError: An unknown variant or player.
         ManifestError: The config does not satisfy the game's schema.
     """
 
     def __init__(self, package: Package, players: Mapping[str, str], rules: EvaluationRules) -> None:
         self._package = package
-        self._players = players
+        # files are read once: what is in them now is what plays in every episode
+        self._players = {label: _entrant(player, package) for label, player in players.items()}
         self._rules = rules
         self._plans: dict[Lineup, EpisodePlan] = {}
         self.base = plan_episode(package, variant=rules.variant, secret_env=rules.secret_env)
@@ -80,7 +83,7 @@ class Entrants:
             label: SeatRow(
                 name=f"{names[label]} ({label})" if names[label] in alike else names[label],
                 player_id=seat.player_id,
-                image=seat.runnable.image if seat.runnable is not None else "",
+                image=seat.image,
             )
             for label, seat in seats.items()
         }
@@ -89,8 +92,11 @@ class Entrants:
         """Labels of players that differ in their images at most."""
         groups: dict[str, list[str]] = {}
         for label in self._players:
-            runnable = self.seat(label).runnable
+            seat = self.seat(label)
+            runnable = seat.runnable
             what = (runnable.run, sorted(runnable.env.items())) if runnable is not None else ()
+            # a file is what it holds, whatever its name
+            what = seat.own.digest if seat.own is not None else what
             groups.setdefault(repr(what), []).append(label)
         return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
@@ -121,6 +127,17 @@ class Entrants:
                 secret_env=self._rules.secret_env,
             )
         return self._plans[lineup]
+
+
+def _entrant(word: str, package: Package) -> PlayerRef:
+    found = read_players([word], package)
+    if len(found) != 1 or found[0].kind == "human":
+        raise UsageError(
+            f"{word!r} is not one program, so it cannot be measured.",
+            code="not_one_player",
+            hint="Name a bundled player, a file, a directory or an image; who sits where is not yours to say here.",
+        )
+    return found[0]
 
 
 def _seed_range(plan: EpisodePlan) -> tuple[int, int] | None:

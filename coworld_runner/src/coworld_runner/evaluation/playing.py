@@ -178,6 +178,7 @@ def _is_begun(workspace: Path, plan: EvaluationPlan) -> bool:
     what = "evaluation plan"
     found = read_as(type(plan), open_record(path, what=what, name=PLAN_NAME), what=what)
     # more blocks may be asked for at any time: the evidence holds however often one looks
+    _refuse_changed(found, plan)
     others = [
         name for name in type(plan).model_fields if name != "max_blocks" and getattr(found, name) != getattr(plan, name)
     ]
@@ -188,6 +189,25 @@ def _is_begun(workspace: Path, plan: EvaluationPlan) -> bool:
             hint="Repeat the command that began it, or name another directory with -o.",
         )
     return True
+
+
+def _refuse_changed(found: EvaluationPlan, plan: EvaluationPlan) -> None:
+    """Refuse to go on with a file that holds something else now.
+
+    Raises:
+        UsageError: One of the players was another by the same name; code ``player_changed``.
+    """
+    before = found.players()
+    for label, player in plan.players().items():
+        file, _, content = player.image.rpartition("@")
+        was = before[label].image if label in before else ""
+        if file and player.image != was and was.rpartition("@")[0] == file and not content.startswith("sha"):
+            raise UsageError(
+                f"{file} has changed since the evaluation began: its digest was {was.rpartition('@')[2]} and is "
+                f"{content} now.",
+                code="player_changed",
+                hint="Begin anew in another directory (-o), or put back what was there.",
+            )
 
 
 def _measure(row: EpisodeRow, plan: EvaluationPlan, workspace: Path) -> EpisodeRow:

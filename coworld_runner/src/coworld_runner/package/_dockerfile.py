@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import cast
 
+from .._hints import did_you_mean
 from ._variables import interpolate
 
 __all__ = ["Dockerfile", "read_dockerfile", "without_frontend"]
@@ -22,6 +26,11 @@ _BUILDKIT_FLAGS = {
 }
 """Flags that only BuildKit knows; the engine's classic builder stops at them."""
 
+_INSTRUCTIONS = (
+    *("FROM", "ARG", "RUN", "COPY", "ADD", "CMD", "ENTRYPOINT", "ENV", "WORKDIR", "USER", "EXPOSE", "LABEL"),
+    *("VOLUME", "SHELL", "STOPSIGNAL", "HEALTHCHECK", "ONBUILD", "MAINTAINER"),
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dockerfile:
@@ -33,6 +42,10 @@ class Dockerfile:
     """Images from elsewhere that the wanted stages start from or copy from, each once, variables filled in."""
     buildkit: str
     """The first thing in it that only BuildKit can do, or empty."""
+    command: tuple[str, ...] = ()
+    """What a container of the last wanted stage runs: ENTRYPOINT and CMD; empty where the stage says neither."""
+    mistake: tuple[int, str] | None = None
+    """The line of the first thing that no engine understands, from 1, and what is wrong with it."""
 
 
 def read_dockerfile(text: str, *, args: Mapping[str, str] | None = None, target: str | None = None) -> Dockerfile:
@@ -51,7 +64,10 @@ def read_dockerfile(text: str, *, args: Mapping[str, str] | None = None, target:
     stages: list[str] = []
     images: dict[str, None] = {}
     buildkit = ""
-    for instruction, rest, heredoc in _instructions(text):
+    mistake: tuple[int, str] | None = None
+    started: dict[str, tuple[str, ...]] = {}
+    for number, instruction, rest, heredoc in _instructions(text):
+        mistake = mistake or _mistake(number, instruction, rest, stages)
         flags: dict[str, str] = {}
         while (flag := _FLAGS.match(rest)) is not None:
             # --mount may be given several times
@@ -68,15 +84,49 @@ def read_dockerfile(text: str, *, args: Mapping[str, str] | None = None, target:
             if target is not None and _is_stage(target, stages):
                 break
             words = rest.split()
+            started = {}
             named = len(words) == 3 and words[1].upper() == "AS"
             _add(_filled(words[0], known) if words else "", stages, images)
             stages.append(words[2] if named else "")
+        elif instruction in {"CMD", "ENTRYPOINT"}:
+            started[instruction] = _started(rest)
         elif instruction in {"COPY", "ADD"} and "from" in flags:
             _add(_filled(flags["from"], known), stages, images)
         elif instruction == "RUN":
             for source in re.findall(r"(?:^|,)from=([^,\s]+)", flags.get("mount", "")):
                 _add(_filled(source, known), stages, images)
-    return Dockerfile(stages=tuple(stages), images=tuple(images), buildkit=buildkit)
+    if not stages and mistake is None:
+        mistake = (1, "There is no FROM, which says what image it starts from.")
+    command = (*started.get("ENTRYPOINT", ()), *started.get("CMD", ()))
+    return Dockerfile(stages=tuple(stages), images=tuple(images), buildkit=buildkit, command=command, mistake=mistake)
+
+
+def _mistake(number: int, instruction: str, rest: str, stages: list[str]) -> tuple[int, str] | None:
+    if instruction not in _INSTRUCTIONS:
+        near = did_you_mean(instruction, _INSTRUCTIONS)
+        return number, f"There is no instruction {instruction}." + (f" Did you mean {near}?" if near else "")
+    if not rest:
+        return number, f"{instruction} says nothing."
+    if not stages and instruction not in {"FROM", "ARG"}:
+        return number, f"{instruction} stands before the first FROM."
+    return None
+
+
+def _started(rest: str) -> tuple[str, ...]:
+    """The words of a CMD or an ENTRYPOINT, in either of its forms."""
+    if rest.startswith("["):
+        try:
+            words: object = json.loads(rest)
+        except ValueError:
+            words = None
+        if isinstance(words, list) and all(isinstance(word, str) for word in cast("list[object]", words)):
+            return tuple(cast("list[str]", words))
+    try:
+        simple = shlex.split(rest)
+    except ValueError:
+        return ("/bin/sh", "-c", rest)
+    # what only a shell understands is left to one
+    return ("/bin/sh", "-c", rest) if set(rest) & set("$&|;<>*?`(") else tuple(simple)
 
 
 def without_frontend(text: str) -> str:
@@ -113,8 +163,8 @@ def _filled(text: str, known: Mapping[str, str]) -> str:
         return ""
 
 
-def _instructions(text: str) -> Iterator[tuple[str, str, bool]]:
-    """Each instruction with what follows it on its (continued) line, and whether here-documents follow."""
+def _instructions(text: str) -> Iterator[tuple[int, str, str, bool]]:
+    """Each instruction with its line, what follows it on its (continued) line, and whether here-documents follow."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     escape = "\\"
     number = 0
@@ -127,6 +177,7 @@ def _instructions(text: str) -> Iterator[tuple[str, str, bool]]:
     while number < len(lines):
         line = lines[number].strip()
         number += 1
+        begun = number
         if not line or line.startswith("#"):
             continue
         while line.endswith(escape) and number < len(lines):
@@ -140,7 +191,7 @@ def _instructions(text: str) -> Iterator[tuple[str, str, bool]]:
         marks = list(_HEREDOC.finditer(rest)) if instruction in {"RUN", "COPY", "ADD"} else []
         if any(not _ends(lines[number:], mark) for mark in marks):
             marks = []
-        yield instruction, rest, bool(marks)
+        yield begun, instruction, rest, bool(marks)
         for mark in marks:
             while number < len(lines):
                 body = lines[number]

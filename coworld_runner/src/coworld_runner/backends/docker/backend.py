@@ -18,12 +18,15 @@ import os
 import shutil
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any, Literal, Self
 
+import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from coworld_core.docker_engine import Engine, resolve_address
+from coworld_core.episode.events import BaseEvent
 from coworld_core.errors import BackendUnavailable, UsageError
 from coworld_core.issues import Issue
 
@@ -69,6 +72,7 @@ class DockerBackend(BaseBackend):
         self._images: Images | None = None
         self._runs: dict[str, Run] = {}
         self._programs: set[tuple[str, ...]] = set()
+        self._building = anyio.Lock()
 
     @classmethod
     def of(cls, options: BackendOptions) -> Self:
@@ -88,6 +92,7 @@ class DockerBackend(BaseBackend):
             pids_limit=bool(info.get("PidsLimit", True)),
             disk_limit=True,
             remote=False,
+            builds=True,
         )
 
     async def __aenter__(self) -> Self:
@@ -149,6 +154,53 @@ class DockerBackend(BaseBackend):
         assert self._images is not None
         return await self._images.ensure(image, platform=platform, publish=publish)
 
+    async def build_image(
+        self,
+        image: str,
+        context: Path,
+        *,
+        labels: Mapping[str, str],
+        platform: str | None = None,
+        publish: Publish | None = None,
+    ) -> ImageInfo:
+        """Have the engine make an image, unless it has it."""
+        engine = self._entered()
+        # episodes that begin at the same time want the same image
+        async with self._building:
+            if not await self.has_image(image):
+                await self._make(engine, image, context, labels, platform, publish or _ignored)
+        return await self.ensure_image(image, platform=platform)
+
+    async def _make(
+        self,
+        engine: Engine,
+        image: str,
+        context: Path,
+        labels: Mapping[str, str],
+        platform: str | None,
+        publish: Publish,
+    ) -> None:
+        from ...build._image import build_image
+        from ...package._dockerfile import read_dockerfile
+        from ...package.compose import Build
+
+        read = read_dockerfile(await anyio.Path(context, "Dockerfile").read_text(encoding="utf-8"))
+        for base in read.images:
+            # the engine itself would ask for a registry's even where one is here
+            await self.ensure_image(base, platform=platform, publish=publish)
+        await build_image(
+            engine,
+            service=image,
+            build=Build(context=context),
+            image=image,
+            args={},
+            platform=platform,
+            no_cache=False,
+            buildkit=read.buildkit,
+            publish=publish,
+            labels=labels,
+        )
+
     # --- units
 
     @asynccontextmanager
@@ -195,6 +247,10 @@ class DockerBackend(BaseBackend):
     async def reap_units(self, found: Sequence[Found], *, force: bool) -> Sequence[Reaped]:
         """Remove what was found: containers, then what they used."""
         return await reap_labelled(self._entered(), found, force=force)
+
+
+def _ignored(_: BaseEvent) -> None:
+    """For whoever wants no events."""
 
 
 async def _issues(engine: Engine) -> tuple[Issue, ...]:

@@ -1,0 +1,164 @@
+"""What a person may name as a player, wherever one is named: read here and nowhere else.
+
+A bundled player's id; a file or a directory of one's own; an image; ``human``. ``@N`` behind any of them stands for N
+seats in a row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from coworld_core.errors import ImageError, UsageError
+from coworld_core.images import ImageRef
+from coworld_core.manifest.models import Manifest, Runnable
+
+from ._hints import did_you_mean, listed
+from .backend import Backend
+from .own_players import OwnPlayer, read_own_player
+from .package.resolving import Package
+
+__all__ = ["HUMAN", "PlayerRef", "housing_words", "player_host", "read_players"]
+
+HUMAN = "human"
+"""The word that leaves a seat to a person."""
+
+_REPEATED = re.compile(r"(?P<word>.+)@(?P<count>\d{1,4})", re.DOTALL)
+_FORMS = "A file is ./NAME, an image has a tag: NAME:latest."
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayerRef:
+    """A player as it was named, and what that means."""
+
+    word: str
+    kind: Literal["bundled", "own", "image", "human"]
+    own: OwnPlayer | None = None
+    """The file or directory."""
+
+    def __str__(self) -> str:
+        return self.word
+
+
+def read_players(words: Sequence[str | PlayerRef], package: Package) -> tuple[PlayerRef, ...]:
+    """Say what each word means; nothing is started, and nothing fetched.
+
+    A bundled player's id goes before a file of that name, which then is ``./NAME``. A bare word that is neither is
+    refused: it is no image that somebody would want to have fetched.
+
+    Args:
+        words: What was named, in the order of the seats; files are looked for from the current directory.
+        package: The Coworld.
+
+    Returns:
+        One for each seat that was spoken of, ``@N`` written out.
+
+    Raises:
+        UsageError: There is no such player, or what is in the file cannot be run.
+    """
+    found: dict[str, PlayerRef] = {}
+    players: list[PlayerRef] = []
+    for word in words:
+        if isinstance(word, PlayerRef):
+            players.append(word)
+            continue
+        name, count = _counted(word)
+        if name not in found:
+            found[name] = _read(name, package)
+        players += [found[name]] * count
+    return tuple(players)
+
+
+def player_host(package: Package) -> Runnable:
+    """What a file of one's own runs in: the package's own player image, one with Python if there is such.
+
+    Of images whose directory on this machine is known, where any is.
+    """
+    manifest = package.manifest
+    bundled = [player.as_runnable() for player in manifest.player]
+    known = [*bundled, manifest.game.runnable]
+    near = [runnable for runnable in known if runnable.image in package.contexts] or known
+    return next((runnable for runnable in near if runnable.run and runnable.run[0].startswith("python")), near[0])
+
+
+def housing_words(players: Iterable[OwnPlayer | None], package: Package, backend: Backend) -> tuple[str, ...]:
+    """What files and directories of one's own run in, in a line each; none on a backend without images."""
+    if not backend.capabilities.images:
+        return ()
+    host = player_host(package).image
+    own = {player.reference: player for player in players if player is not None}
+    return tuple(
+        f"{player.file} is built into an image of its own, {player.image}."
+        if player.dockerfile
+        else f"{player.file} runs in {host}, the package's own player image."
+        for player in own.values()
+    )
+
+
+def _counted(word: str) -> tuple[str, int]:
+    match = _REPEATED.fullmatch(word)
+    if match is None or Path(word).exists():
+        return word, 1
+    count = int(match["count"])
+    if count < 1:
+        raise UsageError(
+            f"{word!r} is a player in no seat at all.",
+            code="bad_count",
+            hint=f"Leave it out, or write {match['word']}@2 for two seats.",
+        )
+    return match["word"], count
+
+
+def _read(word: str, package: Package) -> PlayerRef:
+    manifest = package.manifest
+    if any(player.id == word for player in manifest.player):
+        return PlayerRef(word=word, kind="bundled")
+    if word == HUMAN:
+        return PlayerRef(word=word, kind="human")
+    if _is_path(word):
+        return PlayerRef(word=word, kind="own", own=read_own_player(word))
+    if _is_bare(word) and word not in _images(manifest) and word not in package.contexts:
+        raise _unknown(word, manifest)
+    return PlayerRef(word=word, kind="image")
+
+
+def _is_path(word: str) -> bool:
+    if word.startswith(("./", "../", "/", "~")) or word in (".", "..") or word.endswith((".py", "/")):
+        return True
+    try:
+        return Path(word).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _is_bare(word: str) -> bool:
+    """Whether a word is a name and nothing more: no registry, path, tag or digest."""
+    try:
+        reference = ImageRef.parse(word)
+    except ImageError:
+        # what is no image either is said where images are
+        return False
+    return reference.kind == "local" and "/" not in word and not reference.tag and not reference.digest
+
+
+def _images(manifest: Manifest) -> set[str]:
+    return {manifest.game.runnable.image, *(player.image for player in manifest.player)}
+
+
+def _unknown(word: str, manifest: Manifest) -> UsageError:
+    bundled = [player.id for player in manifest.player]
+    meant = did_you_mean(word, bundled)
+    if meant:
+        hint = f"Did you mean the player {meant!r}?"
+    else:
+        file = next((name for name in (f"{word}.py",) if Path(name).is_file()), "")
+        hint = f"Did you mean ./{file}?" if file else f"The package's own players are {listed(bundled)}. {_FORMS}"
+    return UsageError(
+        f"There is no player {word!r} in {manifest.game.name}.",
+        code="unknown_player",
+        hint=hint,
+        context={"player": word, "players": bundled},
+    )

@@ -1,0 +1,282 @@
+"""What a person may name as a player, and what a file or directory of one's own is taken for."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import platform
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coworld_core.errors import CapabilityError, CoworldError, UsageError
+from coworld_core.manifest.loading import load_manifest
+from coworld_runner.backend import Backend
+from coworld_runner.backends.docker.backend import DockerBackend
+from coworld_runner.backends.process.backend import ProcessBackend
+from coworld_runner.own_players import OwnPlayer, read_own_player, require_own_player
+from coworld_runner.package.resolving import Package
+from coworld_runner.plan import EpisodePlan, plan_episode
+from coworld_runner.players import housing_words, read_players
+
+NIM = Path(__file__).parents[2] / "examples" / "nim"
+ACT = "def act(observation, legal, rng):\n    return legal[0]\n"
+PROGRAM = "import asyncio\n\nasync def main():\n    pass\n\nif __name__ == '__main__':\n    asyncio.run(main())\n"
+SEAT = ("python", "-m", "coworld_client.seat")
+
+
+@pytest.fixture(scope="module")
+def nim() -> Package:
+    loaded = load_manifest(NIM / "coworld_manifest_template.json", template=True)
+    return Package(manifest=loaded.manifest, report=loaded.report, source="nim", contexts={"{{NIM_IMAGE}}": NIM})
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty directory in which a person stands."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def elf(machine: int) -> bytes:
+    return b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack("<HH", 2, machine) + bytes(44)
+
+
+def made(path: Path, content: str | bytes, mode: int = 0o644) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    path.chmod(mode)
+    return path
+
+
+def names(plan: EpisodePlan) -> list[str]:
+    return [seat.name for seat in plan.seats]
+
+
+# --- what a word means -------------------------------------------------------------------------------------------
+
+
+def test_a_word_is_an_id_a_path_an_image_or_a_person(nim: Package, here: Path) -> None:
+    made(here / "bot.py", ACT)
+    made(here / "plain", "#!/bin/sh\n", 0o755)
+    # an id goes before a file of that name
+    made(here / "counter", "#!/bin/sh\n", 0o755)
+    words = ["counter", "./counter", "bot.py", "plain", "mine:1", "ghcr.io/me/bot", "me/bot", "{{NIM_IMAGE}}", "human"]
+    kinds = [player.kind for player in read_players(words, nim)]
+    assert kinds == ["bundled", "own", "own", "own", "image", "image", "image", "image", "human"]
+
+
+def test_at_n_repeats_a_player(nim: Package, here: Path) -> None:
+    made(here / "bot.py", ACT)
+    made(here / "odd@3", "#!/bin/sh\n", 0o755)
+    digest = f"me/bot@sha256:{'0' * 64}"
+    assert [str(player) for player in read_players(["./bot.py@2", "counter@1", "./odd@3", digest], nim)] == [
+        *["./bot.py", "./bot.py", "counter", "./odd@3", digest]
+    ]
+    with pytest.raises(UsageError, match="no seat at all"):
+        read_players(["./bot.py@0"], nim)
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("countr", "Did you mean the player 'counter'?"),
+        ("bot", "Did you mean ./bot.py?"),
+        ("alpine", "The package's own players are random-taker and counter. A file is ./NAME, an image has a tag"),
+    ],
+)
+def test_a_bare_word_is_never_taken_for_an_image(nim: Package, here: Path, word: str, hint: str) -> None:
+    made(here / "bot.py", ACT)
+    with pytest.raises(UsageError) as refused:
+        plan_episode(nim, players=[word])
+    assert refused.value.code == "unknown_player"
+    assert str(refused.value.hint).startswith(hint)
+
+
+def test_who_is_one_s_own_is_called_by_the_file(nim: Package, here: Path) -> None:
+    for name in ("greedy.py", "a/bot.py", "b/bot.py"):
+        made(here / name, ACT + f"# {name}\n")
+    plan = plan_episode(nim, players=["greedy.py", "counter"])
+    assert names(plan) == ["greedy", "Counter"]
+    assert plan.game_config["players"] == [{"name": "greedy"}, {"name": "Counter"}]
+    assert plan.seats[0].image.startswith("greedy.py@")
+    assert names(plan_episode(nim, players=["greedy.py@2"])) == ["greedy", "greedy (2)"]
+    assert names(plan_episode(nim, players=["a/bot.py", "b/bot.py"])) == ["a/bot", "b/bot"]
+    assert [seat.runnable is None for seat in plan_episode(nim, players=["greedy.py", "human"]).seats] == [False, True]
+    assert [seat.runnable for seat in plan_episode(nim, players=["human"]).seats] == [None, None]
+
+
+def test_run_is_for_images(nim: Package, here: Path) -> None:
+    made(here / "bot.py", ACT)
+    with pytest.raises(UsageError, match=r"but \./bot\.py is none") as refused:
+        plan_episode(nim, players=["./bot.py"], run=["python"])
+    assert refused.value.code == "run_without_image"
+
+
+# --- what a file is ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "mode", "command"),
+    [
+        ("bot.py", ACT, 0o644, (*SEAT, "{}/bot.py")),
+        ("bot.py", "async " + ACT + PROGRAM, 0o644, (*SEAT, "{}/bot.py")),
+        ("bot.py", "from some import thing as act\n", 0o644, (*SEAT, "{}/bot.py")),
+        (
+            "bot.py",
+            f"try:\n    import x\nexcept ImportError:\n    {ACT.replace('    ', '      ')}",
+            0o644,
+            (*SEAT, "{}/bot.py"),
+        ),
+        ("bot", "#!/usr/bin/env python3\n" + ACT, 0o644, (*SEAT, "{}/bot")),
+        ("bot.py", PROGRAM, 0o644, ("python", "{}/bot.py")),
+        ("bot.py", "print('plays at once')\n", 0o755, ("python", "{}/bot.py")),
+        ("bot.sh", "#!/bin/sh -e\n", 0o755, ("/bin/sh", "-e", "{}/bot.sh")),
+        ("bot.js", "#!/usr/bin/env -S node --expose-gc\n", 0o755, ("node", "--expose-gc", "{}/bot.js")),
+        ("bot", elf(62), 0o755, ("{}/bot",)),
+    ],
+)
+def test_how_a_file_is_run(here: Path, name: str, content: str | bytes, mode: int, command: tuple[str, ...]) -> None:
+    player = read_own_player(str(made(here / name, content, mode)))
+    assert player.command == command
+    assert player.name == "bot"
+
+
+def test_a_directory_is_run_as_it_says(here: Path) -> None:
+    made(here / "docked/Dockerfile", 'FROM a AS one\nCMD ["no"]\nFROM b\nENTRYPOINT ["python"]\nCMD ["bot.py"]\n')
+    docked = read_own_player("docked")
+    assert docked.argv("/there") == ("/bin/sh", "-c", 'cd "$0" && exec "$@"', "/there", "python", "bot.py")
+    assert docked.dockerfile
+    made(here / "project/pyproject.toml", '[project]\nname = "x"\n[project.scripts]\nplay = "mine.bot:main"\n')
+    made(here / "project/.git/config", "not of the player")
+    project = read_own_player("project/")
+    assert project.command[:2] == ("python", "-c")
+    assert "'mine.bot'" in project.command[2]
+    assert list(project.files) == ["pyproject.toml"]
+    assert not project.dockerfile
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "mode", "code", "said"),
+    [
+        (
+            "bot.py",
+            "def act(observation, legal, rng):\n  return (\n",
+            0o644,
+            "player_syntax",
+            "bot.py:2: '(' was never",
+        ),
+        (
+            "bot.py",
+            "def atc(observation, legal, rng):\n  pass\n",
+            0o644,
+            "player_without_act",
+            "Did you mean 'atc' to be",
+        ),
+        ("bot.py", '"""Empty."""\n', 0o644, "player_without_act", "coworld init player"),
+        ("bot.py", "def act(observation):\n  pass\n", 0o644, "player_without_act", "def act(observation, legal, rng)"),
+        ("notes.txt", "hello", 0o755, "player_not_runnable", "A player is a .py file, an executable"),
+        ("bot", elf(62), 0o644, "player_not_runnable", "chmod +x"),
+        ("dir/notes.txt", "", 0o644, "player_not_runnable", "a Dockerfile or a pyproject.toml"),
+        ("dir/bot.py", ACT, 0o644, "player_not_runnable", "Name the file: dir/bot.py"),
+        (
+            "dir/Dockerfile",
+            "FROM a\n\nRNU pip\n",
+            0o644,
+            "dockerfile_invalid",
+            "Dockerfile:3: There is no instruction RNU. Did you mean RUN?",
+        ),
+        ("dir/Dockerfile", "# nothing\n", 0o644, "dockerfile_invalid", "Dockerfile:1: There is no FROM"),
+        ("dir/Dockerfile", "COPY . .\nFROM a\n", 0o644, "dockerfile_invalid", "Dockerfile:1: COPY stands before"),
+        ("dir/pyproject.toml", "[project\n", 0o644, "pyproject_invalid", "line 1"),
+        ("dir/pyproject.toml", "[project]\nname = 'x'\n", 0o644, "player_not_runnable", "[project.scripts]"),
+    ],
+)
+def test_what_cannot_be_run_says_what_to_do(
+    here: Path, name: str, content: str | bytes, mode: int, code: str, said: str
+) -> None:
+    made(here / name, content, mode)
+    with pytest.raises(UsageError) as refused:
+        read_own_player(name.partition("/")[0])
+    assert refused.value.code == code
+    assert said in f"{refused.value.message} {refused.value.hint}"
+
+
+def test_a_file_that_is_not_there_may_be_misspelt(here: Path) -> None:
+    made(here / "greedy.py", ACT)
+    with pytest.raises(UsageError) as refused:
+        read_own_player("./gredy.py")
+    assert (refused.value.code, refused.value.hint) == ("player_not_found", "Did you mean greedy.py?")
+
+
+# --- where it can be run -----------------------------------------------------------------------------------------
+
+
+class Remote(DockerBackend):
+    """One whose units are elsewhere, and that builds nothing."""
+
+    name = "remote"
+
+    @property
+    def capabilities(self) -> Any:
+        return dataclasses.replace(super().capabilities, remote=True, builds=False)
+
+
+def test_what_a_backend_cannot_run_is_refused_by_name(here: Path) -> None:
+    made(here / "made/Dockerfile", "FROM a\n")
+    made(here / "program", elf(62), 0o755)
+    directory, program = read_own_player("made"), read_own_player("program")
+    refusals: list[tuple[OwnPlayer, Backend, str | None, type[CoworldError], str]] = [
+        (directory, ProcessBackend(), None, UsageError, "neither CMD nor ENTRYPOINT"),
+        (directory, Remote(), None, CapabilityError, "builds no images"),
+        (program, Remote(), None, CapabilityError, "hands pods no executables"),
+        (program, DockerBackend(), "linux/arm64", UsageError, "a program for linux/amd64"),
+    ]
+    for player, backend, wanted, kind, said in refusals:
+        with pytest.raises(kind, match=said) as refused:
+            require_own_player(player, backend, platform=wanted)
+        assert refused.value.hint
+    require_own_player(directory, DockerBackend(), platform=None)
+    require_own_player(program, DockerBackend(), platform="linux/amd64/v2")
+
+
+def test_a_program_for_another_processor_is_not_started_here(here: Path) -> None:
+    here_it_is = {"x86_64": 62, "aarch64": 183}.get(platform.machine(), 62)
+    foreign = read_own_player(str(made(here / "foreign", elf(183 if here_it_is == 62 else 62), 0o755)))
+    with pytest.raises(UsageError, match="it would run on linux/") as refused:
+        require_own_player(foreign, ProcessBackend(), platform=None)
+    assert refused.value.code == "player_other_platform"
+
+
+def test_without_the_client_it_says_what_to_install(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    player = read_own_player(str(made(here / "bot.py", ACT)))
+    require_own_player(player, ProcessBackend(), platform=None)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "coworld_client" else find(name))
+    with pytest.raises(UsageError, match="coworld_client is not installed") as refused:
+        require_own_player(player, ProcessBackend(), platform=None)
+    assert 'pip install "coworld-client[seat]"' in str(refused.value.hint)
+
+
+def test_what_it_runs_in_is_said_where_there_are_images(nim: Package, here: Path) -> None:
+    made(here / "bot.py", ACT)
+    made(here / "made/Dockerfile", "FROM a\n")
+    players = [read_own_player("bot.py"), read_own_player("made"), None]
+    assert housing_words(players, nim, ProcessBackend()) == ()
+    first, second = housing_words(players, nim, DockerBackend())
+    assert first == "bot.py runs in {{NIM_IMAGE}}, the package's own player image."
+    assert second.startswith("made is built into an image of its own, coworld-player/made:")
+
+
+def test_the_digest_is_of_what_it_holds(here: Path) -> None:
+    first = read_own_player(str(made(here / "a.py", ACT)))
+    same = read_own_player(str(made(here / "b.py", ACT)))
+    other = read_own_player(str(made(here / "a.py", ACT + "\n")))
+    assert first.digest == same.digest
+    assert first.digest != other.digest
+    # what was read is what plays
+    (here / "out").mkdir()
+    first.put(here / "out")
+    assert (here / "out" / "a.py").read_text() == ACT
