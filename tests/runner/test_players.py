@@ -108,6 +108,20 @@ def test_who_is_one_s_own_is_called_by_the_file(nim: Package, here: Path) -> Non
     assert [seat.runnable for seat in plan_episode(nim, players=["human"]).seats] == [None, None]
 
 
+def test_python_is_called_what_the_package_s_own_player_calls_it(nim: Package, here: Path) -> None:
+    made(here / "bot.py", ACT)
+    first = nim.manifest.player[0].model_copy(update={"run": ("/opt/venv/bin/python3", "-m", "x")})
+    other = dataclasses.replace(nim, manifest=nim.manifest.model_copy(update={"player": (first,)}), contexts={})
+    certified = other.manifest.certification.model_copy(
+        update={"players": other.manifest.certification.players[:1] * 2}
+    )
+    other = dataclasses.replace(other, manifest=other.manifest.model_copy(update={"certification": certified}))
+    own = plan_episode(other, players=["bot.py"]).seats[0].own
+    assert own is not None
+    assert own.argv("/in", in_image=True) == ("/opt/venv/bin/python3", "-m", "coworld_client.seat", "/in/bot.py")
+    assert own.argv("/in", in_image=False) == (*SEAT, "/in/bot.py")
+
+
 def test_run_is_for_images(nim: Package, here: Path) -> None:
     made(here / "bot.py", ACT)
     with pytest.raises(UsageError, match=r"but \./bot\.py is none") as refused:
@@ -147,7 +161,14 @@ def test_how_a_file_is_run(here: Path, name: str, content: str | bytes, mode: in
 def test_a_directory_is_run_as_it_says(here: Path) -> None:
     made(here / "docked/Dockerfile", 'FROM a AS one\nCMD ["no"]\nFROM b\nENTRYPOINT ["python"]\nCMD ["bot.py"]\n')
     docked = read_own_player("docked")
-    assert docked.argv("/there") == ("/bin/sh", "-c", 'cd "$0" && exec "$@"', "/there", "python", "bot.py")
+    assert docked.argv("/there", in_image=False) == (
+        "/bin/sh",
+        "-c",
+        'cd "$0" && exec "$@"',
+        "/there",
+        "python",
+        "bot.py",
+    )
     assert docked.dockerfile
     made(here / "project/pyproject.toml", '[project]\nname = "x"\n[project.scripts]\nplay = "mine.bot:main"\n')
     made(here / "project/.git/config", "not of the player")

@@ -31,7 +31,8 @@ __all__ = ["PLAYER_LABEL", "OwnPlayer", "read_own_player", "require_own_player"]
 PLAYER_LABEL = "coworld.player"
 """Label of the images that are made of such players; its value is the digest."""
 
-_SEAT = ("python", "-m", "coworld_client.seat")
+_PYTHON = "python"
+_SEAT = (_PYTHON, "-m", "coworld_client.seat")
 _MOST_BYTES = 256 << 20
 _MOST_FILES = 5000
 _LEFT_OUT = frozenset(
@@ -60,7 +61,8 @@ class OwnPlayer:
     image that is built of it says."""
     runnable: frozenset[str] = frozenset()
     """Those of its files that may be executed."""
-    is_python: bool = False
+    python: str = "python3"
+    """What Python is called in the image that it runs beside; a local process gets the one that runs coworld."""
     needs_client: bool = False
     """Whether ``coworld_client.seat`` plays it."""
     needs: str = ""
@@ -89,9 +91,10 @@ class OwnPlayer:
         plain = "".join(char if char.isascii() and char.isalnum() else "-" for char in self.name.lower()).strip("-")
         return f"coworld-player/{plain or 'player'}:{self.digest.partition(':')[2][:12]}"
 
-    def argv(self, directory: str) -> tuple[str, ...]:
-        """Its command, where its files are in that directory."""
-        return tuple(word.replace("{}", directory) for word in self.command)
+    def argv(self, directory: str, *, in_image: bool) -> tuple[str, ...]:
+        """Its command, where its files are in that directory, beside an image or as a local process."""
+        command = tuple(word.replace("{}", directory) for word in self.command)
+        return (self.python, *command[1:]) if in_image and command[:1] == (_PYTHON,) else command
 
     def shown(self) -> tuple[str, ...]:
         """Its command for people, without the directory."""
@@ -206,8 +209,8 @@ def _read_file(path: Path, status: os.stat_result) -> OwnPlayer:
     common: dict[str, Any] = {"name": path.stem, "file": path.name, "path": path, "files": {path.name: content}}
     if path.suffix == ".py" or (words and Path(words[0]).name.startswith("python")):
         by_seat = _is_act(path, content)
-        runs = (*_SEAT, f"{{}}/{path.name}") if by_seat else ("python", f"{{}}/{path.name}")
-        return OwnPlayer(**common, command=runs, needs_client=by_seat, is_python=True)
+        runs = (*_SEAT, f"{{}}/{path.name}") if by_seat else (_PYTHON, f"{{}}/{path.name}")
+        return OwnPlayer(**common, command=runs, needs_client=by_seat)
     needs = _machine(content)
     if not needs and not words:
         raise UsageError(
@@ -389,7 +392,7 @@ def _read_directory(path: Path) -> OwnPlayer:
     if project.is_file() and (script := _script(project, needed=not recipe.is_file())):
         module, function = script
         code = f"{_CALLED}sys.exit(getattr(importlib.import_module({module!r}),{function!r})())"
-        command = ("python", "-c", code, "{}")
+        command = (_PYTHON, "-c", code, "{}")
     files, runnable = _contents(path)
     return OwnPlayer(
         name=path.resolve().name or "player",
@@ -398,7 +401,6 @@ def _read_directory(path: Path) -> OwnPlayer:
         files=files,
         command=command,
         runnable=runnable,
-        is_python=project.is_file() and not recipe.is_file(),
         dockerfile=recipe.is_file(),
     )
 

@@ -259,6 +259,9 @@ def _seated(
             next((entry.id for entry in manifest.player if entry.as_runnable() == player), None) for player in asked
         ]
         return [(runnable, known, None) for runnable, known in zip(asked, found, strict=True)]
+    host = player_host(package).run
+    # as the package's own player calls it
+    python = host[0] if host and Path(host[0]).name.startswith("python") else "python3"
     seats = named or [PlayerRef(word=seat.player_id, kind="bundled") for seat in manifest.certification.players]
     taken: list[_Taken] = []
     for slot, runnable in enumerate(asked):
@@ -267,7 +270,8 @@ def _seated(
             taken.append((bundled[player.word].as_runnable(), player.word, None))
         elif player.own is not None:
             # whoever names the program names all of it: the bundled player's variables were for another one
-            taken.append((runnable.model_copy(update={"run": player.own.shown(), "env": {}}), None, player.own))
+            own = dataclasses.replace(player.own, python=python)
+            taken.append((runnable.model_copy(update={"run": own.shown(), "env": {}}), None, own))
         else:
             taken.append((runnable, None, None))
     return taken

@@ -81,7 +81,7 @@ def player_host(package: Package) -> Runnable:
     bundled = [player.as_runnable() for player in manifest.player]
     known = [*bundled, manifest.game.runnable]
     near = [runnable for runnable in known if runnable.image in package.contexts] or known
-    return next((runnable for runnable in near if runnable.run and runnable.run[0].startswith("python")), near[0])
+    return next((known for known in near if known.run and Path(known.run[0]).name.startswith("python")), near[0])
 
 
 def housing_words(players: Iterable[OwnPlayer | None], package: Package, backend: Backend) -> tuple[str, ...]:
@@ -95,6 +95,7 @@ def housing_words(players: Iterable[OwnPlayer | None], package: Package, backend
         if player.dockerfile
         else f"{player.file} runs in {host}, the package's own player image."
         for player in own.values()
+        if backend.capabilities.builds or not player.dockerfile
     )
 
 

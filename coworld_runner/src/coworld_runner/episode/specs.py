@@ -85,7 +85,7 @@ def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str) -> U
     elif seat.own is not None:
         inputs = scratch.directory(f"{name}-files")
         seat.own.put(inputs)
-        argv = seat.own.argv(INPUTS_MOUNT if can.images else str(inputs))
+        argv = seat.own.argv(INPUTS_MOUNT if can.images else str(inputs), in_image=can.images)
 
     def environment(placement: Placement) -> Mapping[str, str]:
         return {
