@@ -75,6 +75,8 @@ def test_at_n_repeats_a_player(nim: Package, here: Path) -> None:
     assert [str(player) for player in read_players(["./bot.py@2", "counter@1", "./odd@3", digest], nim)] == [
         *["./bot.py", "./bot.py", "counter", "./odd@3", digest]
     ]
+    with pytest.raises(UsageError, match=r"expected 1 or 2 players for 2 seats, got 3\."):
+        plan_episode(nim, players=["./bot.py@3"])
     with pytest.raises(UsageError, match="no seat at all"):
         read_players(["./bot.py@0"], nim)
 
@@ -229,7 +231,7 @@ def test_a_file_that_is_not_there_may_be_misspelt(here: Path) -> None:
     made(here / "greedy.py", ACT)
     with pytest.raises(UsageError) as refused:
         read_own_player("./gredy.py")
-    assert (refused.value.code, refused.value.hint) == ("player_not_found", "Did you mean greedy.py?")
+    assert (refused.value.code, refused.value.hint) == ("player_not_found", "Did you mean ./greedy.py?")
 
 
 # --- where it can be run -----------------------------------------------------------------------------------------
@@ -260,13 +262,14 @@ def test_what_a_backend_cannot_run_is_refused_by_name(here: Path) -> None:
             require_own_player(player, backend, platform=wanted)
         assert refused.value.hint
     require_own_player(directory, DockerBackend(), platform=None)
-    require_own_player(program, DockerBackend(), platform="linux/amd64/v2")
+    for same in ("linux/amd64/v2", "linux/x86_64"):
+        require_own_player(program, DockerBackend(), platform=same)
 
 
 def test_a_program_for_another_processor_is_not_started_here(here: Path) -> None:
     here_it_is = {"x86_64": 62, "aarch64": 183}.get(platform.machine(), 62)
     foreign = read_own_player(str(made(here / "foreign", elf(183 if here_it_is == 62 else 62), 0o755)))
-    with pytest.raises(UsageError, match="it would run on linux/") as refused:
+    with pytest.raises(UsageError, match="it would run on Linux/") as refused:
         require_own_player(foreign, ProcessBackend(), platform=None)
     assert refused.value.code == "player_other_platform"
 

@@ -26,7 +26,7 @@ from ._hints import did_you_mean, listed
 from .backend import Backend
 from .package._dockerfile import read_dockerfile
 
-__all__ = ["PLAYER_LABEL", "OwnPlayer", "read_own_player", "require_own_player"]
+__all__ = ["PLAYER_LABEL", "OwnPlayer", "near_file", "read_own_player", "require_own_player"]
 
 PLAYER_LABEL = "coworld.player"
 """Label of the images that are made of such players; its value is the digest."""
@@ -266,16 +266,19 @@ def _machine(content: bytes) -> str:
     return "windows" if content.startswith(b"MZ") else ""
 
 
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "i386": "386", "armv7l": "arm"}
+"""What engines call the processors that systems call otherwise."""
+
+
 def _here() -> str:
-    machine = platform.machine().lower()
-    known = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "i386": "386", "armv7l": "arm"}
-    return f"{platform.system().lower()}/{known.get(machine, machine)}"
+    return f"{platform.system()}/{platform.machine()}"
 
 
 def _fits(needs: str, where: str) -> bool:
     system, _, architecture = needs.partition("/")
     there, _, rest = where.lower().partition("/")
     processor = rest.partition("/")[0]
+    processor = _ARCHITECTURES.get(processor, processor)
     if system != there:
         return False
     return architecture in (processor, "universal") or (architecture, processor) == ("386", "amd64")
@@ -480,18 +483,25 @@ def _table(value: object) -> Mapping[str, Any]:
 
 
 def _absent(word: str, path: Path) -> UsageError:
-    beside: list[str] = []
-    with contextlib.suppress(OSError):
-        beside = [entry.name for entry in path.parent.iterdir()][:2000]
-    near = did_you_mean(path.name, beside)
+    near = near_file(path)
     return UsageError(
         f"There is no player at {word}: {path.absolute()} does not exist.",
         code="player_not_found",
-        hint=f"Did you mean {path.parent / near}?"
+        hint=f"Did you mean {word.removesuffix(path.name)}{near}?"
         if near
         else "A path is relative to where you are. `coworld init player FILE` begins a player.",
         context={"path": str(path.absolute())},
     )
+
+
+def near_file(path: Path) -> str | None:
+    """The name of a file beside a path that was probably meant; what it ends with counts for nothing."""
+    beside: dict[str, str] = {}
+    with contextlib.suppress(OSError):
+        for entry in sorted(path.parent.iterdir())[:2000]:
+            beside.setdefault(entry.stem, entry.name)
+    near = did_you_mean(path.stem, beside)
+    return beside[near] if near else None
 
 
 def _unreadable(path: Path, error: OSError) -> UsageError:

@@ -245,7 +245,18 @@ def _asked(package: Package, variant: str | None, named: Sequence[PlayerRef], ru
     images = [
         bundled.get(player.word, player.word) if player.kind in ("bundled", "image") else host for player in named
     ]
-    return build_request(package.manifest, variant, images=images, run=run)
+    try:
+        return build_request(package.manifest, variant, images=images, run=run)
+    except UsageError as error:
+        if error.code != "wrong_image_count":
+            raise
+        seats = error.context["slots"]
+        raise UsageError(
+            f"expected 1 or {seats} players for {seats} seats, got {len(named)}.",
+            code=error.code,
+            hint="Name one for all seats, or one for each; NAME@2 sits in two.",
+            context={"players": [str(player) for player in named], "slots": seats},
+        ) from None
 
 
 def _seated(
@@ -297,7 +308,7 @@ def _with_seed(manifest: Manifest, config: Mapping[str, Any], seed: int, *, slot
     if alike:
         hint = f"Its config has {alike!r}: say it in an episode request."
     else:
-        hint = "Leave the seed out; several episodes differ all the same."
+        hint = "Leave the seed out."
         hint += f" What its config takes, an episode request can say: {listed(settings)}." if settings else ""
     raise UsageError(f"{manifest.game.name} takes no seed: its config has none.", code="seed_unknown", hint=hint)
 

@@ -18,7 +18,7 @@ from coworld_core.manifest.models import Manifest, Runnable
 
 from ._hints import did_you_mean, listed
 from .backend import Backend
-from .own_players import OwnPlayer, read_own_player
+from .own_players import OwnPlayer, near_file, read_own_player
 from .package.resolving import Package
 
 __all__ = ["HUMAN", "PlayerRef", "housing_words", "player_host", "read_players"]
@@ -155,7 +155,7 @@ def _unknown(word: str, manifest: Manifest) -> UsageError:
     if meant:
         hint = f"Did you mean the player {meant!r}?"
     else:
-        file = next((name for name in (f"{word}.py",) if Path(name).is_file()), "")
+        file = near_file(Path(word))
         hint = f"Did you mean ./{file}?" if file else f"The package's own players are {listed(bundled)}. {_FORMS}"
     return UsageError(
         f"There is no player {word!r} in {manifest.game.name}.",

@@ -176,6 +176,8 @@ async def _play(
 
     out = running.out
     package = await find_package(options, out)
+    # before a backend is asked for anything
+    own = [player.own for player in read_players(players, package)]
     rules = EvaluationRules(
         variant=options.variant,
         command=options.run,
@@ -191,7 +193,7 @@ async def _play(
     where = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"
     async with opened_backend(options, package, running) as backend:
         running.to_go_on = f"The same command{where} goes on from there."
-        tell_housing((player.own for player in read_players(players, package)), package, backend, out)
+        tell_housing(own, package, backend, out)
         with show_progress(running, package.manifest.game.name) as progress:
             run = EvaluationRun(
                 backend=backend,

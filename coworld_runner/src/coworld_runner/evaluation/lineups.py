@@ -135,7 +135,7 @@ def _entrant(word: str, package: Package) -> PlayerRef:
         raise UsageError(
             f"{word!r} is not one program, so it cannot be measured.",
             code="not_one_player",
-            hint="Name a bundled player, a file, a directory or an image; who sits where is not yours to say here.",
+            hint="Name each player once: everybody gets every seat.",
         )
     return found[0]
 
