@@ -30,7 +30,7 @@ async def compare(
 
     Args:
         package: The Coworld.
-        new: The player that is to be better: the id of a bundled player, or an image.
+        new: The player that is to be better, as ``players.read_players`` reads it: an id, a file, an image, …
         old: The player that it is compared with.
         run: Where and how to play.
         rules: What is played, and what counts.

@@ -27,7 +27,7 @@ async def rank(
 
     Args:
         package: The Coworld.
-        players: Who is ranked, at least two: ids of bundled players, or images.
+        players: Who is ranked, at least two, as ``players.read_players`` reads them: ids, files, directories, images.
         run: Where and how to play.
         rules: What is played, and what counts.
 
