@@ -128,12 +128,13 @@ async def test_whom_a_player_reaches(arena: Arena, listener: socket.socket, netw
 async def test_a_fork_bomb_is_contained(arena: Arena) -> None:
     options = EpisodeOptions(timeout=90, player_limits=Limits(pids=30))
     found = await arena.play(arena.plan("well", "well", "forks 200"), options)
-    # without room for a thread more it cannot even connect; what else there is on the machine is none the worse
-    (fault,) = found.record.faults
-    assert (fault.fault, fault.slot, fault.error_type) == ("player", 1, "player_error")
     if arena.name == "docker":
+        # it gets no more than it may have, and what else there is on the machine is none the worse
         assert "no more than" in found.player_log(1)
+        assert found.record.ok
     else:
+        (fault,) = found.record.faults
+        assert (fault.fault, fault.slot, fault.error_type) == ("player", 1, "player_error")
         assert fault.exit is not None
         assert fault.exit.reason == "pids"
 

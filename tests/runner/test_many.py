@@ -242,8 +242,7 @@ from coworld_core.episode.events import Notice
 from coworld_runner.backends import ProcessBackend
 from coworld_runner.many import run_many
 
-PLAYER = ("python3", "-c", "import asyncio, player, resource as r; print(r.getrlimit(r.RLIMIT_NOFILE)[0]);"
-          "asyncio.run(player.play())")
+PLAYER = ("python3", "-c", "import player, resource as r; print(r.getrlimit(r.RLIMIT_NOFILE)[0]); player.play()")
 
 async def main(workspace):
     told = []

@@ -239,4 +239,4 @@ def wait_until(condition: Any, *, seconds: float = 20.0, what: str = "") -> Any:
 def ensure_image() -> str:
     """Build the package's image once for what is in it, and return its name."""
     files = {name: PACKAGE / name for name in ("game.py", "player.py")}
-    return ensure_python_image("coworld-misfits", (PACKAGE / "Dockerfile").read_text(), files, ["websockets"])
+    return ensure_python_image("coworld-misfits", (PACKAGE / "Dockerfile").read_text(), files, [])

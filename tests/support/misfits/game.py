@@ -4,27 +4,27 @@ The config key ``behaviour`` says how; ``BEHAVIOURS`` in this file lists what th
 waits for its players, sends each a few states, and gives every slot its number plus the seed as a score. ``GET /go``
 tells it to wait for no more players.
 
-It needs the standard library and ``websockets``; it runs as a local process and in a container alike.
+It needs the standard library, and starts quickly: the tests start hundreds, as local processes and in containers.
+Each connection has a thread of its own, and the episode is played in the main one.
 """
 
 from __future__ import annotations
 
-import asyncio
+import base64
 import contextlib
-import http
+import hashlib
 import itertools
 import json
 import os
 import signal
+import socket
+import struct
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
-
-from websockets.asyncio.server import Server, ServerConnection, serve
-from websockets.exceptions import ConnectionClosed
-from websockets.http11 import Request, Response
 
 _FIRST_PLAYER_SECONDS = 180
 NOTHING_MORE = "and now nothing more"
@@ -89,6 +89,112 @@ def file_of(uri: str) -> Path:
     return Path(unquote(urlsplit(uri).path)) if uri.startswith("file:") else Path(uri)
 
 
+MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+TEXT, CLOSE, PING, PONG = 1, 8, 9, 10
+GOING_AWAY = struct.pack(">H", 1001)
+_CLOSE_SECONDS = 1.0
+
+
+class Connection:
+    """Somebody who has come; answered once, or made a websocket of."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        self._peer = peer
+        self._stream = peer.makefile("rb")
+        self._writing = threading.Lock()
+        self._left = False
+        self.closed = threading.Event()
+        self.path = ""
+        self._headers: dict[str, str] = {}
+
+    def read_request(self) -> None:
+        """Read what is asked for."""
+        words = self._stream.readline().decode("latin-1").split(" ")
+        self.path = words[1] if len(words) == 3 else ""
+        while line := self._stream.readline().decode("latin-1").strip():
+            name, _, value = line.partition(":")
+            self._headers[name.lower()] = value.strip()
+
+    def respond(self, status: str, text: str) -> None:
+        """Answer plain HTTP."""
+        head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(text)}\r\n"
+        self._peer.sendall(f"{head}Connection: close\r\n\r\n{text}".encode())
+
+    def upgrade(self) -> bool:
+        """Make a websocket of it, if that is what is wanted."""
+        key = self._headers.get("sec-websocket-key")
+        if key is None:
+            self.respond("426 Upgrade Required", "a websocket\n")
+            return False
+        accept = base64.b64encode(hashlib.sha1((key + MAGIC).encode()).digest()).decode()
+        head = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        self._peer.sendall(f"{head}Sec-WebSocket-Accept: {accept}\r\n\r\n".encode())
+        return True
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message."""
+        with self._writing:
+            self._send(TEXT, json.dumps(message).encode())
+
+    def _send(self, kind: int, payload: bytes) -> None:
+        length = len(payload)
+        if length < 126:
+            head = bytes((0x80 | kind, length))
+        elif length < 1 << 16:
+            head = bytes((0x80 | kind, 126)) + length.to_bytes(2, "big")
+        else:
+            head = bytes((0x80 | kind, 127)) + length.to_bytes(8, "big")
+        self._peer.sendall(head + payload)
+
+    def wait_closed(self) -> None:
+        """Hear whatever comes until the other side is done; pings are answered."""
+        while (frame := self._receive()) is not None:
+            kind, payload = frame
+            if kind == PING:
+                with self._writing:
+                    self._send(PONG, payload)
+            if kind == CLOSE:
+                self._say_goodbye(payload)
+                return
+
+    def _receive(self) -> tuple[int, bytes] | None:
+        head = self._stream.read(2)
+        if len(head) < 2:
+            return None
+        kind, length = head[0] & 0x0F, head[1] & 0x7F
+        if length in (126, 127):
+            length = int.from_bytes(self._stream.read(2 if length == 126 else 8), "big")
+        masked = self._stream.read(4 + length)
+        mask, data = masked[:4], masked[4:]
+        return kind, bytes(byte ^ mask[index % 4] for index, byte in enumerate(data))
+
+    def _say_goodbye(self, payload: bytes) -> None:
+        if self._writing.acquire(timeout=_CLOSE_SECONDS):
+            try:
+                if not self._left:
+                    self._left = True
+                    self._send(CLOSE, payload)
+            finally:
+                self._writing.release()
+
+    def go_away(self) -> None:
+        """Say that this is the end; whoever is being told something long is not."""
+        with contextlib.suppress(OSError):
+            self._say_goodbye(GOING_AWAY)
+
+    def cut_off(self) -> None:
+        """Break off without a word."""
+        with contextlib.suppress(OSError):
+            self._peer.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Be done with it."""
+        self.cut_off()
+        self._stream.close()
+        self._peer.close()
+        self.closed.set()
+
+
 class Game:
     """One episode, or one replay."""
 
@@ -102,12 +208,12 @@ class Game:
         self.delay: float = config.get("delay", 1.0)
         self.size: int = config.get("size", 1 << 20)
         self.seed: int = config.get("seed", 0)
-        self.players: dict[int, ServerConnection] = {}
-        self.somebody_there = asyncio.Event()
-        self.all_there = asyncio.Event()
-        self.over = asyncio.Event()
+        self.players: dict[int, Connection] = {}
+        self.connections: set[Connection] = set()
+        self.somebody_there = threading.Event()
+        self.all_there = threading.Event()
         self.began = time.monotonic()
-        self.server: Server | None = None
+        self.listener: socket.socket | None = None
         self.viewers = 0
         self.asked = 0
 
@@ -117,33 +223,72 @@ class Game:
 
     # ------------------------------------------------------------------ what others see
 
-    def answer(self, connection: ServerConnection, request: Request) -> Response | None:
-        """Answer plain HTTP, and refuse players with a wrong token; None lets a websocket in."""
-        url = urlsplit(request.path)
+    def serve(self, host: str, port: int) -> None:
+        """Listen from now on."""
+        self.listener = socket.create_server((host, port), backlog=100)
+        threading.Thread(target=self._accept, args=(self.listener,), daemon=True).start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = listener.accept()
+                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                threading.Thread(target=self._attend, args=(Connection(peer),), daemon=True).start()
+
+    def stop_listening(self) -> None:
+        """Let nobody in any more."""
+        if self.listener is not None:
+            # whoever waits for somebody to accept is told, which closing alone would not do
+            self.listener.shutdown(socket.SHUT_RDWR)
+            self.listener.close()
+
+    def close(self) -> None:
+        """Stop listening, say goodbye to all who are there, and do not insist on an answer."""
+        self.stop_listening()
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        for connection in tuple(self.connections):
+            connection.go_away()
+        for connection in tuple(self.connections):
+            connection.closed.wait(max(0.0, deadline - time.monotonic()))
+
+    def _attend(self, connection: Connection) -> None:
+        # broken connections are no business of the game's
+        with contextlib.suppress(OSError):
+            connection.read_request()
+            if not self.answer(connection) and connection.upgrade():
+                self.connections.add(connection)
+                self.socket(connection)
+        self.connections.discard(connection)
+        connection.close()
+
+    def answer(self, connection: Connection) -> bool:
+        """Answer plain HTTP, and refuse players with a wrong token; False lets a websocket in."""
+        url = urlsplit(connection.path)
         prefix = "clients" if self.is_("older-pages") else "client"
         pages = {f"/{prefix}/player", f"/{prefix}/global", f"/{prefix}/replay"}
         if url.path == "/go":
             self.all_there.set()
-            return connection.respond(http.HTTPStatus.OK, "gone\n")
-        if url.path == "/healthz":
+            connection.respond("200 OK", "gone\n")
+        elif url.path == "/healthz":
             late = self.is_("healthy-late") and time.monotonic() - self.began < self.delay
             bad = self.is_("unhealthy") or late
             self.asked += 1
             if self.is_("unhealthy") and self.asked == 2:
                 # the first answer has arrived
                 print(NOTHING_MORE, flush=True)
-            return connection.respond(http.HTTPStatus.SERVICE_UNAVAILABLE if bad else http.HTTPStatus.OK, "so so\n")
-        if url.path in pages and not self.is_("no-pages"):
-            return connection.respond(http.HTTPStatus.OK, "<!doctype html><title>misfits</title>\n")
-        if url.path == "/player":
-            if self._slot(request.path) is None and not self.is_("accepts-any-token"):
-                failing = self.is_("fails-on-bad-token")
-                bad = http.HTTPStatus.INTERNAL_SERVER_ERROR if failing else http.HTTPStatus.FORBIDDEN
-                return connection.respond(bad, "no\n")
-            return None
-        if url.path in ("/global", "/replay"):
-            return None
-        return connection.respond(http.HTTPStatus.NOT_FOUND, "nothing here\n")
+            connection.respond("503 Service Unavailable" if bad else "200 OK", "so so\n")
+        elif url.path in pages and not self.is_("no-pages"):
+            connection.respond("200 OK", "<!doctype html><title>misfits</title>\n")
+        elif url.path == "/player":
+            if self._slot(connection.path) is not None or self.is_("accepts-any-token"):
+                return False
+            failing = self.is_("fails-on-bad-token")
+            connection.respond("500 Internal Server Error" if failing else "403 Forbidden", "no\n")
+        elif url.path in ("/global", "/replay"):
+            return False
+        else:
+            connection.respond("404 Not Found", "nothing here\n")
+        return True
 
     def _slot(self, path: str) -> int | None:
         query = parse_qs(urlsplit(path).query)
@@ -153,87 +298,77 @@ class Game:
             return None
         return slot if 0 <= slot < len(self.tokens) and token == self.tokens[slot] else None
 
-    async def socket(self, connection: ServerConnection) -> None:
+    def socket(self, connection: Connection) -> None:
         """Serve one websocket to its end."""
-        assert connection.request is not None
-        path = connection.request.path
-        with contextlib.suppress(ConnectionClosed):
-            if path.startswith("/player"):
-                await self._player(connection, self._slot(path))
-                return
-            self.viewers += 1
-            if self.is_("breaks-first-viewer", "dies-when-watched") and self.viewers == 1:
-                await self.break_off(connection)
-                return
-            if self.is_("big-viewer"):
-                await connection.send(json.dumps({"type": "state", "padding": "x" * (2 << 20)}))
-            elif not self.is_("silent-viewer"):
-                await connection.send(json.dumps({"type": "state", "tick": 0, "max_ticks": 3}))
-            await connection.wait_closed()
+        if connection.path.startswith("/player"):
+            self._player(connection, self._slot(connection.path))
+            return
+        self.viewers += 1
+        if self.is_("breaks-first-viewer", "dies-when-watched") and self.viewers == 1:
+            self.break_off(connection)
+            return
+        if self.is_("big-viewer"):
+            connection.send({"type": "state", "padding": "x" * (2 << 20)})
+        elif not self.is_("silent-viewer"):
+            connection.send({"type": "state", "tick": 0, "max_ticks": 3})
+        connection.wait_closed()
 
-    async def break_off(self, connection: ServerConnection) -> None:
+    def break_off(self, connection: Connection) -> None:
         """End a connection without a word, and sometimes everything."""
         if self.is_("dies-when-watched"):
-            assert self.server is not None
-            self.server.close(close_connections=False)
-        connection.transport.abort()
+            self.stop_listening()
+        connection.cut_off()
         if self.is_("dies-when-watched"):
-            await asyncio.sleep(self.delay)
+            time.sleep(self.delay)
             os._exit(5)
 
-    async def _player(self, connection: ServerConnection, slot: int | None) -> None:
-        await connection.send(json.dumps({"type": "observation", "slot": slot}))
-        if slot is None:
-            await connection.wait_closed()
-            return
-        self.players[slot] = connection
-        self.somebody_there.set()
-        if len(self.players) == len(self.tokens):
-            self.all_there.set()
-        await connection.wait_closed()
+    def _player(self, connection: Connection, slot: int | None) -> None:
+        connection.send({"type": "observation", "slot": slot})
+        if slot is not None:
+            self.players[slot] = connection
+            self.somebody_there.set()
+            if len(self.players) == len(self.tokens):
+                self.all_there.set()
+        connection.wait_closed()
 
-    async def broadcast(self, message: dict[str, Any]) -> None:
+    def broadcast(self, message: dict[str, Any]) -> None:
         """Send every player something, whether or not it still listens."""
         for connection in tuple(self.players.values()):
-            with contextlib.suppress(ConnectionClosed):
-                await connection.send(json.dumps(message))
+            with contextlib.suppress(OSError):
+                connection.send(message)
 
     # ------------------------------------------------------------------ the episode
 
-    async def play(self) -> int:
+    def play(self) -> int:
         """Play one episode; returns the exit status."""
-        with contextlib.suppress(TimeoutError):
-            # counted from the first on: how long programs take to start depends on the machine
-            async with asyncio.timeout(_FIRST_PLAYER_SECONDS):
-                await self.somebody_there.wait()
-            async with asyncio.timeout(self.connect_timeout):
-                await self.all_there.wait()
-        await self.broadcast({"type": "observation", "tick": -1})
+        # counted from the first on: how long programs take to start depends on the machine
+        if self.somebody_there.wait(_FIRST_PLAYER_SECONDS):
+            self.all_there.wait(self.connect_timeout)
+        self.broadcast({"type": "observation", "tick": -1})
         if self.is_("provisional-results"):
             self.write_results()
         for tick in range(3):
-            await asyncio.sleep(self.play_seconds / 3)
-            await self.broadcast({"type": "observation", "tick": tick})
+            time.sleep(self.play_seconds / 3)
+            self.broadcast({"type": "observation", "tick": tick})
             if tick == 1:
-                await self.middle()
+                self.middle()
             if self.is_("provisional-results"):
                 self.write_results()
             if self.is_("piecewise-replay"):
                 self.append_replay(f"tick {tick}\n")
-        return await self.end()
+        return self.end()
 
-    async def middle(self) -> None:
+    def middle(self) -> None:
         """What goes wrong half-way."""
         sys.stdout.flush()
         match self.behaviour:
             case "hangs" | "dies-when-watched":
                 print(NOTHING_MORE, flush=True)
-                await asyncio.Event().wait()
+                for_ever()
             case "ignores-term":
-                signal.signal(signal.SIGTERM, signal.SIG_IGN)
-                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: print("not now", flush=True))
+                signal.signal(signal.SIGTERM, refuse)
                 print(NOTHING_MORE, flush=True)
-                await asyncio.Event().wait()
+                for_ever()
             case "exits-5":
                 print("something is very wrong", file=sys.stderr, flush=True)
                 os._exit(5)
@@ -245,22 +380,21 @@ class Game:
                 os.kill(os.getpid(), signal.SIGKILL)
             case "dies-slowly":
                 self.drop_players()
-                await asyncio.sleep(self.delay)
+                time.sleep(self.delay)
                 raise RuntimeError("the game task failed")
             case "bails-out":
                 os._exit(0)
             case "shuts-down-slowly":
-                assert self.server is not None
-                self.server.close(close_connections=False)
+                self.stop_listening()
                 self.drop_players()
-                await asyncio.sleep(self.delay)
+                time.sleep(self.delay)
                 os._exit(0)
             case "runs-out-of-memory":
                 hoard(self.size)
-                await asyncio.Event().wait()
+                for_ever()
             case "fills-disk":
                 fill(file_of(os.environ["COGAME_RESULTS_URI"]).with_name("filler"), self.size)
-                await asyncio.Event().wait()
+                for_ever()
             case "floods-log":
                 flood(self.size)
             case "daemonises":
@@ -271,26 +405,26 @@ class Game:
     def drop_players(self) -> None:
         """Cut every player's connection off without a goodbye."""
         for connection in self.players.values():
-            connection.transport.abort()
+            connection.cut_off()
 
-    async def end(self) -> int:
+    def end(self) -> int:
         """Write what is to be left, say goodbye, and go."""
         self.write_results()
         if self.is_("half-results-exits", "results-then-exits-5"):
             os._exit(5 if self.is_("results-then-exits-5") else 0)
         if self.is_("half-results-hangs"):
             print(NOTHING_MORE, flush=True)
-            await asyncio.Event().wait()
-        await self.write_replay()
+            for_ever()
+        self.write_replay()
         if self.is_("rewrites-results", "rewrites-replay"):
             for time_of_many in itertools.count():
-                await asyncio.sleep(0.05)
-                self.write_results() if self.is_("rewrites-results") else await self.write_replay()
+                time.sleep(0.05)
+                self.write_results() if self.is_("rewrites-results") else self.write_replay()
                 if time_of_many == 10:
                     print(NOTHING_MORE, flush=True)
-        await self.broadcast({"type": "final"})
+        self.broadcast({"type": "final"})
         if self.is_("lingers", "no-replay-lingers"):
-            await asyncio.sleep(self.delay)
+            time.sleep(self.delay)
         return 0
 
     def write_results(self) -> None:
@@ -315,7 +449,7 @@ class Game:
             data = data[:-1] + b', "name": "\xff\xfe"}'
         path.write_bytes(data)
 
-    async def write_replay(self) -> None:
+    def write_replay(self) -> None:
         """Write a replay, as well or as badly as told."""
         path = file_of(os.environ["COGAME_SAVE_REPLAY_URI"])
         if self.is_("no-replay", "no-replay-lingers"):
@@ -325,13 +459,13 @@ class Game:
                 for piece in range(10):
                     file.write(f"piece {piece}\n")
                     file.flush()
-                    await asyncio.sleep(self.delay / 10)
+                    time.sleep(self.delay / 10)
                 file.write("the end\n")
             return
         if self.is_("piecewise-replay"):
             for piece in range(10):
                 self.append_replay(f"piece {piece}\n")
-                await asyncio.sleep(self.delay / 10)
+                time.sleep(self.delay / 10)
             self.append_replay("the end\n")
             return
         if self.is_("big-replay"):
@@ -343,6 +477,21 @@ class Game:
         """Add a piece to the replay, and close it again."""
         with file_of(os.environ["COGAME_SAVE_REPLAY_URI"]).open("a") as file:
             file.write(text)
+
+
+def for_ever() -> None:
+    """Do nothing any more; signals are heard."""
+    threading.Event().wait()
+
+
+def leave(number: int, frame: object) -> None:
+    """End at once, as one that is told to."""
+    os._exit(128 + number)
+
+
+def refuse(number: int, frame: object) -> None:
+    """Go on, though one is told to end."""
+    print("not now", flush=True)
 
 
 def hoard(size: int) -> None:
@@ -381,7 +530,7 @@ def daemonise() -> None:
         os._exit(0)
 
 
-async def main() -> int:
+def main() -> int:
     """Run until the episode, or whoever runs this, says that it is over."""
     replay = os.environ.get("COGAME_LOAD_REPLAY_URI")
     config: dict[str, Any] = {} if replay else json.loads(file_of(os.environ["COGAME_CONFIG_URI"]).read_bytes())
@@ -389,19 +538,18 @@ async def main() -> int:
     if game.is_("exits-7-before-healthy", "exits-0-before-healthy"):
         print("no, thank you", file=sys.stderr, flush=True)
         return 7 if game.is_("exits-7-before-healthy") else 0
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: os._exit(143))
+    signal.signal(signal.SIGTERM, leave)
     if game.is_("never-listens"):
-        await asyncio.Event().wait()
+        for_ever()
     print(f"misfits: {game.behaviour}", flush=True)
-    host, port = os.environ.get("COGAME_HOST", "0.0.0.0"), int(os.environ.get("COGAME_PORT", "8080"))
-    async with serve(
-        game.socket, host, port, process_request=game.answer, ping_interval=None, close_timeout=1, max_size=None
-    ) as server:
+    game.serve(os.environ.get("COGAME_HOST", "0.0.0.0"), int(os.environ.get("COGAME_PORT", "8080")))
+    try:
         if replay:
-            await server.serve_forever()
-        game.server = server
-        return await game.play()
+            for_ever()
+        return game.play()
+    finally:
+        game.close()
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    sys.exit(main())
