@@ -53,7 +53,11 @@ def quick_platforms(quick_commands: None) -> Generator[None]:
 def no_leaks(request: pytest.FixtureRequest) -> Generator[None]:
     """Fail a test that leaves a process, a thread, a port, a directory or a container behind."""
     # a browser is shared by the tests of a module, and starts and ends processes of its own as it pleases
-    browser = ("chromium", "chrome", "chrome_crashpad_handler", "node") if _marks(request.node, "browser") else ()
+    browser = (
+        ("chromium", "chromium-headless-shell", "chrome", "chrome_crashpad_handler", "node")
+        if _marks(request.node, "browser")
+        else ()
+    )
     with leak_check(containers=_marks(request.node, "docker"), ignore=browser):
         yield
 

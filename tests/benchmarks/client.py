@@ -28,6 +28,7 @@ from _measure import HERE, Timing, finish, interleaved, machine, median, python,
 
 sys.path.insert(0, str(HERE.parent))
 
+from support.cli_kit import quick_commands
 from support.observatory import Observatory, running_observatory
 from support.observatory_kit import add_policy, seed
 
@@ -264,7 +265,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory() as directory, quick_commands("observatory"):
         figures = anyio.run(measure, options, Path(directory))
     finish(figures, as_json=options.json)
 

@@ -189,23 +189,23 @@ def test_admin_controls_the_clock(pages: Pages, tmp_path: Path) -> None:
 # Addresses
 
 
-@pytest.mark.parametrize(
-    ("page", "path", "expected"),
-    [
-        ("player", "/client/player?slot=1&token=t%2B#x", "/player?slot=1&token=t%2B"),
-        ("player", "/clients/player?slot=1", "/player?slot=1"),
-        ("player", "/a/client/player/b/client/player?q=/client/player", "/a/player/b/client/player?q=/client/player"),
-        ("global", "/proxy/7/client/global?x=1&x=2", "/proxy/7/global?x=1&x=2"),
-        ("replay", "/p/client/replay/some/suffix?uri=a%20b", "/p/replay/some/suffix?uri=a%20b"),
-        ("global", "/client/global?address=https%3A%2F%2Fhost%3A9%2Fg%3Fa%3D1&b=2", "wss://host:9/g?a=1"),
-        ("global", "/client/global?address=ws%3A%2F%2Fhost%2Fg", "ws://host/g"),
-    ],
-)
-def test_where_the_socket_is(pages: Pages, address_server: Server, page: str, path: str, expected: str) -> None:
+SOCKETS = [
+    ("player", "/client/player?slot=1&token=t%2B#x", "/player?slot=1&token=t%2B"),
+    ("player", "/clients/player?slot=1", "/player?slot=1"),
+    ("player", "/a/client/player/b/client/player?q=/client/player", "/a/player/b/client/player?q=/client/player"),
+    ("global", "/proxy/7/client/global?x=1&x=2", "/proxy/7/global?x=1&x=2"),
+    ("replay", "/p/client/replay/some/suffix?uri=a%20b", "/p/replay/some/suffix?uri=a%20b"),
+    ("global", "/client/global?address=https%3A%2F%2Fhost%3A9%2Fg%3Fa%3D1&b=2", "wss://host:9/g?a=1"),
+    ("global", "/client/global?address=ws%3A%2F%2Fhost%2Fg", "ws://host/g"),
+]
+
+
+def test_where_the_socket_is(pages: Pages, address_server: Server) -> None:
     opened = pages(address_server.http("/client/global"))
-    opened.evaluate("path => history.replaceState(null, '', path)", path)
-    base = "" if expected.startswith("ws") else address_server.ws("")
-    assert opened.evaluate("page => String(socketUrl(page))", page) == base + expected
+    where = "([page, path]) => { history.replaceState(null, '', path); return String(socketUrl(page)); }"
+    found = [opened.evaluate(where, [page, path]) for page, path, _ in SOCKETS]
+    here = address_server.ws("")
+    assert found == [expected if expected.startswith("ws") else here + expected for _, _, expected in SOCKETS]
 
 
 @pytest.fixture(scope="module")

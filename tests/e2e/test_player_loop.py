@@ -17,7 +17,10 @@ from support.cli_kit import Done, Started, coworld
 from support.cli_platform import observatory
 from support.images import BASE_IMAGE, need_docker
 
-pytestmark = [pytest.mark.docker, pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [
+    *(pytest.mark.docker, pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1800)),
+    pytest.mark.usefixtures("quick_platforms"),
+]
 
 PAINT = Path(__file__).parents[2] / "examples" / "paintarena"
 SECRET = "s3cret-of-ada-91f2"

@@ -16,7 +16,10 @@ from support.kube import kubeconfig_with, until_empty
 from support.misfit_kit import PACKAGE, PLACEHOLDER, ensure_image
 from support.observatory import running_observatory
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [
+    *(pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(600)),
+    pytest.mark.usefixtures("quick_platforms"),
+]
 
 POLICIES = ["plain", "telling"]
 

@@ -8,9 +8,8 @@ import anyio
 import httpx2
 import pytest
 import sqlalchemy as sa
-from anyio.abc import Process
 from support.full import FULL
-from support.observatory import add_account, run_server
+from support.observatory import ServerProcess, add_account, run_server
 from support.observatory_kit import QUICK, World, add_policy, roster, seed
 
 from observatory.app import open_services
@@ -46,7 +45,7 @@ async def reach(services: Services, completed: int) -> None:
             await anyio.sleep(0.1)
 
 
-async def kill(*processes: Process) -> None:
+async def kill(*processes: ServerProcess) -> None:
     """SIGKILL, all at once."""
     for process in processes:
         process.kill()
@@ -56,6 +55,7 @@ async def kill(*processes: Process) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
+@pytest.mark.usefixtures("quick_platforms")
 async def test_two_kills_in_many_episodes(tmp_path: Path) -> None:
     settings = Settings(data=tmp_path / "observatory")
     token = await add_account(settings, "ann")

@@ -30,7 +30,10 @@ from support.published_client import Published, install, published
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    *(pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(900)),
+    pytest.mark.usefixtures("quick_platforms"),
+]
 
 PAINT = Path(__file__).parents[2] / "examples" / "paintarena"
 # as root: that client's own runner puts the game's configuration where only its maker can read it

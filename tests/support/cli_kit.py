@@ -109,6 +109,11 @@ def _modules(names: Sequence[str]) -> Iterator[str]:
                     yield module.name
 
 
+def launcher_of(program: str) -> Launcher:
+    """What starts a program's commands."""
+    return _launchers[program]
+
+
 def stand_ins(directory: Path) -> Path:
     """A directory for a PATH, with the programs whose commands start at once; made where it is not there yet."""
     for program, started in _launchers.items():

@@ -156,6 +156,10 @@ class Command:
         assert self.pid > 0, f"the launcher ended at {words[:2]}"
         self.returncode: int | None = None
 
+    def fileno(self) -> int:
+        """Can be read from once it has ended."""
+        return self._launcher.fileno()
+
     def poll(self) -> int | None:
         """Its status, if it has ended."""
         with suppress(subprocess.TimeoutExpired):

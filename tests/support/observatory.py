@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -15,14 +13,16 @@ from typing import Any
 
 import anyio
 import httpx2
-from anyio.abc import Process
 
 from observatory.app import create_app, open_services
 from observatory.identity.accounts import add_user
 from observatory.services import Services
 from observatory.settings import Settings
 
-__all__ = ["Inside", "Observatory", "inside", "run_server", "running_observatory"]
+from .cli_kit import launcher_of
+from .launcher import Command
+
+__all__ = ["Inside", "Observatory", "ServerProcess", "inside", "run_server", "running_observatory"]
 
 START_SECONDS = 100
 STOP_SECONDS = 30
@@ -37,7 +37,7 @@ class Observatory:
     admin_token: str
     """Token of `admin`, a member of the team."""
     settings: Settings
-    process: Process
+    process: ServerProcess
     log: Path
     """What it wrote to standard error."""
 
@@ -150,42 +150,85 @@ async def inside(
             yield Inside(services, http)
 
 
+class ServerProcess:
+    """A server's process, as ``anyio`` has them.
+
+    Args:
+        command: What was started.
+    """
+
+    def __init__(self, command: Command) -> None:
+        self._command = command
+
+    @property
+    def returncode(self) -> int | None:
+        """Its status, if it has ended."""
+        return self._command.poll()
+
+    async def wait(self) -> int:
+        """Wait for its end, and return its status."""
+        if self._command.returncode is None:
+            await anyio.wait_readable(self._command.fileno())
+        return self._command.wait()
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        self._command.send_signal(number)
+
+    def kill(self) -> None:
+        """End it."""
+        self._command.kill()
+
+
 @asynccontextmanager
 async def run_server(
     command: list[str], *, log: Path, env: Mapping[str, str] | None = None
-) -> AsyncGenerator[tuple[Process, dict[str, Any]]]:
-    """Run `observatory` with arguments, wait for its first line of JSON, and stop it at the end."""
-    with log.open("ab") as errors:
-        process = await anyio.open_process(
-            [sys.executable, "-m", "observatory", *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            env={**os.environ, **(env or {})},
-        )
-    async with process:
+) -> AsyncGenerator[tuple[ServerProcess, dict[str, Any]]]:
+    """Run `observatory` with arguments, wait for its first line of JSON, and stop it at the end.
+
+    Its launcher has to be there: tests use the fixture ``quick_platforms``.
+    """
+    heard, said = os.pipe()
+    try:
+        with log.open("ab") as errors, open(os.devnull, "rb") as nothing:  # noqa: ASYNC230, PTH123 - no file to wait for
+            process = ServerProcess(
+                launcher_of("observatory").start(
+                    ["observatory", *command],
+                    env={**os.environ, **(env or {})},
+                    cwd=Path.cwd(),
+                    streams=(nothing.fileno(), said, errors.fileno()),
+                )
+            )
+    except BaseException:
+        os.close(heard)
+        raise
+    finally:
+        os.close(said)
+    try:
+        line = b""
         try:
-            assert process.stdout is not None
-            line = b""
-            try:
-                with anyio.fail_after(START_SECONDS):
-                    while not line.endswith(b"\n"):
-                        line += await process.stdout.receive()
-            except (anyio.EndOfStream, TimeoutError) as error:
-                raise AssertionError(f"the server did not start: {line!r}\n{_text(log)}") from error
-            yield process, json.loads(line)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await _stop(process, log)
+            with anyio.fail_after(START_SECONDS):
+                while not line.endswith(b"\n"):
+                    await anyio.wait_readable(heard)
+                    piece = os.read(heard, 4096)
+                    if not piece:
+                        raise EOFError
+                    line += piece
+        except (EOFError, TimeoutError) as error:
+            raise AssertionError(f"the server did not start: {line!r}\n{_text(log)}") from error
+        yield process, json.loads(line)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _stop(process, log)
+        os.close(heard)
 
 
-async def _stop(process: Process, log: Path) -> None:
-    if process.returncode is None:
-        process.terminate()
+async def _stop(process: ServerProcess, log: Path) -> None:
+    process.send_signal(signal.SIGTERM)
     with anyio.move_on_after(STOP_SECONDS) as slow:
         await process.wait()
     if slow.cancelled_caught:
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         await process.wait()
         raise AssertionError(f"the server did not stop within {STOP_SECONDS} s\n{_text(log)}")
 
