@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from support.cli_kit import start_script
 from support.full import FULL
+from support.launcher import Command
 from support.misfit_kit import wait_until
 
 SEED = int(os.environ.get("COWORLD_CHAOS_SEED", str(time.time_ns() % 1_000_000)))
@@ -19,18 +19,8 @@ LONGEST = 0.6
 """Seconds that a run is let live at most, once it plays."""
 
 
-def start(workspace: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("_compare.py")), str(workspace)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-
-
-def end(run: subprocess.Popen[bytes]) -> None:
-    _, words = run.communicate(timeout=300)
-    assert run.returncode == 0, words.decode()
+def start(workspace: Path) -> Command:
+    return start_script(Path(__file__).with_name("_compare.py"), str(workspace), log=workspace.with_suffix(".log"))
 
 
 @pytest.mark.timeout(900)
@@ -48,8 +38,8 @@ def test_the_report_is_the_same(tmp_path: Path) -> None:
             time.sleep(LONGEST * chance.random())
         finally:
             victim.kill()
-            victim.communicate()
-    end(start(killed))
-    end(undisturbed)
+            victim.wait(30)
+    assert start(killed).wait(300) == 0, killed.with_suffix(".log").read_text()
+    assert undisturbed.wait(300) == 0, alone.with_suffix(".log").read_text()
     assert (killed / "report.json").read_bytes() == (alone / "report.json").read_bytes()
     assert (killed / "report.md").read_bytes() == (alone / "report.md").read_bytes()

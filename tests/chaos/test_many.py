@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from support.cli_kit import start_script
 from support.full import FULL
+from support.launcher import Command
 from support.misfit_kit import wait_until
 
 from coworld_core.episode.record import read_rows
@@ -26,17 +26,9 @@ LONGEST = 0.6
 """Seconds that a run is let live at most, once it has begun."""
 
 
-def start(workspace: Path, count: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [
-            sys.executable,
-            str(Path(__file__).with_name("_many.py")),
-            json.dumps({"workspace": str(workspace), "count": count}),
-        ],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
+def start(workspace: Path, count: int) -> Command:
+    orders = json.dumps({"workspace": str(workspace), "count": count})
+    return start_script(Path(__file__).with_name("_many.py"), orders, log=workspace.with_suffix(".log"))
 
 
 def size(path: Path) -> int:
@@ -57,15 +49,14 @@ def test_every_key_has_its_row_once(tmp_path: Path) -> None:
             time.sleep(LONGEST * chance.random())
         finally:
             victim.kill()
-            victim.communicate()
+            victim.wait(30)
         # nothing that was written is ever written again
         now = file.read_bytes()
         assert now.startswith(kept)
         kept = now[: now.rfind(b"\n") + 1]
     print(f"{kept.count(bytes([10]))} of {count} rows after {KILLS} kills")
     last = start(workspace, count)
-    _, words = last.communicate(timeout=600)
-    assert last.returncode == 0, words.decode()
+    assert last.wait(600) == 0, workspace.with_suffix(".log").read_text()
     assert file.read_bytes().startswith(kept)
     keys = Counter(row.key for row in read_rows(workspace))
     assert keys == Counter({f"episode {index}": 1 for index in range(count)})

@@ -10,8 +10,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -25,8 +23,10 @@ import anyio
 import anyio.to_thread
 import pytest
 from support.arena import make_backend
+from support.cli_kit import Started, coworld, start_script
 from support.full import FULL
 from support.images import need_docker
+from support.launcher import Command
 from support.misfit_kit import (
     PACKAGE,
     PLACEHOLDER,
@@ -47,7 +47,6 @@ from coworld_runner.runs.scratch import scratch_root
 BackendName = Literal["process", "docker"]
 
 SEED = int(os.environ.get("COWORLD_CHAOS_SEED", str(time.time_ns() % 1_000_000)))
-TESTS = Path(__file__).parents[1]
 
 
 @dataclass
@@ -56,7 +55,7 @@ class Victim:
 
     run_id: str
     workspace: Path
-    process: subprocess.Popen[bytes]
+    process: Command
 
     def kill(self) -> None:
         """End it with SIGKILL, unless it has ended."""
@@ -88,12 +87,8 @@ class Crowd:
             "kill_at": kill_at,
             "config": config,
         }
-        process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("_victim.py")), json.dumps(orders)],
-            env={**os.environ, "PYTHONPATH": str(TESTS)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        script, log = Path(__file__).with_name("_victim.py"), self.directory / "victims.log"
+        process = start_script(script, json.dumps(orders), log=log)
         self.victims.append(Victim(run_id, workspace, process))
         return self.victims[-1]
 
@@ -162,7 +157,7 @@ async def test_a_killed_runner_can_be_cleaned_up_after(
             if moment == EARLY:
                 # while the runner itself still starts
                 victim = crowd.start(*players, play_seconds=0.6)
-                await anyio.sleep(chance.random())
+                await anyio.sleep(0.05 * chance.random())
             elif isinstance(moment, str):
                 victim = crowd.start(*players, play_seconds=0.6, kill_at=moment)
                 assert await anyio.to_thread.run_sync(victim.process.wait, 60) == -signal.SIGKILL
@@ -260,16 +255,15 @@ def test_the_command_line_is_killed_and_cleans_up(crowd: Crowd, tmp_path: Path) 
     package = write_package(tmp_path / "package", crowd)
     for number in range(8 if FULL else 2):
         output = tmp_path / f"output-{number}"
-        victim = coworld("run-episode", package, "--variant", "long", "--backend", crowd.backend, "-o", output)
+        victim = start_episode(package, crowd.backend, output)
         run_id = json.loads(wait_until(partial(first_line, output / "events.ndjson"), what="a run"))["run_id"]
         time.sleep(chance.uniform(0.0, 2.5))  # the moment is to be a random one
-        victim.kill()
-        victim.communicate(timeout=30)
+        victim.send(signal.SIGKILL)
+        victim.close()
 
-        listed = finished(coworld("clean", "--run", run_id, "--backend", crowd.backend, "--json"))
-        assert json.loads(listed.stdout)
-        cleaned = finished(coworld("clean", "--run", run_id, "--backend", crowd.backend, "--yes"))
-        assert cleaned.returncode == 0, cleaned
+        assert coworld("clean", "--run", run_id, "--backend", crowd.backend, "--json").json
+        cleaned = coworld("clean", "--run", run_id, "--backend", crowd.backend, "--yes")
+        assert cleaned.status == 0, cleaned
         assert leftovers(mark=crowd.mark, run_ids=[run_id], docker=crowd.backend == "docker") == []
 
 
@@ -278,11 +272,12 @@ def test_the_command_line_is_killed_and_cleans_up(crowd: Crowd, tmp_path: Path) 
 def test_a_signal_to_the_command_leaves_no_container(crowd: Crowd, tmp_path: Path, number: signal.Signals) -> None:
     package = write_package(tmp_path / "package", crowd)
     output = tmp_path / "output"
-    running = coworld("run-episode", package, "--variant", "long", "--backend", "docker", "-o", output)
+    running = start_episode(package, "docker", output)
     wait_until(lambda: len(marked_processes(crowd.mark)) >= 3, seconds=60, what="a game with two players")
-    running.send_signal(number)
-    done = finished(running)
-    assert done.returncode == 130
+    running.send(number)
+    done = running.end()
+    running.close()
+    assert done.status == 130
     assert done.stderr.strip()
     found = evidence(output)
     assert found.record.status == "interrupted"
@@ -305,17 +300,6 @@ def write_package(directory: Path, crowd: Crowd) -> Path:
     return directory / name
 
 
-def coworld(*words: str | Path) -> subprocess.Popen[str]:
-    """Start a command."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "coworld_cli", *map(str, words)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def finished(command: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
-    """Wait for a command to end."""
-    out, err = command.communicate(timeout=90)
-    return subprocess.CompletedProcess(command.args, command.returncode, out, err)
+def start_episode(package: Path, backend: str, output: Path) -> Started:
+    """Start the command that plays one."""
+    return Started(["run-episode", package, "--variant", "long", "--backend", backend, "-o", output], None, None)

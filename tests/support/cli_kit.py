@@ -162,6 +162,17 @@ def _start(
     return command
 
 
+def start_script(script: Path, *words: str, log: Path) -> Command:
+    """Start a Python program of the tests; what it writes goes to the end of a file."""
+    with log.open("ab") as output, Path(os.devnull).open("rb") as nothing:
+        return _launchers["coworld"].start(
+            [str(script), *words],
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+            cwd=Path.cwd(),
+            streams=(nothing.fileno(), output.fileno(), output.fileno()),
+        )
+
+
 class Started:
     """A command that runs, with pipes; read as it writes."""
 

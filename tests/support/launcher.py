@@ -22,7 +22,7 @@ from typing import Any
 __all__ = ["Command", "Done", "Launcher", "heed_signals", "launcher"]
 
 _PROGRAM = """
-import importlib, json, os, select, signal, socket, sys, traceback
+import importlib, json, os, runpy, select, signal, socket, sys, traceback
 from importlib.metadata import entry_points
 
 names, modules, address = json.loads(sys.argv[1])
@@ -56,7 +56,12 @@ def run(order, streams):
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
         sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
         sys.argv = order["words"]
-        sys.exit(programs[order["words"][0]]())
+        first = order["words"][0]
+        if first in programs:
+            sys.exit(programs[first]())
+        sys.path[:0] = [os.path.dirname(first), *os.environ["PYTHONPATH"].split(os.pathsep)]
+        runpy.run_path(first, run_name="__main__")
+        status = 0
     except SystemExit as end:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
@@ -219,7 +224,7 @@ class Launcher:
         """Start a command.
 
         Args:
-            words: The program's name, and its arguments.
+            words: The program's name, or the path of a script, which is to have a ``PYTHONPATH``, and its arguments.
             env: Its whole environment.
             cwd: Where it runs.
             streams: Descriptors of its standard streams, which stay the caller's too.
