@@ -77,7 +77,7 @@ def tile_turns_blue(page: Page, x: int, y: int) -> None:
 
 
 def test_a_person_plays_a_seat_by_keyboard(pages: Pages, tmp_path: Path) -> None:
-    config = small_config(max_ticks=400, tick_rate=10, width=12, height=8)
+    config = small_config(max_ticks=200, tick_rate=5, width=12, height=8)
     with running(tmp_path, config=config, env={"COWORLD_ADMIN": "1"}) as server:
         page = pages(server.http(f"/client/player?{server.query(0)}"))
         status(page, "waiting")
@@ -152,7 +152,7 @@ def test_a_wrong_link_says_so(pages: Pages, tmp_path: Path) -> None:
 
 
 def test_the_live_page_shows_the_game_to_its_end(pages: Pages, tmp_path: Path) -> None:
-    config = small_config(max_ticks=400, tick_rate=10)
+    config = small_config(max_ticks=200, tick_rate=5)
     with running(tmp_path, config=config, env={"COWORLD_ADMIN": "1"}) as server:
         page = pages(server.http("/client/global"))
         status(page, "waiting")
@@ -166,7 +166,7 @@ def test_the_live_page_shows_the_game_to_its_end(pages: Pages, tmp_path: Path) -
         results = json.loads(server.results.read_text())
         assert [score(page, slot) for slot in (0, 1)] == results["painted_tiles"]
         expect(page.locator("#scores")).to_contain_text("Ada")
-        expect(page.locator("#tick")).to_have_text("Tick 400 of 400")
+        expect(page.locator("#tick")).to_have_text("Tick 200 of 200")
         best, least = max(results["painted_tiles"]), min(results["painted_tiles"])
         expect(page.locator("#notice")).to_contain_text(f"{best} to {least}")
 

@@ -17,7 +17,7 @@ from observatory.services import Services
 from observatory.settings import Settings
 from observatory.store.models import Artifact, EpisodeRequest, EpisodeScore, ExperienceRequest, User
 
-EPISODES = 200 if FULL else 40
+EPISODES = 200 if FULL else 24
 KILL_AFTER = (EPISODES // 5, EPISODES * 3 // 5)
 """How many episodes are over when they are killed, the first and the second time."""
 
