@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,9 +35,11 @@ def sources(distribution: str) -> list[Path]:
     return found
 
 
-def imported(path: Path) -> Iterator[tuple[str, bool]]:
+@cache
+def imported(path: Path) -> tuple[tuple[str, bool], ...]:
     """Top-level names a file imports, and whether at import time of the module."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
+    names: list[tuple[str, bool]] = []
     lazy = {
         id(node)
         for function in ast.walk(tree)
@@ -47,9 +49,10 @@ def imported(path: Path) -> Iterator[tuple[str, bool]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield alias.name.split(".")[0], id(node) not in lazy
+                names.append((alias.name.split(".")[0], id(node) not in lazy))
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield node.module.split(".")[0], id(node) not in lazy
+            names.append((node.module.split(".")[0], id(node) not in lazy))
+    return tuple(names)
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)

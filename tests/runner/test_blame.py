@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.full import FULL
 
 from coworld_core.episode.outcome import Exit
 from coworld_core.errors import BackendError, ImageError, StartError, TransferError, UsageError
@@ -166,7 +167,7 @@ def sights(draw: st.DrawFn) -> Seen:
     )
 
 
-@settings(max_examples=500)
+@settings(max_examples=500 if FULL else 150)
 @given(
     seen=st.lists(sights(), min_size=1, max_size=12),
     game_exit=EXITS,
