@@ -17,11 +17,22 @@ from typing import Any
 from _measure import finish, machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from support.simulated import DIFFERENCES, strength_blocks
+from support.simulated import (
+    ADDS,
+    DIFFERENCES,
+    TOGETHER,
+    added,
+    pickup_plan,
+    played,
+    scrimmage_plan,
+    strength_blocks,
+    strengths,
+)
 
 from coworld_core.evaluation.designs import round_robin
 from coworld_core.evaluation.estimates import mean_interval, running_interval, sign_evidence
 from coworld_core.evaluation.ratings import pairings, rate
+from coworld_core.evaluation.reading import open_evaluation
 
 LABELS = ["0", "1", "2", "3"]
 STRENGTHS = [-0.9, -0.2, 0.2, 0.9]
@@ -93,6 +104,49 @@ def null_rankings(runs: int) -> float:
     return alarms / runs
 
 
+def seats_and_values(runs: int, blocks: int) -> dict[str, dict[str, float]]:
+    """Null runs of scrimmage and pickup: how often a seat or a value is taken for one, and how often intervals hold.
+
+    The seat is worth something in every second run, and the candidate is as strong as its pool.
+    """
+    seat_alarms = seat_held = value_alarms = value_held = values = 0
+    for run in range(runs):
+        worth = run % 2 / 2
+        plan = scrimmage_plan(max_blocks=blocks)
+        report: Any = open_evaluation(plan).over(played(plan, strengths({}, seat=worth), seed=run))
+        seat_held += _holds(report.seat_effects[0], worth / 2)
+        seat_alarms += worth == 0 and not _holds(report.seat_effects[0], 0.0)
+        plan = pickup_plan(2, seats=4, max_blocks=blocks)
+        report = open_evaluation(plan).over(played(plan, strengths({}, seat=0.5), seed=run))
+        value_alarms += not _holds(report.overall, 0.0)
+        for one in (*report.values, report.self_play):
+            value_held += _holds(one, 0.0)
+            values += 1
+    return {
+        "seat effect": {"false_alarms": seat_alarms / (runs - runs // 2), "coverage": seat_held / runs},
+        "value over replacement": {"false_alarms": value_alarms / runs, "coverage": value_held / values},
+    }
+
+
+def credit(runs: int, blocks: int) -> dict[str, float]:
+    """How often the intervals of credit and synergy contain the truth, where it is known."""
+    truth = {label: adds + TOGETHER / 2 * (label != "pool-2") for label, adds in ADDS.items()}
+    dealt = together = 0
+    for run in range(runs):
+        plan = pickup_plan(2, seats=4, max_blocks=blocks, credit="shapley", team=True)
+        report: Any = open_evaluation(plan).over(played(plan, added(0.5), seed=run))
+        dealt += sum(_holds(one, truth[one.label]) for one in report.credits)
+        together += sum(
+            _holds(one, TOGETHER * ({one.first, one.second} == {"candidate", "pool-1"})) for one in report.synergies
+        )
+    return {"credit": dealt / (3 * runs), "synergy": together / (3 * runs)}
+
+
+def _holds(measured: Any, truth: float) -> bool:
+    interval = measured.interval
+    return interval is not None and interval.low <= truth <= interval.high
+
+
 def times(games: int) -> dict[str, float]:
     """Seconds."""
     chance = random.Random(6)
@@ -113,6 +167,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--blocks", type=int, default=400)
+    parser.add_argument("--looks", type=int, default=30, help="blocks of scrimmages and pickups")
     parser.add_argument("--games", type=int, default=1_000_000)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
@@ -122,6 +177,8 @@ def main() -> None:
         "blocks_to_a_decision": blocks_to_a_decision(asked.runs),
         "coverage": coverage(asked.runs),
         "equal_players_told_apart": null_rankings(asked.runs),
+        "seats_and_values": seats_and_values(asked.runs, asked.looks),
+        "credit": credit(asked.runs // 4 or 1, asked.looks),
         "seconds": times(asked.games),
     }
     for name, value in figures.items():

@@ -74,5 +74,12 @@ def test_client() -> None:
 
 @pytest.mark.timeout(300)
 def test_evaluation() -> None:
-    found = figures("evaluation.py", "--runs", "2", "--blocks", "20", "--games", "100")
-    assert set(found) >= {"false_alarms", "coverage", "equal_players_told_apart", "seconds"}
+    found = figures("evaluation.py", "--runs", "2", "--blocks", "20", "--looks", "5", "--games", "100")
+    assert set(found) >= {
+        "false_alarms",
+        "coverage",
+        "equal_players_told_apart",
+        "seats_and_values",
+        "credit",
+        "seconds",
+    }

@@ -35,8 +35,8 @@ from coworld_runner.certification import CertifyOptions
 from coworld_runner.episode.options import EpisodeOptions
 
 COMMANDS = [
-    *("run-episode", "scrimmage", "play", "replay"),
-    *("compare", "rank"),
+    *("run-episode", "play", "replay"),
+    *("compare", "rank", "scrimmage", "run", "pickup", "report"),
     *("build", "validate", "certify", "schema"),
     *("doctor", "clean", "version"),
 ]
@@ -140,7 +140,7 @@ def test_version_of_the_program() -> None:
     [
         ("run-epsode", "run-episode"),
         ("run_episode", "run-episode"),
-        ("run", "run-episode"),
+        ("run-ep", "run-episode"),
         ("Certify", "certify"),
         ("dcotor", "doctor"),
     ],
@@ -181,8 +181,13 @@ def test_unknown_option_says_what_was_meant() -> None:
         (["run-episode", "w", "--backend", "moon"], "There is no backend 'moon'. There are docker, kubernetes"),
         (["clean", "--backend", "auto"], "There is no backend 'auto'."),
         (["run-episode", "w", "--aws-profile", "p"], "--aws-profile and --aws-region need --use-bedrock."),
-        (["scrimmage", "w"], "Missing argument 'IMAGE'."),
-        (["scrimmage", "w", "i", "-n", "2"], "'-n'"),
+        (["scrimmage", "w"], "Missing argument 'BOT'."),
+        (["scrimmage", "w", "i", "--metric", "/x"], "--metric needs -n 2 or more: one episode measures nothing."),
+        (["scrimmage", "w", "i", "-n", "2", "--verify-replay"], "--verify-replay is for one episode."),
+        (["run", "w"], "Missing option '--player'."),
+        (["run", "w", "--player", "a,proportion=much"], "'much' is no proportion. Write it as in a,proportion=3."),
+        (["run", "w", "--player", "a", "--player", "a,proportion=2"], "--player 'a' is there twice"),
+        (["report", "r", "--html", "f", "--markdown"], "--html and --markdown exclude each other."),
         (["rank", "w"], "Missing argument 'PLAYER PLAYER...'."),
         (["compare", "a"], "Missing argument 'OLD'."),
         (["compare", "a", "b", "--max-blocks", "0"], "0 is not in the range x>=1."),

@@ -12,7 +12,7 @@ from support.launcher import Done
 from support.simulated import comparison_plan, pair_rows, ranking_plan
 
 from coworld_cli.commands.evaluations import passes
-from coworld_cli.render.evaluations import ranking_result
+from coworld_cli.render.evaluations import evaluation_result
 from coworld_core.episode.record import SeatRow, read_rows
 from coworld_core.evaluation import compare_rows, rank_rows
 
@@ -88,6 +88,44 @@ def test_another_comparison_is_refused(interrupted: tuple[Path, Done]) -> None:
     )
 
 
+def test_what_was_played_is_reported(interrupted: tuple[Path, Done], tmp_path: Path) -> None:
+    out, _ = interrupted
+    assert coworld("report", out, "--markdown").stdout == (out / "report.md").read_text()
+    page = tmp_path / "page.html"
+    done = coworld("report", out, out, "--html", page, "--json")
+    assert done.status == 0, done.stderr
+    assert (done.json["html"], done.json["different_games"]) == (str(page), None)
+    assert [run["workspace"] for run in done.json["runs"]] == [str(out)] * 2
+    assert page.read_text().startswith("<!doctype html>")
+    again = coworld("report", out, "--html", page)
+    assert again.status == 2
+    assert "add --overwrite" in again.stderr
+    assert coworld("report", tmp_path).status == 2
+
+
+def test_several_seeds_of_one_player(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    where = ("--variant", "quick", "--backend", "process", "--count-starved", "-o", out)
+    done = coworld("scrimmage", PAINT, "frontier-painter", "-n", "2", "--parallel", "2", *where, "--json")
+    assert done.status == 0, done.stderr
+    assert (done.json["plan"]["kind"], done.json["blocks"]) == ("scrimmage", 2)
+    other = coworld("run", PAINT, "--player", "frontier-painter", *where)
+    assert other.status == 2
+    assert "differs from this one in: kind." in other.stderr
+
+
+def test_what_cannot_be_measured_is_usage(tmp_path: Path) -> None:
+    refused = {
+        "empty_pool": ("pickup", PAINT, "frontier-painter"),
+        "candidate_in_pool": ("pickup", PAINT, "frontier-painter", "--pool", "frontier-painter"),
+        "bad_share": ("run", PAINT, "--player", "frontier-painter", "--player", "sweep-painter,proportion=9"),
+    }
+    for code, words in refused.items():
+        done = coworld(*words, "--backend", "process", "-o", tmp_path / "out", "--json")
+        assert (done.status, done.json["error"]["code"]) == (2, code)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("verdict", "stopped", "passes_anyway", "is_better"),
     [
@@ -127,7 +165,7 @@ def test_files_are_compared_from_anywhere_and_known_by_what_they_hold(tmp_path: 
 def test_how_a_ranking_is_shown(tmp_path: Path) -> None:
     plan = ranking_plan(entrants=(SeatRow(name="Ada"), SeatRow(name="Bob \x1b[1m")), max_blocks=2)
     rows = [row for block in (1, 2) for row in pair_rows(block, 1.0)]
-    said = click.unstyle(ranking_result(rank_rows(plan, rows), tmp_path))
+    said = click.unstyle(evaluation_result(rank_rows(plan, rows), tmp_path))
     assert said.splitlines()[:3] == ["game 1 default · base seed 0", "0 of 1 pairs are told apart, after 2 blocks.", ""]
     table = [line.split() for line in said.splitlines()[3:6]]
     assert table[0] == ["player", "rating", "95", "%", "interval", "mean"]

@@ -27,10 +27,9 @@ from coworld_core.evaluation.designs import (
 )
 from coworld_core.evaluation.estimates import mean_interval, running_interval, sign_evidence, student_quantile
 from coworld_core.evaluation.judging import BlockLedger
-from coworld_core.evaluation.markdown import comparison_markdown, ranking_markdown
-from coworld_core.evaluation.ranking import Ranking, RankingReport
+from coworld_core.evaluation.markdown import report_markdown
+from coworld_core.evaluation.ranking import Ranking, RankingReport, not_apart
 from coworld_core.evaluation.ratings import pairings, rate
-from coworld_core.evaluation.words import not_apart, ranking_headline
 
 # --- designs ------------------------------------------------------------------------------------------------------
 
@@ -347,7 +346,7 @@ def test_the_seat_that_the_game_favours() -> None:
 
 def test_markdown_keeps_its_form_whatever_players_are_called() -> None:
     report = decided([1.0, 2.0], new=SeatRow(name="a|b\n<b>"))
-    text = comparison_markdown(report)
+    text = report_markdown(report)
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) == 4
     assert rows[2].startswith(r"| a\|b \<b\> | 11.5 |")
@@ -447,7 +446,7 @@ def test_a_ranking_ends_when_everybody_is_told_apart() -> None:
     assert report.blocks < 90
     assert [standing.label for standing in report.standings] == ["player-2", "player-3", "player-1"]
     assert not_apart(report) == []
-    assert ranking_headline(report) == f"Everybody is told apart from everybody else, after {report.blocks} blocks."
+    assert report.headline == f"Everybody is told apart from everybody else, after {report.blocks} blocks."
 
 
 @pytest.mark.parametrize("seats", [1, 2, 3, 4])
@@ -455,10 +454,10 @@ def test_who_is_not_told_apart_in_whatever_number_of_seats(seats: int) -> None:
     report = ranked(120, 0.0, 3.0, 0.0, seats=seats)
     assert report.stopped == "max_blocks"
     assert report.standings[0].label == "player-2"
-    assert [line.split(" from ")[0] for line in not_apart(report)] in (["Player 0"], ["Player 2"])
-    text = ranking_markdown(report)
+    assert [name for name, _ in not_apart(report)] in (["Player 0"], ["Player 2"])
+    text = report_markdown(report)
     assert text.startswith("### 2 of 3 pairs are told apart, after 120 blocks.")
-    assert len([line for line in text.splitlines() if line.startswith("|")]) == 5
+    assert len([line for line in text.split("####")[0].splitlines() if line.startswith("|")]) == 5
 
 
 def test_equal_players_are_seldom_told_apart() -> None:

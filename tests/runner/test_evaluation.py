@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from support.certify_kit import World
 from support.contest import compared, contest
 
 from coworld_core.episode.events import EvaluationProgressed, Notice
@@ -17,7 +18,7 @@ from coworld_core.errors import UsageError
 from coworld_core.evaluation import ComparisonPlan, RankingPlan, block_seed, compare_rows, rank_rows
 from coworld_runner.episode.running import EpisodeOptions
 from coworld_runner.episode.starvation import StarvationMeter
-from coworld_runner.evaluation import EvaluationRules, EvaluationRun, rank
+from coworld_runner.evaluation import EvaluationRules, mix, pickup, rank, read_evaluation, scrimmage
 from coworld_runner.testing.fake import FakeBackend
 
 
@@ -145,10 +146,10 @@ async def test_another_number_than_the_scores(tmp_path: Path) -> None:
 async def test_a_ranking(tmp_path: Path) -> None:
     rules = EvaluationRules(variant="default", starved=True, max_blocks=6)
     async with contest() as small:
-        run = EvaluationRun(backend=small.backend, workspace=tmp_path / "run", parallel=4)
-        report = await rank(small.package, ["third", "first", "second"], run=run, rules=rules)
+        run: Any = {"backend": small.backend, "workspace": tmp_path / "run", "parallel": 4}
+        report = await rank(small.package, ["third", "first", "second"], rules=rules, **run)
         with pytest.raises(UsageError, match="at least 2 players"):
-            await rank(small.package, ["first"], run=run)
+            await rank(small.package, ["first"], **run)
     names = {label: player.name for label, player in report.plan.players().items()}
     assert names[report.standings[0].label] == "First"
     assert (report.stopped, report.blocks, len(report.pairs)) == ("max_blocks", 6, 3)
@@ -157,7 +158,64 @@ async def test_a_ranking(tmp_path: Path) -> None:
     assert len({frozenset(seat.player_id for seat in row.seats) for row in rows}) == 3
     plan = RankingPlan.model_validate_json((tmp_path / "run/plan.json").read_bytes())
     assert rank_rows(plan, reversed(rows)) == report
-    assert "Not told apart yet:" in files(tmp_path / "run")[1].decode()
+    assert "- Not told apart: " in files(tmp_path / "run")[1].decode()
+
+
+def how(small: World, workspace: Path) -> Any:
+    """Where and how to play."""
+    rules = EvaluationRules(variant="default", starved=True)
+    return {"backend": small.backend, "workspace": workspace, "parallel": 4, "rules": rules}
+
+
+async def test_a_scrimmage_goes_on_for_more(tmp_path: Path) -> None:
+    async with contest(2.0) as small:
+        await scrimmage(small.package, "first", episodes=2, **how(small, tmp_path / "run"))
+        report = await scrimmage(small.package, "first", episodes=5, **how(small, tmp_path / "run"))
+        with pytest.raises(UsageError, match="differs from this one in: player"):
+            await scrimmage(small.package, "second", episodes=5, **how(small, tmp_path / "run"))
+        with pytest.raises(UsageError, match="differs from this one in: kind"):
+            await mix(small.package, {"first": 1}, episodes=5, **how(small, tmp_path / "run"))
+        with pytest.raises(UsageError, match="at least 1 episode"):
+            await scrimmage(small.package, "first", episodes=0, **how(small, tmp_path / "other"))
+    rows = list(read_rows(tmp_path / "run"))
+    assert (report.blocks, len(rows), len({row.seed for row in rows})) == (5, 5, 5)
+    assert {seat.player_id for row in rows for seat in row.seats} == {"first"}
+    # the report is what its files say it is, whichever kind it is of
+    left = read_evaluation(tmp_path / "run")
+    assert (left.report, left.rows) == (report, tuple(rows))
+
+
+async def test_a_mixture_plays_whole_blocks(tmp_path: Path) -> None:
+    async with contest(2.0) as small:
+        report = await mix(small.package, {"first": 3, "second": 2}, episodes=3, **how(small, tmp_path / "run"))
+        assert (report.plan.counts, report.blocks) == ((1, 1), 2)
+        with pytest.raises(UsageError) as refused:
+            await mix(small.package, dict.fromkeys(("first", "second", "third"), 1), **how(small, tmp_path / "other"))
+        with pytest.raises(UsageError, match="at least 1 player"):
+            await mix(small.package, {}, **how(small, tmp_path / "other"))
+    assert refused.value.code == "too_few_seats"
+    assert {entrant.mean is not None for entrant in report.entrants} == {True}
+    assert [(pair.won, pair.lost) for pair in report.pairs] == [(2, 0)]
+
+
+async def test_a_pickup(tmp_path: Path) -> None:
+    async with contest(2.0) as small:
+        report = await pickup(
+            small.package, "first", ["second"], episodes=8, credit="shapley", **how(small, tmp_path / "run")
+        )
+        for pool, credit, code in (
+            ([], "", "empty_pool"),
+            (["second", "first"], "", "candidate_in_pool"),
+            (["second", "third"], "shapley", "too_few_seats"),
+        ):
+            with pytest.raises(UsageError) as refused:
+                await pickup(small.package, "first", pool, credit=credit, **how(small, tmp_path / "other"))  # type: ignore[arg-type]
+            assert refused.value.code == code
+    # three lineups by seats, and four groups of two
+    assert (report.blocks, len(list(read_rows(tmp_path / "run")))) == (2, 14)
+    assert report.overall is not None
+    assert report.overall.value > 0
+    assert [one.label for one in report.credits] == ["candidate", "pool-1"]
 
 
 class _Pushed(FakeBackend):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from coworld_core.evaluation.comparison import ComparisonReport
-from coworld_runner.evaluation import EvaluationRules, EvaluationRun, compare
+from coworld_runner.evaluation import EvaluationRules, RunArguments, compare
 
 from .certify_kit import World, world
 
@@ -40,9 +40,8 @@ def contest(
 
 async def compared(small: World, workspace: Path, **more: Any) -> ComparisonReport:
     """``first`` compared with ``second``; how busy this machine is does not matter."""
-    keys = {name: more.pop(name) for name in tuple(more) if name in EvaluationRun.__dataclass_fields__}
-    how: dict[str, Any] = {"backend": small.backend, "workspace": workspace, "parallel": 4, **keys}
-    run = EvaluationRun(**how)
+    keys = {name: more.pop(name) for name in tuple(more) if name in RunArguments.__annotations__}
+    run: Any = {"backend": small.backend, "workspace": workspace, "parallel": 4, **keys}
     new, old, margin = more.pop("new", "first"), more.pop("old", "second"), more.pop("margin", None)
     rules: dict[str, Any] = {"variant": "default", "starved": True, **more}
-    return await compare(small.package, new, old, run=run, rules=EvaluationRules(**rules), margin=margin)
+    return await compare(small.package, new, old, rules=EvaluationRules(**rules), margin=margin, **run)

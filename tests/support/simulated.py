@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from coworld_core.episode.record import EpisodeRow, SeatRow
+from coworld_core.episode.record import ROWS_NAME, EpisodeRow, SeatRow
 from coworld_core.evaluation.comparison import ComparisonPlan
 from coworld_core.evaluation.designs import Lineup, episode_key
+from coworld_core.evaluation.mixture import MixturePlan
+from coworld_core.evaluation.pickup import PickupPlan
 from coworld_core.evaluation.ranking import RankingPlan
+from coworld_core.evaluation.reading import PLAN_NAME, open_evaluation
+from coworld_core.evaluation.reports import EvaluationPlan
+from coworld_core.evaluation.scrimmage import ScrimmagePlan
 
-__all__ = ["DIFFERENCES", "comparison_plan", "episode_row", "pair_rows", "ranking_plan", "strength_blocks"]
+__all__ = [
+    "ADDS",
+    "DIFFERENCES",
+    "TOGETHER",
+    "added",
+    "comparison_plan",
+    "episode_row",
+    "leave",
+    "mixture_plan",
+    "pair_rows",
+    "pickup_plan",
+    "played",
+    "ranking_plan",
+    "scrimmage_plan",
+    "strength_blocks",
+    "strengths",
+]
 
 DIFFERENCES: dict[str, Callable[[random.Random], float]] = {
     "normal": lambda chance: chance.gauss(0, 1),
@@ -40,6 +62,80 @@ def comparison_plan(**values: Any) -> ComparisonPlan:
 
 def ranking_plan(**values: Any) -> RankingPlan:
     return RankingPlan.model_validate({**_GAME, **values})
+
+
+def scrimmage_plan(**values: Any) -> ScrimmagePlan:
+    return ScrimmagePlan.model_validate({**_GAME, "player": SeatRow(name="Player"), **values})
+
+
+def mixture_plan(*counts: int, **values: Any) -> MixturePlan:
+    """Players A, B, … with so many seats each."""
+    entrants = tuple(SeatRow(name=name) for name in "ABCDEFGH"[: len(counts)])
+    return MixturePlan.model_validate({**_GAME, "entrants": entrants, "counts": counts, "seats": sum(counts), **values})
+
+
+def pickup_plan(pool: int = 1, **values: Any) -> PickupPlan:
+    """The candidate C, and a pool of A, B, …"""
+    others = tuple(SeatRow(name=name) for name in ("A", "B", "D", "E", "F", "G", "H")[:pool])
+    return PickupPlan.model_validate({**_GAME, "candidate": SeatRow(name="C"), "pool": others, **values})
+
+
+def played(
+    plan: EvaluationPlan, table: Callable[[Lineup, random.Random], Sequence[float]], *, seed: int = 0
+) -> Iterator[EpisodeRow]:
+    """The rows of an evaluation of a game that is drawn.
+
+    Args:
+        plan: What is evaluated.
+        table: The scores of a lineup, by its luck: the same at the start of every episode of a block.
+        seed: Of all luck.
+    """
+    evaluation = open_evaluation(plan)
+    for block in range(1, plan.max_blocks + 1):
+        for number, lineup in enumerate(evaluation.lineups(block), 1):
+            scores = table(lineup, random.Random(f"{seed} {block}"))
+            yield episode_row(episode_key(block, 1, number), *scores)
+
+
+ADDS = {"candidate": 0.6, "pool-1": 0.3, "pool-2": 0.0}
+"""What each player adds to the table by itself; the first two add TOGETHER more when both sit there."""
+TOGETHER = 0.5
+
+
+def added(noise: float) -> Callable[[Lineup, random.Random], list[float]]:
+    """A game for a team: what each of them adds, what two add together, and luck of the seed and of the episode."""
+
+    def table(lineup: Lineup, luck: random.Random) -> list[float]:
+        seated = {label for label in lineup if label is not None}
+        total = sum(ADDS[label] for label in seated) + TOGETHER * ({"candidate", "pool-1"} <= seated)
+        common = luck.gauss(0, 1)
+        own = random.Random(f"{common} {lineup}").gauss(0, noise)
+        return [total + common + own] * len(lineup)
+
+    return table
+
+
+def strengths(
+    of: Mapping[str, float], *, noise: float = 1.0, seat: float = 0.0
+) -> Callable[[Lineup, random.Random], list[float]]:
+    """A game in which everybody scores its strength, luck of its own, and what the first seat is worth."""
+
+    def table(lineup: Lineup, luck: random.Random) -> list[float]:
+        own = random.Random(f"{luck.random()} {lineup}")
+        return [
+            of.get(label or "", 0.0) + own.gauss(0, noise) + (seat if slot == 0 else 0.0)
+            for slot, label in enumerate(lineup)
+        ]
+
+    return table
+
+
+def leave(directory: Path, plan: EvaluationPlan, rows: Iterable[EpisodeRow]) -> Path:
+    """Write what an evaluation leaves behind, but for the episodes' own evidence."""
+    directory.mkdir(parents=True)
+    (directory / PLAN_NAME).write_text(plan.model_dump_json())
+    (directory / ROWS_NAME).write_text("".join(f"{row.model_dump_json()}\n" for row in rows))
+    return directory
 
 
 def episode_row(key: str, *scores: float, **values: Any) -> EpisodeRow:

@@ -15,13 +15,16 @@ __all__ = ["cli", "main"]
 _COMMANDS: CommandTable = {
     "Play": {
         "run-episode": ("episodes", "Play episodes of a Coworld, and keep scores, replay and logs."),
-        "scrimmage": ("episodes", "Play one episode with one player in every seat."),
         "play": ("episodes", "Play in the browser: with people, bots or both."),
         "replay": ("replays", "Show a replay in the browser, until Ctrl-C."),
     },
     "Measure players": {
         "compare": ("evaluations", "Find out whether one player is better than another."),
         "rank": ("evaluations", "Find out who is better than whom among several players."),
+        "scrimmage": ("evaluations", "Find out how a player does with itself in every seat."),
+        "run": ("evaluations", "Find out how players do that share the seats."),
+        "pickup": ("evaluations", "Find out what a player is worth beyond those that it replaces."),
+        "report": ("evaluations", "Show what compare, rank, scrimmage, run and pickup came to."),
     },
     "Make": {
         "init": ("starting", "Begin a game, or a player of one."),

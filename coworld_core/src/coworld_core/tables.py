@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-__all__ = ["Cell", "TableRow", "html_table", "one_line"]
+from .errors import EnvironmentFault
+
+__all__ = ["Cell", "TableRow", "Tabular", "html_table", "one_line"]
 
 Cell = str | int | float | bool | None
 """What a row holds: nothing that would have to be unpacked first."""
@@ -49,3 +53,40 @@ def html_table(caption: str, rows: Sequence[Mapping[str, Cell]], *, notes: Seque
     table = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>" if rows else ""
     below = "".join(f"<p>{shown(note)}</p>" for note in notes)
     return f"<table><caption>{shown(caption)}</caption>{table}</table>{below}"
+
+
+class Tabular:
+    """What can be had as flat rows, and so as a data frame of whichever library is installed."""
+
+    def to_records(self) -> list[TableRow]:
+        """Flat rows, all with the same columns."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """The rows as a ``pandas.DataFrame``.
+
+        Raises:
+            EnvironmentFault: Code ``not_installed``: pandas is not.
+        """
+        return _library("pandas").DataFrame.from_records(self.to_records())
+
+    def to_polars(self) -> Any:
+        """The rows as a ``polars.DataFrame``.
+
+        Raises:
+            EnvironmentFault: Code ``not_installed``: polars is not.
+        """
+        return _library("polars").DataFrame(self.to_records(), infer_schema_length=None)
+
+
+def _library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise EnvironmentFault(
+            f"{name} is not installed.",
+            code="not_installed",
+            hint=f"pip install {name}; or take the rows as they are, by to_records().",
+        ) from error

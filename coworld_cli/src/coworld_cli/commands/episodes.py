@@ -1,10 +1,8 @@
-"""Episodes played here: by programs, against themselves, with people."""
+"""Episodes played here: by programs, and with people."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-import click
 
 from .._group import NounGroup
 from ..options import PlayOptions, SectionCommand, browser_option, takes
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..running import Running
 
-__all__ = ["commands"]
+__all__ = ["commands", "play_episodes"]
 
 commands = NounGroup()
 
@@ -51,26 +49,7 @@ def run_episode(out: Output, options: PlayOptions) -> int:
     """  # noqa: D301 (click reads the backspace)
     from ..running import run_async
 
-    return run_async(out, lambda running: _run(options, running))
-
-
-@commands.command("scrimmage", cls=SectionCommand)
-@takes("options", PlayOptions, without=("players", "player", *_PEOPLE, *_MANY))
-@click.argument("image")
-@output_options
-def scrimmage(out: Output, options: PlayOptions, image: str) -> int:
-    """Play one episode with one player in every seat.
-
-    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. IMAGE is a file, a
-    directory, the id of a bundled player, or an image.
-
-    \b
-    Example:
-      coworld scrimmage examples/paintarena frontier-painter
-    """  # noqa: D301 (click reads the backspace)
-    from ..running import run_async
-
-    return run_async(out, lambda running: _run(options.but(players=(image,)), running))
+    return run_async(out, lambda running: play_episodes(options, running))
 
 
 @commands.command("play", cls=SectionCommand)
@@ -152,7 +131,7 @@ def _request_path(players: tuple[str, ...]) -> Path | None:
 # --- from a plan to a result --------------------------------------------------------------------------------------
 
 
-async def _run(options: PlayOptions, running: Running) -> int:
+async def play_episodes(options: PlayOptions, running: Running) -> int:
     """Play one episode or several, and show what came of it."""
     from coworld_core.errors import UsageError
     from coworld_core.ids import new_run_id

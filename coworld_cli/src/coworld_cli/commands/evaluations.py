@@ -1,27 +1,36 @@
-"""Players measured: which of two is better, and how several stand."""
+"""Players measured: alone, against each other, in mixtures, and by what they replace; and pages of it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import click
 
 from .._group import NounGroup
-from ..options import REQUIREMENTS, EvaluationOptions, SectionCommand, SectionOption, takes
+from ..options import (
+    DIRECTORY,
+    FILE,
+    REQUIREMENTS,
+    EvaluationOptions,
+    SectionCommand,
+    SectionOption,
+    overwrite_option,
+    takes,
+)
 from ..output import Output, output_options
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
 
     from coworld_core.evaluation.comparison import ComparisonReport
-    from coworld_core.evaluation.reports import EvaluationReport
-    from coworld_runner.evaluation import EvaluationRules, EvaluationRun
+    from coworld_core.evaluation.contents import ShownReport
+    from coworld_runner.evaluation import EvaluationRules, RunArguments
     from coworld_runner.package.resolving import Package
 
     from ..running import Running
 
-    _Report = TypeVar("_Report", bound=EvaluationReport)
+    _Report = TypeVar("_Report", bound=ShownReport)
 
 __all__ = ["commands", "passes"]
 
@@ -35,6 +44,9 @@ _OUTPUT = {
     "help": "Directory for the evidence: new, empty, or that of the same command, which goes on there. "
     "Default: a fresh one under results/ beside the manifest."
 }
+_MEASURING = ("max_blocks", *(name for name in _ELSEWHERE if name != "episodes"))
+"""The same, where the number of episodes is said instead of blocks."""
+_EPISODES = {"default": 50, "help": "How many to play, at least: the last block is played whole."}
 _game_option = click.option(
     "--game",
     "-m",
@@ -102,19 +114,15 @@ def compare(
     options = options.but(manifest=game, require=tuple(word for word in options.require if word != _BETTER))
 
     async def body(running: Running) -> int:
-        from coworld_core.evaluation import comparison_markdown
         from coworld_runner.evaluation import compare
-
-        from ..render.evaluations import comparison_result
 
         report, workspace = await _play(
             options,
             running,
             (new, old),
-            lambda package, run, rules: compare(package, new, old, run=run, rules=rules, margin=margin),
+            lambda package, run, rules: compare(package, new, old, rules=rules, margin=margin, **run),
         )
-        said = comparison_markdown(report).rstrip("\n") if markdown else comparison_result(report, workspace)
-        return _show(report, workspace, out, ok=passes(report, must_win=must_win), said=said)
+        return _show(report, workspace, out, ok=passes(report, must_win=must_win), markdown=markdown)
 
     return run_async(out, body)
 
@@ -141,33 +149,293 @@ def rank(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str
     from ..running import run_async
 
     async def body(running: Running) -> int:
-        from coworld_core.evaluation import ranking_markdown
-        from coworld_core.evaluation.reports import UNMEASURED
         from coworld_runner.evaluation import rank
-
-        from ..render.evaluations import ranking_result
 
         report, workspace = await _play(
             options.but(manifest=manifest),
             running,
             bots,
-            lambda package, run, rules: rank(package, bots, run=run, rules=rules),
+            lambda package, run, rules: rank(package, bots, rules=rules, **run),
         )
-        said = ranking_markdown(report).rstrip("\n") if markdown else ranking_result(report, workspace)
-        return _show(report, workspace, out, ok=report.stopped not in UNMEASURED, said=said)
+        return _show(report, workspace, out, ok=_measured(report), markdown=markdown)
 
     return run_async(out, body)
+
+
+@commands.command("scrimmage", cls=SectionCommand)
+@click.argument("manifest")
+@click.argument("bot")
+@takes(
+    "options",
+    EvaluationOptions,
+    without=("manifest", "players", "human", "admin", "resume", "max_blocks"),
+    output_dir=_OUTPUT,
+    episodes={"help": "How many to play. From 2 on, each has a seed of its own, and you get means with intervals."},
+    seed={"help": "Put this seed into the game config; of several episodes, the one that theirs are made of."},
+)
+@_markdown_option
+@output_options
+def scrimmage(out: Output, options: EvaluationOptions, manifest: str, bot: str, markdown: bool) -> int:
+    """Find out how a player does with itself in every seat.
+
+    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. BOT is a file, a
+    directory, the id of a bundled player, or an image.
+
+    One episode is shown as by run-episode. With -n 2 or more you get the mean score, how far scores spread, what each
+    seat is worth, faults and times.
+
+    \b
+    Examples:
+      coworld scrimmage examples/paintarena frontier-painter
+      coworld scrimmage examples/paintarena frontier-painter -n 50 --parallel 4
+    """  # noqa: D301 (click reads the backspace)
+    from ..running import run_async
+    from .episodes import play_episodes
+
+    options = options.but(manifest=manifest)
+    if options.episodes == 1:
+        given = {
+            "--metric": bool(options.metric),
+            "--forfeit": options.forfeit is not None,
+            "--count-starved": options.count_starved,
+            "--markdown": markdown,
+        }
+        _refuse(given, "needs -n 2 or more: one episode measures nothing.")
+        return run_async(out, lambda running: play_episodes(options.but(players=(bot,)), running))
+    _refuse({"--verify-replay": options.verify_replay}, "is for one episode.")
+
+    async def body(running: Running) -> int:
+        from coworld_runner.evaluation import scrimmage
+
+        report, workspace = await _play(
+            options,
+            running,
+            (bot,),
+            lambda package, run, rules: scrimmage(package, bot, episodes=options.episodes, rules=rules, **run),
+        )
+        return _show(report, workspace, out, ok=_measured(report), markdown=markdown)
+
+    return run_async(out, body)
+
+
+@commands.command("run", cls=SectionCommand)
+@click.argument("manifest")
+@click.option(
+    "--player",
+    "bots",
+    cls=SectionOption,
+    section="What to play",
+    multiple=True,
+    required=True,
+    metavar="PLAYER[,proportion=X]",
+    help="Who plays, and its share of the seats beside that of the others; repeatable.  [default proportion: 1]",
+)
+@takes("options", EvaluationOptions, without=_MEASURING, seed=_SEED, output_dir=_OUTPUT, episodes=_EPISODES)
+@_markdown_option
+@output_options
+def run(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str, ...], markdown: bool) -> int:
+    """Find out how players do that share the seats.
+
+    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file,
+    a directory, the id of a bundled player, or an image.
+
+    The seats are shared in proportion. Each block is one seed and a full rotation, so everybody sits equally often in
+    every seat. You get means by player, by seat and by pair.
+
+    \b
+    Example:
+      coworld run examples/paintarena --player frontier-painter,proportion=3 --player sweep-painter -n 50
+    """  # noqa: D301 (click reads the backspace)
+    from ..running import run_async
+
+    players = _proportions(bots)
+
+    async def body(running: Running) -> int:
+        from coworld_runner.evaluation import mix
+
+        report, workspace = await _play(
+            options.but(manifest=manifest),
+            running,
+            tuple(players),
+            lambda package, run, rules: mix(package, players, episodes=options.episodes, rules=rules, **run),
+        )
+        return _show(report, workspace, out, ok=_measured(report), markdown=markdown)
+
+    return run_async(out, body)
+
+
+@commands.command("pickup", cls=SectionCommand)
+@click.argument("manifest")
+@click.argument("bot")
+@click.option(
+    "--pool",
+    cls=SectionOption,
+    section="What to play",
+    multiple=True,
+    metavar="PLAYER",
+    help="Whom BOT replaces; repeatable.",
+)
+@click.option(
+    "--team",
+    is_flag=True,
+    cls=SectionOption,
+    section="What counts",
+    help="Measure the mean of the whole table: for games that score a team with one number.",
+)
+@click.option(
+    "--credit",
+    type=click.Choice(["shapley"]),
+    cls=SectionOption,
+    section="What counts",
+    help="Say also what BOT and each of the pool add to the mean of the whole table, and which two do so together.",
+)
+@takes("options", EvaluationOptions, without=_MEASURING, seed=_SEED, output_dir=_OUTPUT, episodes=_EPISODES)
+@_markdown_option
+@output_options
+def pickup(
+    out: Output,
+    options: EvaluationOptions,
+    manifest: str,
+    bot: str,
+    pool: tuple[str, ...],
+    team: bool,
+    credit: Literal["shapley"] | None,
+    markdown: bool,
+) -> int:
+    """Find out what a player is worth beyond those that it replaces.
+
+    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. BOT and PLAYER are
+    files, directories, ids of bundled players, or images.
+
+    Each block is one seed, played with no seat of BOT, with one, and so on up to all; the other seats are the pool's.
+    The value is what BOT has in its seats less what the pool had there.
+
+    \b
+    Example:
+      coworld pickup examples/paintarena my-player:2 --pool frontier-painter --pool sweep-painter -n 60
+    """  # noqa: D301 (click reads the backspace)
+    from ..running import run_async
+
+    async def body(running: Running) -> int:
+        from coworld_runner.evaluation import pickup
+
+        report, workspace = await _play(
+            options.but(manifest=manifest),
+            running,
+            (bot, *pool),
+            lambda package, run, rules: pickup(
+                package,
+                bot,
+                pool,
+                episodes=options.episodes,
+                team=team,
+                credit=credit or "",
+                rules=rules,
+                **run,
+            ),
+        )
+        return _show(report, workspace, out, ok=_measured(report), markdown=markdown)
+
+    return run_async(out, body)
+
+
+@commands.command("report")
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=DIRECTORY)
+@click.option("--html", type=FILE, metavar="FILE", help="Write a page instead: one file, which loads nothing.")
+@overwrite_option
+@click.option("--markdown", is_flag=True, help="Write Markdown, for a pull request.")
+@output_options
+def report(out: Output, runs: tuple[Path, ...], html: Path | None, overwrite: bool, markdown: bool) -> int:
+    """Show what compare, rank, scrimmage, run and pickup came to.
+
+    RUN is a directory that one of them wrote, ended or not.
+
+    \b
+    Examples:
+      coworld report results/latest
+      coworld report monday tuesday --html report.html
+    """  # noqa: D301 (click reads the backspace)
+    from coworld_core.evaluation.markdown import report_markdown
+    from coworld_runner.evaluation import read_evaluation, report_page
+    from coworld_runner.evaluation.page import different_games
+
+    from .. import exitcodes
+    from ..files import target_file, write_whole
+    from ..render.evaluations import evaluation_result
+    from ..render.text import shown_path
+
+    if html is not None and markdown:
+        raise click.UsageError("--html and --markdown exclude each other.", click.get_current_context())
+    page = target_file(html, "", overwrite=overwrite) if html is not None else None
+    played = [read_evaluation(run) for run in runs]
+    differ = different_games([one.report for one in played])
+    if page is not None:
+        write_whole(page, report_page(played, beside=page.parent).encode())
+    out.answer(
+        {
+            "html": str(page) if page is not None else None,
+            "different_games": differ or None,
+            "runs": [{"workspace": str(one.workspace), **one.report.model_dump(mode="json")} for one in played],
+        }
+    )
+    if differ:
+        out.warn(differ)
+    if page is not None:
+        out.say(f"Page: {shown_path(page)}")
+    else:
+        texts = [
+            report_markdown(one.report).rstrip("\n") if markdown else evaluation_result(one.report, one.workspace)
+            for one in played
+        ]
+        out.say("\n\n".join(texts))
+    return exitcodes.OK
+
+
+def _refuse(given: Mapping[str, bool], why: str) -> None:
+    """Refuse options that have no meaning here.
+
+    Raises:
+        click.UsageError: One of them was given.
+    """
+    for option, is_given in given.items():
+        if is_given:
+            raise click.UsageError(f"{option} {why}", click.get_current_context())
+
+
+def _proportions(bots: Sequence[str]) -> dict[str, float]:
+    """Players and their shares of the seats.
+
+    Raises:
+        click.UsageError: One cannot be read, or is named twice.
+    """
+    players: dict[str, float] = {}
+    for bot in bots:
+        name, given, text = bot.rpartition(",proportion=")
+        try:
+            proportion = float(text) if given else 1.0
+        except ValueError:
+            raise click.UsageError(
+                f"--player {bot!r}: {text!r} is no proportion. Write it as in {name},proportion=3.",
+                click.get_current_context(),
+            ) from None
+        if (name or text) in players:
+            raise click.UsageError(
+                f"--player {name or text!r} is there twice: give it a larger proportion instead.",
+                click.get_current_context(),
+            )
+        players[name or text] = proportion
+    return players
 
 
 async def _play(
     options: EvaluationOptions,
     running: Running,
     players: Sequence[str],
-    play: Callable[[Package, EvaluationRun, EvaluationRules], Awaitable[_Report]],
+    play: Callable[[Package, RunArguments, EvaluationRules], Awaitable[_Report]],
 ) -> tuple[_Report, Path]:
     """Have an evaluation played, shown while it goes on; its report, and where its files are."""
     from coworld_core.ids import new_run_id
-    from coworld_runner.evaluation import EvaluationRules, EvaluationRun
+    from coworld_runner.evaluation import EvaluationRules, RunArguments
     from coworld_runner.players import read_players
 
     from ..preparing import evidence_directory, find_package, opened_backend, player_secrets, tell_housing
@@ -195,7 +463,7 @@ async def _play(
         running.to_go_on = f"The same command{where} goes on from there."
         tell_housing(own, package, backend, out)
         with show_progress(running, package.manifest.game.name) as progress:
-            run = EvaluationRun(
+            run = RunArguments(
                 backend=backend,
                 workspace=workspace,
                 parallel=options.parallel,
@@ -209,6 +477,13 @@ async def _play(
             return await play(package, run, rules), workspace
 
 
+def _measured(report: ShownReport) -> bool:
+    """Whether anything could be measured."""
+    from coworld_core.evaluation.reports import UNMEASURED
+
+    return report.stopped not in UNMEASURED
+
+
 def passes(report: ComparisonReport, *, must_win: bool) -> bool:
     """Whether a comparison ends well.
 
@@ -216,16 +491,15 @@ def passes(report: ComparisonReport, *, must_win: bool) -> bool:
         report: What it came to.
         must_win: Whether only a better player will do.
     """
-    if must_win:
-        return report.verdict == "better"
-    from coworld_core.evaluation.reports import UNMEASURED
-
-    return report.verdict != "worse" and report.stopped not in UNMEASURED
+    return report.verdict == "better" if must_win else report.verdict != "worse" and _measured(report)
 
 
-def _show(report: EvaluationReport, workspace: Path, out: Output, *, ok: bool, said: str) -> int:
+def _show(report: ShownReport, workspace: Path, out: Output, *, ok: bool, markdown: bool) -> int:
     """Write the result of an evaluation, and return the exit status."""
+    from coworld_core.evaluation.markdown import report_markdown
+
     from .. import exitcodes
+    from ..render.evaluations import evaluation_result
 
     names = {"plan": "plan.json", "episodes": "episodes.jsonl", "report": "report.json", "markdown": "report.md"}
     out.answer(
@@ -236,5 +510,5 @@ def _show(report: EvaluationReport, workspace: Path, out: Output, *, ok: bool, s
             **report.model_dump(mode="json"),
         }
     )
-    out.say(said)
+    out.say(report_markdown(report).rstrip("\n") if markdown else evaluation_result(report, workspace))
     return exitcodes.OK if ok else exitcodes.ANSWER_IS_NO

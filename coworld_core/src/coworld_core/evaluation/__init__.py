@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from .comparison import ComparisonPlan as ComparisonPlan
     from .comparison import ComparisonReport as ComparisonReport
     from .comparison import compare_rows as compare_rows
+    from .contents import ShownReport as ShownReport
     from .designs import block_seed as block_seed
     from .designs import comparison_lineups as comparison_lineups
+    from .designs import mixture_lineups as mixture_lineups
+    from .designs import pickup_lineups as pickup_lineups
     from .designs import round_robin as round_robin
     from .estimates import Interval as Interval
     from .estimates import mean_interval as mean_interval
@@ -23,14 +26,21 @@ if TYPE_CHECKING:
     from .estimates import sign_evidence as sign_evidence
     from .judging import BlockLedger as BlockLedger
     from .judging import JudgedBlock as JudgedBlock
-    from .markdown import comparison_markdown as comparison_markdown
-    from .markdown import ranking_markdown as ranking_markdown
+    from .markdown import report_markdown as report_markdown
     from .metrics import known_metrics as known_metrics
+    from .mixture import MixturePlan as MixturePlan
+    from .mixture import MixtureReport as MixtureReport
+    from .pickup import PickupPlan as PickupPlan
+    from .pickup import PickupReport as PickupReport
     from .ranking import RankingPlan as RankingPlan
     from .ranking import RankingReport as RankingReport
     from .ranking import rank_rows as rank_rows
     from .ratings import Rating as Rating
     from .ratings import rate as rate
+    from .reading import read_plan as read_plan
+    from .reading import report_rows as report_rows
+    from .scrimmage import ScrimmagePlan as ScrimmagePlan
+    from .scrimmage import ScrimmageReport as ScrimmageReport
 
 
 __getattr__, __dir__ = lazy_names(__name__)

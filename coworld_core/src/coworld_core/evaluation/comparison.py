@@ -15,19 +15,21 @@ from pydantic import Field
 from ..episode.events import EvaluationProgressed
 from ..episode.record import EpisodeRow, SeatRow
 from ..records import Grows
+from .contents import Parts, ShownReport, players_table
 from .designs import Lineup, comparison_lineups
 from .estimates import Interval, running_interval, sign_evidence
 from .judging import JudgedBlock
 from .reports import (
     UNMEASURED,
+    Estimate,
     Evaluation,
     EvaluationPlan,
-    EvaluationReport,
     IntervalRecord,
     Remark,
     interval_record,
     rounded,
 )
+from .words import interval_words, number
 
 __all__ = ["NEW", "OLD", "Comparison", "ComparisonPlan", "ComparisonReport", "ComparisonVerdict", "compare_rows"]
 
@@ -42,6 +44,7 @@ worth having; ``undecided``: not enough evidence."""
 class ComparisonPlan(EvaluationPlan):
     """What a comparison is about: everything that its report depends on besides the rows."""
 
+    kind: Literal["compare"] = "compare"  # pyright: ignore[reportIncompatibleVariableOverride]
     new: SeatRow = Field(description="The player that is to be better.")
     old: SeatRow = Field(description="The player that it is compared with.")
     margin: float | None = Field(default=None, ge=0, description="Differences up to this are not worth having.")
@@ -51,10 +54,10 @@ class ComparisonPlan(EvaluationPlan):
         return {NEW: self.new, OLD: self.old}
 
 
-class ComparisonReport(EvaluationReport):
+class ComparisonReport(ShownReport):
     """What a comparison came to."""
 
-    plan: ComparisonPlan = Field(description="What was compared.")
+    plan: ComparisonPlan = Field(description="What was compared.")  # pyright: ignore[reportIncompatibleVariableOverride]
     verdict: ComparisonVerdict = Field(description="Whether the new player is better.")
     won: int = Field(ge=0, description="Blocks in which the new player scored more.")
     lost: int = Field(ge=0, description="Blocks in which it scored less.")
@@ -64,6 +67,30 @@ class ComparisonReport(EvaluationReport):
     interval: IntervalRecord | None = Field(
         default=None, description="Of that mean, valid at every look; null for fewer than ten blocks."
     )
+
+    def estimates(self) -> list[Estimate]:
+        """Every number with an interval that it has, the most important first."""
+        if self.difference is None:
+            return super().estimates()
+        between = f"{self.plan.new.name} less {self.plan.old.name}"
+        own = Estimate(quantity="difference", of=between, value=self.difference, interval=self.interval)
+        return [own, *super().estimates()]
+
+    def said(self, after: str) -> str:
+        """The verdict in a sentence."""
+        new, old = self.plan.new.name, self.plan.old.name
+        match self.verdict:
+            case "better" | "worse":
+                return f"{new} is {self.verdict} than {old}, {after}."
+            case "equal":
+                return f"Between {new} and {old} there is no difference worth having, {after}."
+            case _:
+                return f"There is not enough evidence to tell {new} from {old}, {after}."
+
+    def parts(self) -> Parts:
+        """What it has to show."""
+        quantities = {"difference": True, "mean score": False, "seat effect": True}
+        return Parts(tables=[players_table(self)], facts=_facts(self), quantities=quantities)
 
 
 class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
@@ -163,3 +190,19 @@ def _about_difference(
         )
         return [Remark(code="means_disagree", message=message)]
     return []
+
+
+def _facts(report: ComparisonReport) -> list[tuple[str, str]]:
+    plan = report.plan
+    facts = [
+        ("Blocks", f"{report.won} won, {report.lost} lost, {report.drawn} drawn"),
+        ("Evidence", f"{number(report.evidence)} ({number(1 / plan.alpha)} decides)"),
+    ]
+    if report.difference is not None:
+        interval = interval_words(report.interval, signed=True)
+        facts.append(
+            ("Difference", f"{number(report.difference, report.interval, signed=True)} on average ({interval})")
+        )
+    if plan.margin is not None:
+        facts.append(("Margin", number(plan.margin)))
+    return facts

@@ -8,11 +8,27 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import random
 import re
 from collections.abc import Sequence
 
-__all__ = ["Lineup", "block_seed", "comparison_lineups", "episode_key", "parse_key", "rotation", "round_robin"]
+from ..errors import UsageError
+
+__all__ = [
+    "Lineup",
+    "block_seed",
+    "coalitions",
+    "comparison_lineups",
+    "credit_lineups",
+    "episode_key",
+    "mixture_lineups",
+    "parse_key",
+    "pickup_lineups",
+    "rotation",
+    "round_robin",
+    "shares",
+]
 
 Lineup = tuple[str | None, ...]
 """An entrant's label by slot; None: nobody who is measured."""
@@ -54,6 +70,141 @@ def comparison_lineups(new: str, old: str, seats: int, block: int) -> tuple[Line
 def rotation(seated: Sequence[str]) -> tuple[Lineup, ...]:
     """As many lineups as there are seats, in which everybody sits in every seat once."""
     return tuple((*seated[turn:], *seated[:turn]) for turn in range(len(seated)))
+
+
+def shares(names: Sequence[str], proportions: Sequence[float], seats: int) -> tuple[int, ...]:
+    """How many seats each of several players gets: in proportion, by largest remainder.
+
+    Args:
+        names: What they are called in messages.
+        proportions: Of each, more than zero.
+        seats: How many there are.
+
+    Raises:
+        UsageError: Somebody would get no seat.
+    """
+    for name, proportion in zip(names, proportions, strict=True):
+        if not (proportion > 0 and math.isfinite(proportion)):
+            raise UsageError(f"The proportion of {name} is {proportion:g}: it must be more than 0.", code="bad_share")
+    if len(names) > seats:
+        raise UsageError(
+            f"There are {len(names)} players and {seats} {'seat' if seats == 1 else 'seats'}.",
+            code="too_few_seats",
+            hint="Name no more players than there are seats; rank has any number of them meet in groups.",
+        )
+    total = math.fsum(proportions)
+    exact = [seats * proportion / total for proportion in proportions]
+    counts = [math.floor(share) for share in exact]
+    # of equal remainders the first named has the larger one, whatever the last digit says
+    order = sorted(range(len(exact)), key=lambda index: (-round(exact[index] - counts[index], 9), index))
+    for index in order[: seats - sum(counts)]:
+        counts[index] += 1
+    if 0 in counts:
+        raise UsageError(
+            f"In these proportions {names[counts.index(0)]} gets none of the {seats} seats.",
+            code="bad_share",
+            hint="Give it a larger proportion, or name fewer players.",
+        )
+    return tuple(counts)
+
+
+def mixture_lineups(entrants: Sequence[str], counts: Sequence[int], block: int, *, seed: int = 0) -> tuple[Lineup, ...]:
+    """The lineups of one block of a mixture: one drawn order, rotated, so that everybody sits equally often everywhere.
+
+    Who sits beside whom differs from block to block. Somebody who has all seats to itself plays once.
+
+    Args:
+        entrants: Their labels.
+        counts: How many seats each has.
+        block: Which block, from 1.
+        seed: The base seed.
+    """
+    seated = [label for label, count in zip(entrants, counts, strict=True) for _ in range(count)]
+    if len(entrants) == 1:
+        return (tuple(seated),)
+    random.Random(block_seed(seed, -block)).shuffle(seated)
+    return rotation(seated)
+
+
+def pickup_lineups(
+    candidate: str, pool: Sequence[str], seats: int, block: int, *, seed: int = 0
+) -> tuple[tuple[Lineup, ...], tuple[int, ...]]:
+    """The lineups of one block of a pickup: no seat of the candidate, one, and so on up to all of them.
+
+    The pool is dealt over the seats, as evenly as it goes and anew in each block; a seat that the candidate does not
+    have keeps whom it was dealt. Which seats the candidate takes first turns with the blocks.
+
+    Args:
+        candidate: Label of the one whose value is measured.
+        pool: Labels of those that it replaces.
+        seats: How many the game has.
+        block: Which block, from 1.
+        seed: The base seed.
+
+    Returns:
+        The lineups, by how many seats the candidate has, and the seats in the order in which it takes them.
+    """
+    turn, place = divmod(block - 1, seats)
+    order = list(range(seats))
+    random.Random(block_seed(seed, -turn)).shuffle(order)
+    order = [*order[place:], *order[:place]]
+    chance = random.Random(block_seed(seed, -block))
+    dealt = [*pool] * (seats // len(pool)) + chance.sample([*pool], seats % len(pool))
+    chance.shuffle(dealt)
+    lineups = tuple(
+        tuple(candidate if slot in order[:count] else dealt[slot] for slot in range(seats))
+        for count in range(seats + 1)
+    )
+    return lineups, tuple(order)
+
+
+_WHOLE = 3
+"""Up to this many players every order of them is gone through in each block."""
+
+
+def coalitions(
+    entrants: Sequence[str], block: int, *, seed: int = 0
+) -> tuple[tuple[tuple[str, ...], ...], tuple[frozenset[str], ...]]:
+    """Who sits down together in one block, to say what each adds.
+
+    Args:
+        entrants: Their labels.
+        block: Which block, from 1.
+        seed: The base seed.
+
+    Returns:
+        The orders in which they sit down, one after the other: every one of few players, otherwise a drawn one and its
+        reverse; and all groups that this makes, besides the empty one, each alone and each two, without repetition.
+    """
+    if len(entrants) <= _WHOLE:
+        orders = tuple(itertools.permutations(entrants))
+    else:
+        drawn = list(entrants)
+        random.Random(block_seed(seed, -block)).shuffle(drawn)
+        orders = (tuple(drawn), tuple(reversed(drawn)))
+    groups = [frozenset[str](), *map(frozenset, itertools.combinations(entrants, 1))]
+    groups += map(frozenset, itertools.combinations(entrants, 2))
+    groups += [frozenset(order[:count]) for order in orders for count in range(3, len(order) + 1)]
+    return orders, tuple(dict.fromkeys(groups))
+
+
+def credit_lineups(entrants: Sequence[str], seats: int, block: int, *, seed: int = 0) -> tuple[Lineup, ...]:
+    """A lineup for each of the ``coalitions`` of a block: its members in seats of their own, drawn for the block.
+
+    Whoever is left out is replaced by whom the game's own configuration puts there.
+
+    Args:
+        entrants: Their labels, no more than there are seats.
+        seats: How many the game has.
+        block: Which block, from 1.
+        seed: The base seed.
+    """
+    places = random.Random(block_seed(seed, -block)).sample(range(seats), len(entrants))
+    has = dict(zip(places, entrants, strict=True))
+    return tuple(
+        tuple(has[slot] if slot in has and has[slot] in group else None for slot in range(seats))
+        for group in coalitions(entrants, block, seed=seed)[1]
+    )
 
 
 def round_robin(entrants: Sequence[str], seats: int, block: int, *, seed: int = 0) -> tuple[Lineup, ...]:

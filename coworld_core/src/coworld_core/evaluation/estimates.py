@@ -1,7 +1,7 @@
 """Means with intervals, and evidence that may be looked at after every block.
 
 ``mean_interval`` is for a number of blocks that was settled before; ``running_interval`` and ``sign_evidence`` hold at
-every look. All of it is plain Python: 10,000 resamples of 400 blocks take about half a second.
+every look. All of it is plain Python: 10,000 resamples of 40 blocks take about ten milliseconds.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal
 
 __all__ = ["Interval", "mean_interval", "running_interval", "sign_evidence", "student_quantile"]
 
 _FEW = 20
 """Below this many blocks, resampling them says too little about how they vary."""
-_MANY = 1000
-"""From this many blocks on, Student's t and the bootstrap agree to a hundredth of the interval's width."""
+_MANY = 256
+"""Above this many blocks, Student's t and the bootstrap agree to a fiftieth of the interval's width, and better where
+what blocks come to is not skewed. It is also what a byte can number."""
 _DRAWS = 10_000
 _LEAST_RUNNING = 10
 """Blocks before which the running interval, an asymptotic one, would promise too much."""
@@ -45,7 +46,8 @@ class Interval:
 def mean_interval(values: Sequence[float], *, level: float = 0.95, seed: int = 0) -> Interval | None:
     """An interval for the mean of what each block came to.
 
-    From 20 to 1,000 blocks by bootstrap (percentiles of 10,000 resamples), otherwise by Student's t.
+    From 20 to 256 blocks by bootstrap (percentiles of 10,000 resamples, as far out as Student's t is
+    beyond the normal distribution), otherwise by Student's t.
 
     Args:
         values: One number a block.
@@ -62,10 +64,25 @@ def mean_interval(values: Sequence[float], *, level: float = 0.95, seed: int = 0
         middle = math.fsum(values) / count
         half = student_quantile((1 + level) / 2, count - 1) * statistics.stdev(values) / math.sqrt(count)
         return Interval(low=middle - half, high=middle + half, method="student-t")
-    choose = random.Random(seed).choices
-    means = sorted(sum(choose(values, k=count)) for _ in range(_DRAWS))
-    tail = round((1 - level) / 2 * _DRAWS)
+    drawn, value = _resamples(count, _DRAWS, seed), values.__getitem__
+    means = sorted(sum(map(value, drawn[start : start + count])) for start in range(0, len(drawn), count))
+    # plain percentiles are as much too narrow as the normal distribution is beside Student's (Hesterberg's expansion)
+    wide = math.sqrt(count / (count - 1)) * student_quantile((1 + level) / 2, count - 1)
+    tail = round(statistics.NormalDist().cdf(-wide) * _DRAWS)
     return Interval(low=means[tail] / count, high=means[-1 - tail] / count, method="bootstrap")
+
+
+@lru_cache(maxsize=4)
+def _resamples(count: int, draws: int, seed: int) -> bytes:
+    """Which blocks are in each resample, one resample after the other; the same for all that is measured in them."""
+    chance = random.Random(seed)
+    # of a byte that is no multiple of the count, the rest would make the first blocks more frequent
+    most = 256 - 256 % count
+    place, refused = bytes(number % count for number in range(256)), bytes(range(most, 256))
+    drawn = b""
+    while len(drawn) < count * draws:
+        drawn += chance.randbytes(count * draws + 1000).translate(place, refused)
+    return drawn[: count * draws]
 
 
 def running_interval(values: Sequence[float], *, alpha: float = 0.05) -> Interval | None:

@@ -16,6 +16,7 @@ to then, and whoever sat with them the mean of all.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -51,6 +52,12 @@ class JudgedBlock:
     """How often it was played."""
     reason: str = ""
     """Why it is not counted."""
+    tables: tuple[tuple[float, ...], ...] = ()
+    """Of a counted block: the scores of each of its lineups, by slot; what a forfeit makes of them is in."""
+    seconds: tuple[float, ...] = ()
+    """How long each of its episodes took, those that were played again too."""
+    faults: tuple[tuple[str, str], ...] = ()
+    """Of each of these episodes that had a fault: whose it was, and what."""
 
 
 class BlockLedger:
@@ -89,9 +96,15 @@ class BlockLedger:
         self._rows.setdefault(place[0], {})[place[1], place[2]] = row
         judged: list[JudgedBlock] = []
         while (block := self._judge(len(self.judged) + 1)) is not None:
+            known = self._rows.pop(block.block)
+            rows = [known[place] for place in sorted(known) if place[0] <= block.attempts]
+            block = dataclasses.replace(
+                block,
+                seconds=tuple(row.seconds for row in rows),
+                faults=tuple((row.fault, row.error_type or "") for row in rows if row.fault is not None),
+            )
             self.judged.append(block)
             judged.append(block)
-            self._rows.pop(block.block, None)
         return judged
 
     def missing(self, block: int) -> list[tuple[str, Lineup]]:
@@ -172,17 +185,23 @@ class BlockLedger:
             reason = "Nobody has shown a score yet that a forfeit could be measured by."
             return JudgedBlock(fate="void", reason=reason, **common)  # pyright: ignore[reportArgumentType]
         sums: dict[str, list[float]] = {label: [] for label in sorted(seated)}
+        tables: list[tuple[float, ...]] = []
         for lineup, row in episodes:
             forfeited = not judge_row(row).counts
-            for slot, label in enumerate(lineup):
-                if label is None:
-                    continue
-                score = row.scores[slot] if not forfeited else self._of_forfeit(label == lineup[row.slot or 0])
-                sums[label].append(score)
+            table = (
+                row.scores
+                if not forfeited
+                else tuple(self._of_forfeit(label is not None and label == lineup[row.slot or 0]) for label in lineup)
+            )
+            for label, score in zip(lineup, table, strict=True):
+                if label is not None:
+                    sums[label].append(score)
+            tables.append(table)
         return JudgedBlock(
             fate="counted",
             scores={label: math.fsum(scores) / len(scores) for label, scores in sums.items()},
             by_seat=() if forfeits else _by_seat(episodes),
+            tables=tuple(tables),
             **common,  # pyright: ignore[reportArgumentType]
         )
 

@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from pydantic import Field
 
 from ..episode.record import EpisodeRow, SeatRow
 from ..records import Record
+from .contents import INTERVAL, Encounter, Parts, ShownReport, Table, player_names, seats_table, shown_number
 from .designs import Lineup, round_robin
 from .judging import JudgedBlock
-from .ratings import pairings, rate
-from .reports import Evaluation, EvaluationPlan, EvaluationReport, IntervalRecord, rounded
+from .ratings import Pairing, pairings, rate
+from .reports import (
+    Estimate,
+    Evaluation,
+    EvaluationPlan,
+    IntervalRecord,
+    measured_value,
+    rounded,
+)
 
-__all__ = ["PairRecord", "Ranking", "RankingPlan", "RankingReport", "Standing", "player_labels", "rank_rows"]
+__all__ = [
+    "PairRecord",
+    "Ranking",
+    "RankingPlan",
+    "RankingReport",
+    "Standing",
+    "encounters",
+    "measured_pairs",
+    "not_apart",
+    "player_labels",
+    "rank_rows",
+]
 
 
 class RankingPlan(EvaluationPlan):
     """What a ranking is about: everything that its report depends on besides the rows."""
 
+    kind: Literal["rank"] = "rank"  # pyright: ignore[reportIncompatibleVariableOverride]
     entrants: tuple[SeatRow, ...] = Field(min_length=2, description="Who is ranked.")
 
     def players(self) -> dict[str, SeatRow]:
@@ -43,14 +64,44 @@ class PairRecord(Record):
     lost: int = Field(ge=0, description="Blocks in which it scored less.")
     drawn: int = Field(ge=0, description="Blocks in which both scored the same.")
     apart: bool = Field(description="Whether that tells them apart.")
+    difference: float | None = Field(default=None, description="Mean of the first's score less the other's.")
+    interval: IntervalRecord | None = Field(default=None, description="Of that mean; null for fewer than two blocks.")
 
 
-class RankingReport(EvaluationReport):
+class RankingReport(ShownReport):
     """What a ranking came to."""
 
-    plan: RankingPlan = Field(description="Who was ranked.")
+    plan: RankingPlan = Field(description="Who was ranked.")  # pyright: ignore[reportIncompatibleVariableOverride]
     standings: tuple[Standing, ...] = Field(description="The ratings, the best first.")
     pairs: tuple[PairRecord, ...] = Field(description="Every two players who met.")
+
+    def estimates(self) -> list[Estimate]:
+        """Every number with an interval that it has, the most important first."""
+        players = self.plan.players()
+        ratings = [
+            Estimate(
+                quantity="rating", of=players[standing.label].name, value=standing.points, interval=standing.interval
+            )
+            for standing in self.standings
+        ]
+        return ratings + super().estimates()
+
+    def said(self, after: str) -> str:
+        """How many are told apart."""
+        if not self.standings:
+            return "Nobody could be ranked."
+        if self.stopped == "told_apart":
+            return f"Everybody is told apart from everybody else, {after}."
+        return f"{sum(pair.apart for pair in self.pairs)} of {len(self.pairs)} pairs are told apart, {after}."
+
+    def parts(self) -> Parts:
+        """What it has to show."""
+        return Parts(
+            tables=[_standings(self), seats_table(self)],
+            facts=[("Not told apart", f"{name} from {others}") for name, others in not_apart(self)],
+            quantities={"rating": True, "mean score": False, "seat effect": True},
+            encounters=encounters(self.plan, self.pairs),
+        )
 
 
 class Ranking(Evaluation[RankingPlan, RankingReport]):
@@ -93,18 +144,30 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
         )
 
     def _pairs(self) -> list[PairRecord]:
-        found = pairings((block.scores for block in self.counted), players=len(self._labels), alpha=self.plan.alpha)
-        return [
-            PairRecord(
-                first=pair.first,
-                second=pair.second,
-                won=pair.won,
-                lost=pair.lost,
-                drawn=pair.drawn,
-                apart=pair.apart,
-            )
-            for pair in found
-        ]
+        blocks = (block.scores for block in self.counted)
+        return [_pair_record(pair) for pair in pairings(blocks, players=len(self._labels), alpha=self.plan.alpha)]
+
+
+def measured_pairs(blocks: Sequence[Mapping[str, float]], *, alpha: float) -> list[PairRecord]:
+    """How every two players who met did, by how much too.
+
+    Args:
+        blocks: Each player's score in a block, by label.
+        alpha: How often any two that are equally strong may be told apart.
+    """
+    found: list[PairRecord] = []
+    for pair in pairings(blocks, alpha=alpha):
+        both = [block for block in blocks if pair.first in block and pair.second in block]
+        mean = measured_value([block[pair.first] - block[pair.second] for block in both])
+        said = {"difference": mean.value, "interval": mean.interval} if mean is not None else {}
+        found.append(_pair_record(pair).model_copy(update=said))
+    return found
+
+
+def _pair_record(pair: Pairing) -> PairRecord:
+    return PairRecord(
+        first=pair.first, second=pair.second, won=pair.won, lost=pair.lost, drawn=pair.drawn, apart=pair.apart
+    )
 
 
 def player_labels(count: int) -> list[str]:
@@ -120,3 +183,54 @@ def rank_rows(plan: RankingPlan, rows: Iterable[EpisodeRow]) -> RankingReport:
         rows: The episodes, in any order (``episodes.jsonl``).
     """
     return Ranking(plan).over(rows)
+
+
+def _standings(report: RankingReport) -> Table:
+    names = player_names(report)
+    measured = {entrant.label: entrant for entrant in report.entrants}
+    forfeits = any(entrant.forfeits for entrant in report.entrants)
+    rows: list[tuple[str, ...]] = []
+    for place, standing in enumerate(report.standings, 1):
+        interval, entrant = standing.interval, measured[standing.label]
+        own = (
+            f"{standing.points:+.0f}",
+            f"{interval.low:+.0f} to {interval.high:+.0f}",
+            shown_number(entrant.mean, entrant.interval),
+        )
+        rows.append(
+            (str(place), names[standing.label], *own, *([str(entrant.forfeits)] if forfeits else [])),
+        )
+    head = ("", "Player", "Rating", INTERVAL, "Mean", *(["Forfeits"] if forfeits else []))
+    return Table(title="Standings", head=head, rows=tuple(rows), names=(0, 1, 3))
+
+
+def not_apart(report: RankingReport) -> list[tuple[str, str]]:
+    """Of each player who is not told apart from all others, the best first, from whom it is not."""
+    names = {label: player.name for label, player in report.plan.players().items()}
+    place = {standing.label: index for index, standing in enumerate(report.standings)}
+    close: dict[str, list[str]] = {}
+    for pair in report.pairs:
+        if not pair.apart:
+            first, second = sorted((pair.first, pair.second), key=lambda label: place[label])
+            close.setdefault(first, []).append(second)
+    return [
+        (names[label], ", ".join(names[other] for other in sorted(close[label], key=lambda one: place[one])))
+        for label in sorted(close, key=lambda one: place[one])
+    ]
+
+
+def encounters(plan: EvaluationPlan, pairs: Sequence[PairRecord]) -> list[Encounter]:
+    """Both ways of every two who met."""
+    names = {label: player.name for label, player in plan.players().items()}
+    found: list[Encounter] = []
+    for pair in pairs:
+        total = pair.won + pair.lost + pair.drawn
+        for first, second, won, lost in (
+            (pair.first, pair.second, pair.won, pair.lost),
+            (pair.second, pair.first, pair.lost, pair.won),
+        ):
+            share = (won + pair.drawn / 2) / total
+            found.append(
+                Encounter(first=names[first], second=names[second], share=share, won=won, lost=lost, drawn=pair.drawn)
+            )
+    return found

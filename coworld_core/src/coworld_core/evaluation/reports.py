@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import abc
 import math
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import Field
 
@@ -14,20 +16,27 @@ from ..episode.events import EvaluationProgressed
 from ..episode.record import EpisodeRow, SeatRow
 from ..errors import UsageError
 from ..records import Grows, Record, SchemaVersion
+from ..tables import TableRow, Tabular
 from .designs import Lineup, parse_key
 from .estimates import Interval, mean_interval
 from .judging import BlockLedger, JudgedBlock
 
 __all__ = [
     "UNMEASURED",
+    "Durations",
+    "Estimate",
     "Evaluation",
     "EvaluationPlan",
     "EvaluationReport",
+    "FaultCount",
     "IntervalRecord",
     "MeasuredEntrant",
     "MeasuredSeat",
+    "MeasuredValue",
     "Remark",
     "interval_record",
+    "measured_durations",
+    "measured_value",
     "rounded",
 ]
 
@@ -44,6 +53,7 @@ class EvaluationPlan(Record):
     """What every evaluation is about."""
 
     schema_version: SchemaVersion = Field(default=1, description="Version of this file's shape.")
+    kind: str = Field(description="Which command it is of.")
     coworld: str = Field(description="Name of the Coworld.")
     version: str = Field(description="Version of the Coworld.")
     manifest_sha256: str = Field(default="", description="Digest of the manifest in canonical form.")
@@ -93,6 +103,42 @@ class MeasuredSeat(Record):
     interval: IntervalRecord | None = Field(default=None, description="Of that effect.")
 
 
+class MeasuredValue(Record):
+    """A mean over blocks."""
+
+    value: float = Field(description="The mean.")
+    interval: IntervalRecord | None = Field(default=None, description="Of it; null for fewer than two blocks.")
+
+
+class Durations(Record):
+    """How long episodes took, in seconds."""
+
+    episodes: int = Field(ge=1, description="How many there were, those that were played again too.")
+    median: float = Field(ge=0, description="Half of them took less.")
+    longest: float = Field(ge=0, description="The longest.")
+    total: float = Field(ge=0, description="All of them, one after the other.")
+
+
+class FaultCount(Record):
+    """How many episodes had a fault of one kind."""
+
+    party: str = Field(description="Whose it was.")
+    error_type: str = Field(description="What it was.")
+    episodes: int = Field(ge=1, description="How many episodes it decided.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A number that an evaluation came to, with what is known of how far off it may be."""
+
+    quantity: str
+    """What it says."""
+    of: str
+    """Of whom, or of what."""
+    value: float
+    interval: IntervalRecord | None
+
+
 class Remark(Record):
     """Something that a reader must know to judge an evaluation."""
 
@@ -100,8 +146,11 @@ class Remark(Record):
     message: str = Field(description="It, in a sentence or two.")
 
 
-class EvaluationReport(Record):
+class EvaluationReport(Record, Tabular):
     """What every evaluation comes to."""
+
+    if TYPE_CHECKING:
+        plan: EvaluationPlan
 
     schema_version: SchemaVersion = Field(default=1, description="Version of this file's shape.")
     stopped: Annotated[
@@ -115,7 +164,47 @@ class EvaluationReport(Record):
     seat_effects: tuple[MeasuredSeat, ...] = Field(
         default=(), description="Of each seat; empty where not everybody sat everywhere."
     )
+    faults: tuple[FaultCount, ...] = Field(default=(), description="What went wrong in episodes, played again or not.")
     remarks: tuple[Remark, ...] = Field(default=(), description="What a reader must know.")
+
+    def estimates(self) -> list[Estimate]:
+        """Every number with an interval that it has, the most important first."""
+        names = {label: player.name for label, player in self.plan.players().items()}
+        found = [
+            Estimate(quantity="mean score", of=names[entrant.label], value=entrant.mean, interval=entrant.interval)
+            for entrant in self.entrants
+            if entrant.mean is not None
+        ]
+        return found + [
+            Estimate(quantity="seat effect", of=f"seat {seat.slot}", value=seat.effect, interval=seat.interval)
+            for seat in self.seat_effects
+        ]
+
+    def to_records(self) -> list[TableRow]:
+        """Every number with an interval as a flat row, for a data frame.
+
+        Returns:
+            Rows with the keys ``kind``, ``coworld``, ``version``, ``variant``, ``seed``, ``blocks``, ``quantity``,
+            ``of``, ``value``, ``low``, ``high`` and ``method``; the last three are None where there is no interval.
+        """
+        plan = self.plan
+        return [
+            {
+                "kind": plan.kind,
+                "coworld": plan.coworld,
+                "version": plan.version,
+                "variant": plan.variant,
+                "seed": plan.seed if plan.seeded else None,
+                "blocks": self.blocks,
+                "quantity": one.quantity,
+                "of": one.of,
+                "value": one.value,
+                "low": one.interval.low if one.interval else None,
+                "high": one.interval.high if one.interval else None,
+                "method": one.interval.method if one.interval else None,
+            }
+            for one in self.estimates()
+        ]
 
 
 _Plan = TypeVar("_Plan", bound=EvaluationPlan)
@@ -178,6 +267,10 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
                 reason = _hopeless(self.seen) or reason
             self.stopped = reason or (("max_blocks" if counted else "spoiled") if last else "")
 
+    def outcome(self, block: JudgedBlock) -> tuple[float, ...]:
+        """What two blocks have in common when they came out alike."""
+        return tuple(block.scores[label] for label in sorted(block.scores))
+
     @property
     def counted(self) -> list[JudgedBlock]:
         """The blocks that count; none where nothing could be measured."""
@@ -207,7 +300,11 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
             "replayed": sum(block.attempts - 1 for block in self.seen),
             "entrants": tuple(_measured(label, counted, self.seen, self.digests) for label in labels),
             "seat_effects": effects,
-            "remarks": (*self._about_twins(), *_remarks(self.plan, self.seen, counted, effects)),
+            "faults": _faults(self.seen),
+            "remarks": (
+                *self._about_twins(),
+                *_remarks(self.plan, self.seen, [(block, self.outcome(block)) for block in counted], effects),
+            ),
         }
 
     def _note_digests(self, row: EpisodeRow) -> None:
@@ -249,6 +346,35 @@ def interval_record(interval: Interval | None) -> IntervalRecord | None:
     if interval is None:
         return None
     return IntervalRecord(low=rounded(interval.low), high=rounded(interval.high), method=interval.method)
+
+
+def measured_value(values: Sequence[float]) -> MeasuredValue | None:
+    """The mean of a number a block, as a report has it; None without blocks."""
+    if not values:
+        return None
+    return MeasuredValue(
+        value=rounded(math.fsum(values) / len(values)), interval=interval_record(mean_interval(values))
+    )
+
+
+def measured_durations(seen: Iterable[JudgedBlock]) -> Durations | None:
+    """How long the episodes of these blocks took; None when there were none."""
+    seconds = [taken for block in seen for taken in block.seconds]
+    if not seconds:
+        return None
+    return Durations(
+        episodes=len(seconds),
+        median=rounded(statistics.median(seconds)),
+        longest=rounded(max(seconds)),
+        total=rounded(math.fsum(seconds)),
+    )
+
+
+def _faults(seen: Iterable[JudgedBlock]) -> tuple[FaultCount, ...]:
+    counts = Counter(fault for block in seen for fault in block.faults)
+    return tuple(
+        FaultCount(party=party, error_type=kind, episodes=count) for (party, kind), count in sorted(counts.items())
+    )
 
 
 def _hopeless(seen: Sequence[JudgedBlock]) -> str:
@@ -307,7 +433,7 @@ def _measured_seats(counted: Sequence[JudgedBlock]) -> tuple[MeasuredSeat, ...]:
 def _remarks(
     plan: EvaluationPlan,
     seen: Sequence[JudgedBlock],
-    counted: Sequence[JudgedBlock],
+    counted: Sequence[tuple[JudgedBlock, tuple[float, ...]]],
     effects: Sequence[MeasuredSeat],
 ) -> list[Remark]:
     """What a reader must know of any evaluation."""
@@ -340,10 +466,8 @@ def _remarks(
             "The game takes no seed: the episodes of a block share nothing but their time, so seeds cannot be paired.",
         )
     groups: dict[tuple[str, ...], list[tuple[float, ...]]] = {}
-    for block in counted:
-        groups.setdefault(tuple(sorted(block.scores)), []).append(
-            tuple(block.scores[key] for key in sorted(block.scores))
-        )
+    for block, outcome in counted:
+        groups.setdefault(tuple(sorted(block.scores)), []).append(outcome)
     alike = max(map(len, groups.values()), default=0) >= _PATIENCE and all(len(set(of)) == 1 for of in groups.values())
     if len(counted) > 1 and len({score for of in groups.values() for block in of for score in block}) == 1:
         say("constant_scores", "Everybody scored the same in every block: these scores tell nobody apart.")

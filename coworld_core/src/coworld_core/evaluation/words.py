@@ -1,61 +1,52 @@
-"""What a report says in words, the same wherever it is read."""
+"""Numbers and intervals in words, the same wherever they are read."""
 
 from __future__ import annotations
 
-from .comparison import ComparisonReport
-from .ranking import RankingReport
+import math
+
 from .reports import IntervalRecord
 
-__all__ = ["headline", "interval_words", "not_apart", "number", "ranking_headline"]
-
-
-def headline(report: ComparisonReport) -> str:
-    """The verdict of a comparison in a sentence."""
-    new, old = report.plan.new.name, report.plan.old.name
-    after = f"after {report.blocks} {'block' if report.blocks == 1 else 'blocks'}"
-    match report.verdict:
-        case "better" | "worse":
-            return f"{new} is {report.verdict} than {old}, {after}."
-        case "equal":
-            return f"Between {new} and {old} there is no difference worth having, {after}."
-        case _:
-            return f"There is not enough evidence to tell {new} from {old}, {after}."
-
-
-def ranking_headline(report: RankingReport) -> str:
-    """What came of a ranking in a sentence."""
-    after = f"after {report.blocks} {'block' if report.blocks == 1 else 'blocks'}"
-    if not report.standings:
-        return "Nobody could be ranked."
-    if report.stopped == "told_apart":
-        return f"Everybody is told apart from everybody else, {after}."
-    return f"{sum(pair.apart for pair in report.pairs)} of {len(report.pairs)} pairs are told apart, {after}."
-
-
-def not_apart(report: RankingReport) -> list[str]:
-    """Of each player who is not told apart from all others, the best first, from whom it is not."""
-    names = {label: player.name for label, player in report.plan.players().items()}
-    place = {standing.label: index for index, standing in enumerate(report.standings)}
-    close: dict[str, list[str]] = {}
-    for pair in report.pairs:
-        if not pair.apart:
-            first, second = sorted((pair.first, pair.second), key=lambda label: place[label])
-            close.setdefault(first, []).append(second)
-    return [
-        f"{names[label]} from {', '.join(names[other] for other in sorted(close[label], key=lambda one: place[one]))}"
-        for label in sorted(close, key=lambda one: place[one])
-    ]
+__all__ = ["between", "excludes_zero", "interval_words", "number", "plural"]
 
 
 def interval_words(interval: IntervalRecord | None, *, signed: bool = False) -> str:
     """An interval, and how it was made where that is not the usual way."""
     if interval is None:
         return "no interval yet"
-    form = "+.4g" if signed else ".4g"
     how = " (Student's t)" if interval.method == "student-t" else ""
-    return f"{interval.low:{form}} to {interval.high:{form}}{how}"
+    return f"{_ends(interval, signed=signed)}{how}"
 
 
-def number(value: float) -> str:
-    """A number with four digits that count."""
-    return f"{value:.4g}"
+def _ends(interval: IntervalRecord, *, signed: bool) -> str:
+    return " to ".join(number(end, interval, signed=signed) for end in (interval.low, interval.high))
+
+
+def between(interval: IntervalRecord | None, *, signed: bool = False) -> str:
+    """An interval behind its number, in a sentence; nothing where there is none."""
+    return f" ({_ends(interval, signed=signed)})" if interval is not None else ""
+
+
+def excludes_zero(interval: IntervalRecord | None) -> bool:
+    """Whether an interval says that something is not 0; one without width is that of blocks that came out alike."""
+    return interval is not None and interval.low < interval.high and not interval.low <= 0 <= interval.high
+
+
+def number(value: float, interval: IntervalRecord | None = None, *, signed: bool = False) -> str:
+    """A number with the digits that count: four, or as many as its interval says anything about.
+
+    Args:
+        value: It.
+        interval: Of it, if there is one.
+        signed: Whether it has a sign also when it is positive.
+    """
+    sign = "+" if signed else ""
+    width = interval.high - interval.low if interval is not None else 0.0
+    if not 1e-9 < width < math.inf:
+        return f"{value:{sign}.4g}"
+    digits = max(0, 1 - math.floor(math.log10(width / 2)))
+    return f"{round(value, digits) + 0.0:{sign}.{digits}f}"
+
+
+def plural(count: int, noun: str) -> str:
+    """So many of something."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

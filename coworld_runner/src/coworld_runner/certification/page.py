@@ -7,10 +7,10 @@ what it is. How the page looks is in ``templates/certification.html``.
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from .._pages import page_template
 from .record import Certification
 
 if TYPE_CHECKING:
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["render_page"]
 
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
-)
 _WORDS = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 
 
@@ -41,28 +38,7 @@ def render_page(certification: Certification) -> str:
 
 
 def _template() -> Template:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("coworld_runner.certification"),
-        autoescape=True,
-        finalize=_visible,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters.update(moment=_moment, duration=_duration)
-    return environment.get_template("certification.html")
-
-
-def _visible(value: object) -> object:
-    """What is filled in, with characters that hide or reorder text shown by their number."""
-    from markupsafe import Markup
-
-    if isinstance(value, Markup):
-        return value
-    return _HIDDEN.sub(lambda match: f"\N{REPLACEMENT CHARACTER}{ord(match[0]):04X}", str(value))
+    return page_template("coworld_runner.certification", "certification.html", moment=_moment, duration=_duration)
 
 
 def _moment(moment: dt.datetime | None) -> str:

@@ -12,9 +12,15 @@ from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .comparing import compare as compare
-    from .playing import EvaluationRun as EvaluationRun
+    from .mixing import mix as mix
+    from .page import report_page as report_page
+    from .picking import pickup as pickup
+    from .playing import PlayedEvaluation as PlayedEvaluation
+    from .playing import RunArguments as RunArguments
+    from .playing import read_evaluation as read_evaluation
     from .ranking import rank as rank
     from .rules import EvaluationRules as EvaluationRules
+    from .scrimmaging import scrimmage as scrimmage
 
 
 __getattr__, __dir__ = lazy_names(__name__)

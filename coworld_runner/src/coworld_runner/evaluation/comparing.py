@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from coworld_core.evaluation.comparison import NEW, OLD, Comparison, ComparisonPlan, ComparisonReport
-from coworld_core.evaluation.markdown import comparison_markdown
+import os
+from typing import Unpack
 
+from coworld_core.evaluation.comparison import NEW, OLD, Comparison, ComparisonPlan, ComparisonReport
+
+from .._stage import find_package
 from ..package.resolving import Package
 from .lineups import Entrants
-from .playing import EvaluationRun, play_evaluation
+from .playing import RunArguments, play_evaluation
 from .rules import EvaluationRules
 
 __all__ = ["compare"]
 
 
 async def compare(
-    package: Package,
+    what: Package | str | os.PathLike[str],
     new: str,
     old: str,
     *,
-    run: EvaluationRun,
     rules: EvaluationRules | None = None,
     margin: float | None = None,
+    **run: Unpack[RunArguments],
 ) -> ComparisonReport:
     """Find out whether one player is better than another, in as few episodes as that takes.
 
@@ -29,12 +32,12 @@ async def compare(
     this comparison already is gone on with: only what it lacks is played.
 
     Args:
-        package: The Coworld.
+        what: The Coworld: a package, or whatever ``resolve_package`` finds one by.
         new: The player that is to be better, as ``players.read_players`` reads it: an id, a file, an image, …
         old: The player that it is compared with.
-        run: Where and how to play.
         rules: What is played, and what counts.
         margin: Differences of mean scores up to this are not worth having.
+        run: Where and how to play.
 
     Returns:
         The report, which is in ``report.json`` and ``report.md`` too.
@@ -46,7 +49,7 @@ async def compare(
         WorkspaceError: The workspace is not fresh or not writable, or another run writes there.
         EnvironmentFault: The machine or the engine failed; the report covers what had ended.
     """
-    entrants = Entrants(package, {NEW: new, OLD: old}, rules or EvaluationRules())
+    entrants = Entrants(await find_package(what), {NEW: new, OLD: old}, rules or EvaluationRules())
     rows = entrants.rows()
     plan = ComparisonPlan.model_validate({**entrants.common(), "new": rows[NEW], "old": rows[OLD], "margin": margin})
-    return await play_evaluation(Comparison(plan), entrants, run, comparison_markdown)
+    return await play_evaluation(Comparison(plan), entrants, **run)

@@ -31,6 +31,7 @@ class Entrants:
         rules: What is played, and what counts.
 
     Attributes:
+        package: The Coworld.
         base: The episode as the game's author seats it.
 
     Raises:
@@ -39,7 +40,7 @@ class Entrants:
     """
 
     def __init__(self, package: Package, players: Mapping[str, str], rules: EvaluationRules) -> None:
-        self._package = package
+        self.package = package
         # files are read once: what is in them now is what plays in every episode
         self._players = {label: _entrant(player, package) for label, player in players.items()}
         self._rules = rules
@@ -54,11 +55,11 @@ class Entrants:
 
     def common(self) -> dict[str, Any]:
         """The fields that the plans of all evaluations have."""
-        game, rules = self._package.manifest.game, self._rules
+        game, rules = self.package.manifest.game, self._rules
         return {
             "coworld": game.name,
             "version": game.version,
-            "manifest_sha256": self._package.sha256,
+            "manifest_sha256": self.package.sha256,
             "variant": self.base.variant,
             "seats": self.seats,
             "seed": rules.seed,
@@ -118,7 +119,7 @@ class Entrants:
         if lineup not in self._plans:
             others = [seat.player_id or "" for seat in self.base.seats]
             self._plans[lineup] = plan_episode(
-                self._package,
+                self.package,
                 variant=self._rules.variant,
                 players=[
                     self._players[label] if label is not None else others[slot] for slot, label in enumerate(lineup)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+import os
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 from coworld_core.episode.events import Notice, RunFinished, RunStarted
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.record import ROWS_NAME, EpisodeRow, read_record, read_rows
 from coworld_core.errors import CapabilityError, ImageError, UsageError
+from coworld_core.evaluation.contents import ShownReport
 from coworld_core.evaluation.designs import Lineup
+from coworld_core.evaluation.markdown import report_markdown
 from coworld_core.evaluation.metrics import known_metrics, measured
-from coworld_core.evaluation.reports import Evaluation, EvaluationPlan, EvaluationReport
-from coworld_core.records import open_record, read_as
+from coworld_core.evaluation.reading import PLAN_NAME, REPORT_NAME, open_evaluation, read_plan
+from coworld_core.evaluation.reports import Evaluation, EvaluationPlan
 
 from .._hints import listed
+from .._stage import open_stage
 from ..backend import Backend
 from ..episode.running import EpisodeOptions
 from ..many import EpisodeListeners, Many, Tally, open_many
@@ -26,80 +30,142 @@ from ..runs.events import Listener
 from ..runs.workspace import atomic_write
 from .lineups import Entrants
 
-__all__ = ["PLAN_NAME", "REPORT_NAME", "EvaluationRun", "play_evaluation"]
-
-PLAN_NAME = "plan.json"
-REPORT_NAME = "report.json"
+__all__ = ["PlayedEvaluation", "RunArguments", "play_evaluation", "read_evaluation"]
 
 _Plan = TypeVar("_Plan", bound=EvaluationPlan)
-_Report = TypeVar("_Report", bound=EvaluationReport)
+_Report = TypeVar("_Report", bound=ShownReport)
 
 
-@dataclass(frozen=True, kw_only=True)
-class EvaluationRun:
-    """Where and how an evaluation is played; the fields are those of ``run_many``."""
+class RunArguments(TypedDict, total=False):
+    """Where and how an evaluation is played; all of it as for ``run_batch``."""
 
-    backend: Backend
-    workspace: Path
-    parallel: int = 1
-    options: EpisodeOptions | None = None
-    overwrite: bool = False
-    listeners: tuple[Listener, ...] = ()
-    episode_listeners: EpisodeListeners | None = None
-    latest: bool = False
-    run_id: str | None = None
+    backend: Backend | str
+    """An entered backend, or the name of one that is opened for this run; ``auto`` by default."""
+    workspace: str | os.PathLike[str] | None
+    """The directory for the evidence: new, empty, or that of the same evaluation, which goes on there. None: a fresh
+    one where the package's results go."""
+    parallel: int
+    """How many episodes at a time; 1 by default."""
+    options: EpisodeOptions | None
+    """How to run each."""
+    overwrite: bool
+    """Whether a workspace of an earlier run may be emptied first."""
+    listeners: tuple[Listener, ...]
+    """Readers of the run's own events."""
+    episode_listeners: EpisodeListeners | None
+    """Readers of one episode's events, by its key."""
+    latest: bool
+    """Whether ``latest`` beside the workspace should point at it."""
+    run_id: str | None
+    """The run's label; a new one by default."""
 
 
 async def play_evaluation(
     evaluation: Evaluation[_Plan, _Report],
     entrants: Entrants,
-    run: EvaluationRun,
-    markdown: Callable[[_Report], str],
+    *,
+    backend: Backend | str = "auto",
+    workspace: str | os.PathLike[str] | None = None,
+    parallel: int = 1,
+    options: EpisodeOptions | None = None,
+    overwrite: bool = False,
+    listeners: tuple[Listener, ...] = (),
+    episode_listeners: EpisodeListeners | None = None,
+    latest: bool = False,
+    run_id: str | None = None,
 ) -> _Report:
     """Play until the evaluation is over, or go on with the one in the workspace.
 
     ``plan.json``, ``report.json`` and ``report.md`` are beside the rows on every path; the report covers what had
-    ended.
+    ended. The arguments are those of ``RunArguments``.
 
     Args:
         evaluation: It, with no rows.
         entrants: Who plays.
-        run: Where and how.
-        markdown: Makes the page of its report.
+        backend: See there.
+        workspace: See there.
+        parallel: See there.
+        options: See there.
+        overwrite: See there.
+        listeners: See there.
+        episode_listeners: See there.
+        latest: See there.
+        run_id: See there.
 
     Raises:
         UsageError: The workspace has another evaluation, or the metric is not in the results.
         WorkspaceError: The workspace is not fresh or not writable, or another run writes there.
         EnvironmentFault: The machine or the engine failed.
     """
-    if run.parallel < 1:
+    if parallel < 1:
         raise UsageError("The number of episodes at a time must be at least 1.", code="bad_count")
     plan = evaluation.plan
-    known = not run.overwrite and _is_begun(run.workspace, plan)
-    with open_many(
-        run.workspace,
-        run_id=run.run_id,
-        listeners=run.listeners,
-        overwrite=run.overwrite,
-        resume=known,
-        latest=run.latest,
-    ) as many:
-        workspace = many.run.layout.workspace
-        atomic_write(workspace / PLAN_NAME, _as_file(plan))
-        _tell_start(many, plan, entrants, run)
-        for row in read_rows(workspace):
-            evaluation.add(_measure(row, plan, workspace))
-        many.run.bus.publish(evaluation.progress())
-        with _reported(many, evaluation, markdown) as tally:
-            await _play(many, evaluation, entrants, run, tally)
+    known = workspace is not None and not overwrite and _is_begun(Path(workspace), plan)
+    async with open_stage(
+        entrants.package,
+        source=entrants.package.report.source,
+        backend=backend,
+        workspace=workspace,
+        latest=latest,
+        run_id=run_id,
+    ) as stage:
+        with open_many(
+            stage.workspace,
+            run_id=stage.run_id,
+            listeners=listeners,
+            overwrite=overwrite,
+            resume=known,
+            latest=stage.latest,
+        ) as many:
+            directory = many.run.layout.workspace
+            atomic_write(directory / PLAN_NAME, _as_file(plan))
+            _tell_start(many, plan, entrants, stage.backend)
+            for row in read_rows(directory):
+                evaluation.add(_measure(row, plan, directory))
+            many.run.bus.publish(evaluation.progress())
+            with _reported(many, evaluation) as tally:
+                await _play(many, evaluation, entrants, stage.backend, parallel, options, episode_listeners, tally)
     return evaluation.report()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayedEvaluation:
+    """An evaluation as it was left in its directory."""
+
+    workspace: Path
+    report: ShownReport
+    rows: tuple[EpisodeRow, ...]
+    """Its episodes, in the order in which they ended."""
+
+
+def read_evaluation(workspace: str | os.PathLike[str]) -> PlayedEvaluation:
+    """What the evaluation in a directory has come to so far, of whichever kind, and its episodes.
+
+    Args:
+        workspace: Where ``plan.json`` and ``episodes.jsonl`` are.
+
+    Raises:
+        UsageError: There is no evaluation.
+        RecordError: Its files are broken.
+    """
+    directory = Path(workspace)
+    plan = read_plan(directory)
+    evaluation = open_evaluation(plan)
+    rows = tuple(read_rows(directory)) if (directory / ROWS_NAME).is_file() else ()
+    for row in rows:
+        evaluation.add(_measure(row, plan, directory))
+    report: ShownReport = evaluation.report()
+    return PlayedEvaluation(workspace=directory, report=report, rows=rows)
 
 
 async def _play(
     many: Many,
     evaluation: Evaluation[_Plan, _Report],
     entrants: Entrants,
-    run: EvaluationRun,
+    backend: Backend,
+    parallel: int,
+    options: EpisodeOptions | None,
+    episode_listeners: EpisodeListeners | None,
     tally: Tally,
 ) -> None:
     asked: set[str] = set()
@@ -125,7 +191,7 @@ async def _play(
         if len(ledger.judged) > judged:
             many.run.bus.publish(evaluation.progress())
         if row.starved and not plan.starved and not evaluation.stopped:
-            hint = " Fewer at a time may help (--parallel)." if run.parallel > 1 else ""
+            hint = " Fewer at a time may help (--parallel)." if parallel > 1 else ""
             many.run.bus.publish(
                 Notice(
                     level="warning",
@@ -138,19 +204,17 @@ async def _play(
         await many.play(
             episodes(),
             tally,
-            backend=run.backend,
-            parallel=run.parallel,
-            options=run.options,
-            episode_listeners=run.episode_listeners,
+            backend=backend,
+            parallel=parallel,
+            options=options,
+            episode_listeners=episode_listeners,
             fatal=(CapabilityError, ImageError, UsageError),
             on_row=take_in,
         )
 
 
 @contextmanager
-def _reported(
-    many: Many, evaluation: Evaluation[_Plan, _Report], markdown: Callable[[_Report], str]
-) -> Generator[Tally]:
+def _reported(many: Many, evaluation: Evaluation[_Plan, _Report]) -> Generator[Tally]:
     """Write the report on every path, and say how the run ended."""
     tally = Tally()
     try:
@@ -161,7 +225,7 @@ def _reported(
         many.run.bus.publish(RunFinished(status=status, ok=bool(evaluation.stopped), seconds=many.run.seconds()))
         workspace = many.run.layout.workspace
         many.run.reserve.write(workspace / REPORT_NAME, _as_file(report))
-        atomic_write(workspace / "report.md", markdown(report).encode())
+        atomic_write(workspace / "report.md", report_markdown(report).encode())
 
 
 def _is_begun(workspace: Path, plan: EvaluationPlan) -> bool:
@@ -175,13 +239,15 @@ def _is_begun(workspace: Path, plan: EvaluationPlan) -> bool:
         # killed before it could say what it is about
         rows = path.with_name(ROWS_NAME)
         return rows.is_file() and rows.stat().st_size == 0
-    what = "evaluation plan"
-    found = read_as(type(plan), open_record(path, what=what, name=PLAN_NAME), what=what)
+    found = read_plan(path.parent)
     # more blocks may be asked for at any time: the evidence holds however often one looks
     _refuse_changed(found, plan)
     others = [
-        name for name in type(plan).model_fields if name != "max_blocks" and getattr(found, name) != getattr(plan, name)
+        name
+        for name in type(plan).model_fields
+        if name != "max_blocks" and getattr(found, name, None) != getattr(plan, name)
     ]
+    others = ["kind"] if found.kind != plan.kind else others
     if others:
         raise UsageError(
             f"{path.parent} has an evaluation that differs from this one in: {listed(others)}.",
@@ -230,14 +296,14 @@ def _measure(row: EpisodeRow, plan: EvaluationPlan, workspace: Path) -> EpisodeR
     return row.model_copy(update={"scores": numbers})
 
 
-def _tell_start(many: Many, plan: EvaluationPlan, entrants: Entrants, run: EvaluationRun) -> None:
+def _tell_start(many: Many, plan: EvaluationPlan, entrants: Entrants, backend: Backend) -> None:
     seated = entrants.rows().values()
     many.run.bus.publish(
         RunStarted(
             what="batch",
             coworld=plan.coworld,
             version=plan.version,
-            backend=run.backend.name,
+            backend=backend.name,
             variant=plan.variant,
             players=tuple(row.name for row in seated),
             player_ids=tuple(row.player_id for row in seated),
@@ -246,5 +312,5 @@ def _tell_start(many: Many, plan: EvaluationPlan, entrants: Entrants, run: Evalu
     )
 
 
-def _as_file(value: EvaluationPlan | EvaluationReport) -> bytes:
+def _as_file(value: EvaluationPlan | ShownReport) -> bytes:
     return (value.model_dump_json(indent=2) + "\n").encode()

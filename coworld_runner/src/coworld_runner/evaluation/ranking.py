@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from typing import Unpack
 
 from coworld_core.errors import UsageError
-from coworld_core.evaluation.markdown import ranking_markdown
 from coworld_core.evaluation.ranking import Ranking, RankingPlan, RankingReport, player_labels
 
+from .._stage import find_package
 from ..package.resolving import Package
 from .lineups import Entrants
-from .playing import EvaluationRun, play_evaluation
+from .playing import RunArguments, play_evaluation
 from .rules import EvaluationRules
 
 __all__ = ["rank"]
 
 
 async def rank(
-    package: Package, players: Sequence[str], *, run: EvaluationRun, rules: EvaluationRules | None = None
+    what: Package | str | os.PathLike[str],
+    players: Sequence[str],
+    *,
+    rules: EvaluationRules | None = None,
+    **run: Unpack[RunArguments],
 ) -> RankingReport:
     """Find out who is better than whom among several players.
 
@@ -26,10 +32,10 @@ async def rank(
     ranking already is gone on with.
 
     Args:
-        package: The Coworld.
+        what: The Coworld: a package, or whatever ``resolve_package`` finds one by.
         players: Who is ranked, at least two, as ``players.read_players`` reads them: ids, files, directories, images.
-        run: Where and how to play.
         rules: What is played, and what counts.
+        run: Where and how to play.
 
     Returns:
         The report, which is in ``report.json`` and ``report.md`` too.
@@ -43,7 +49,7 @@ async def rank(
     if len(players) < 2:
         raise UsageError("There must be at least 2 players to rank.", code="bad_count")
     labels = player_labels(len(players))
-    entrants = Entrants(package, dict(zip(labels, players, strict=True)), rules or EvaluationRules())
+    entrants = Entrants(await find_package(what), dict(zip(labels, players, strict=True)), rules or EvaluationRules())
     rows = entrants.rows()
     plan = RankingPlan.model_validate({**entrants.common(), "entrants": tuple(rows[label] for label in labels)})
-    return await play_evaluation(Ranking(plan), entrants, run, ranking_markdown)
+    return await play_evaluation(Ranking(plan), entrants, **run)

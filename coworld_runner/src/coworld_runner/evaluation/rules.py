@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from coworld_core.errors import UsageError
 
-__all__ = ["EvaluationRules"]
+__all__ = ["EvaluationRules", "blocks_for"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,3 +35,14 @@ class EvaluationRules:
     def __post_init__(self) -> None:
         if self.max_blocks < 1:
             raise UsageError("There must be at least 1 block.", code="bad_count")
+
+
+def blocks_for(episodes: int, size: int) -> int:
+    """How many blocks of so many episodes it takes to play this many or more.
+
+    Raises:
+        UsageError: A count below 1.
+    """
+    if episodes < 1:
+        raise UsageError("There must be at least 1 episode.", code="bad_count")
+    return -(-episodes // size)

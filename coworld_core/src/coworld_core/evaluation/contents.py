@@ -1,0 +1,253 @@
+"""What a report has to show: a sentence, tables, facts, intervals to draw, and notes.
+
+Each kind of report says it once (``ShownReport.parts``); the terminal, Markdown, a notebook and the page only set it in
+their own way. All of it is text by anybody: whoever shows it escapes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ..tables import html_table, one_line
+from .reports import UNMEASURED, Durations, Estimate, EvaluationPlan, EvaluationReport, IntervalRecord, MeasuredValue
+from .words import interval_words, number, plural
+
+__all__ = [
+    "INTERVAL",
+    "Contents",
+    "Encounter",
+    "Parts",
+    "Plot",
+    "ShownReport",
+    "Table",
+    "block_facts",
+    "duration_facts",
+    "player_names",
+    "players_table",
+    "seats_table",
+    "shown_interval",
+    "shown_number",
+    "signed_rows",
+]
+
+INTERVAL = "95 % interval"
+"""Head of the columns of intervals."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows under a head; columns that are no names are numbers."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    names: tuple[int, ...] = (0,)
+    """The columns that are aligned to the left."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """Estimates of one kind, to be drawn on one scale."""
+
+    title: str
+    estimates: tuple[Estimate, ...]
+    zero: bool
+    """Whether zero says something."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encounter:
+    """How one player did against another."""
+
+    first: str
+    second: str
+    share: float
+    """Of the blocks in which both were, those that the first won, ties by half."""
+    won: int
+    lost: int
+    drawn: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What a report has to show."""
+
+    headline: str
+    about: str
+    """The game and what was played, in a line."""
+    tables: tuple[Table, ...]
+    facts: tuple[tuple[str, str], ...]
+    plots: tuple[Plot, ...]
+    encounters: tuple[Encounter, ...]
+    """Both ways of every two who met; none of fewer than two players."""
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What is particular to a kind of report."""
+
+    tables: Sequence[Table]
+    quantities: dict[str, bool]
+    """Which estimates are drawn, in order, and whether zero says something in them."""
+    facts: Sequence[tuple[str, str]] = ()
+    encounters: Sequence[Encounter] = field(default=())
+
+
+class ShownReport(EvaluationReport):
+    """A report that can be shown: as text it is the verdict in a sentence, in a notebook its tables."""
+
+    def said(self, after: str) -> str:
+        """What it came to in a sentence, where anything was measured.
+
+        Args:
+            after: After how many blocks, as it stands in such a sentence.
+        """
+        raise NotImplementedError
+
+    def parts(self) -> Parts:
+        """What it has to show."""
+        raise NotImplementedError
+
+    @property
+    def headline(self) -> str:
+        """What it came to, in a sentence."""
+        return self.said(f"after {plural(self.blocks, 'block')}")
+
+    @property
+    def nothing(self) -> str:
+        """Why there are no numbers, in a sentence; empty when there are."""
+        if self.blocks:
+            return ""
+        return "Nothing could be measured." if self.stopped in UNMEASURED else "Nothing is measured yet."
+
+    def contents(self) -> Contents:
+        """All that it has to show, in order."""
+        parts = self.parts()
+        return Contents(
+            headline=self.headline,
+            about=_about(self.plan),
+            tables=tuple(table for table in parts.tables if table.rows),
+            facts=(*parts.facts, *_left_out(self)),
+            plots=tuple(
+                plot for quantity, zero in parts.quantities.items() for plot in _plot(self, quantity, zero=zero)
+            ),
+            encounters=tuple(parts.encounters),
+            notes=tuple(remark.message for remark in self.remarks),
+        )
+
+    def __str__(self) -> str:
+        return one_line(self.headline)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self}>"
+
+    def _repr_html_(self) -> str:
+        found = self.contents()
+        notes = [*(f"{name}: {value}" for name, value in found.facts), *found.notes]
+        tables = [
+            html_table(
+                found.headline if index == 0 else table.title,
+                [dict(zip(table.head, row, strict=True)) for row in table.rows],
+                notes=notes if index == len(found.tables) - 1 else [],
+            )
+            for index, table in enumerate(found.tables)
+        ]
+        return "".join(tables)
+
+
+def block_facts(report: EvaluationReport) -> list[tuple[str, str]]:
+    """How many blocks there were."""
+    return [("Blocks", str(report.blocks))]
+
+
+def duration_facts(taken: Durations | None) -> list[tuple[str, str]]:
+    """How long episodes took."""
+    if taken is None:
+        return []
+    each = f"{number(taken.median)} s half of them, the longest {number(taken.longest)} s"
+    return [("Episodes", f"{taken.episodes}, {each}")]
+
+
+def _left_out(report: EvaluationReport) -> list[tuple[str, str]]:
+    parts = [f"{report.void} void"] if report.void else []
+    parts += [f"{report.spoiled} spoiled"] if report.spoiled else []
+    parts += [f"played again {plural(report.replayed, 'time')}"] if report.replayed else []
+    facts = [("Left out", ", ".join(parts))] if parts else []
+    faults = [f"{fault.episodes} {fault.error_type} ({fault.party})" for fault in report.faults]
+    return facts + ([("Faults", ", ".join(faults))] if faults else [])
+
+
+def _about(plan: EvaluationPlan) -> str:
+    seeds = f"base seed {plan.seed}" if plan.seeded else "no seeds"
+    game = f"{plan.coworld} {plan.version} {plan.variant}"
+    return " · ".join([game, seeds, *([f"metric {plan.metric}"] if plan.metric else [])])
+
+
+def players_table(report: EvaluationReport) -> Table:
+    """How each player did."""
+    names = player_names(report)
+    forfeits = any(entrant.forfeits for entrant in report.entrants)
+    return Table(
+        title="Players",
+        head=("Player", "Mean", INTERVAL, *(["Forfeits"] if forfeits else [])),
+        rows=tuple(
+            (
+                names[entrant.label],
+                shown_number(entrant.mean, entrant.interval),
+                shown_interval(entrant.interval),
+                *([str(entrant.forfeits)] if forfeits else []),
+            )
+            for entrant in report.entrants
+        ),
+        names=(0, 2),
+    )
+
+
+def seats_table(report: EvaluationReport) -> Table:
+    """What each seat is worth; none where blocks came out alike, or there is nothing to say."""
+    return Table(
+        title="Seats",
+        head=("Seat", "Over the others", INTERVAL),
+        rows=tuple(
+            (
+                str(seat.slot),
+                shown_number(seat.effect, seat.interval, signed=True),
+                shown_interval(seat.interval, signed=True),
+            )
+            for seat in report.seat_effects
+        ),
+        names=(0, 2),
+    )
+
+
+def signed_rows(
+    rows: Iterable[tuple[str, MeasuredValue]], name: Callable[[str], str]
+) -> tuple[tuple[str, str, str], ...]:
+    """Rows of a table of what may be more or less than nothing."""
+    return tuple(
+        (name(key), shown_number(one.value, one.interval, signed=True), shown_interval(one.interval, signed=True))
+        for key, one in rows
+    )
+
+
+def player_names(report: EvaluationReport) -> dict[str, str]:
+    """What players are called, by label."""
+    return {label: player.name for label, player in report.plan.players().items()}
+
+
+def shown_number(value: float | None, interval: IntervalRecord | None, *, signed: bool = False) -> str:
+    """A number in a table."""
+    return "-" if value is None else number(value, interval, signed=signed)
+
+
+def shown_interval(interval: IntervalRecord | None, *, signed: bool = False) -> str:
+    """An interval in a table."""
+    return "-" if interval is None else interval_words(interval, signed=signed)
+
+
+def _plot(report: EvaluationReport, quantity: str, *, zero: bool) -> list[Plot]:
+    drawn = tuple(one for one in report.estimates() if one.quantity == quantity and math.isfinite(one.value))
+    return [Plot(title=quantity[:1].upper() + quantity[1:], estimates=drawn, zero=zero)] if drawn else []

@@ -1,0 +1,229 @@
+"""How do several players do that share the seats? Each of them, each seat, and each two of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from ..episode.record import SeatRow
+from .contents import (
+    INTERVAL,
+    Parts,
+    ShownReport,
+    Table,
+    block_facts,
+    duration_facts,
+    player_names,
+    players_table,
+    shown_interval,
+    shown_number,
+)
+from .designs import Lineup, mixture_lineups
+from .judging import JudgedBlock
+from .ranking import PairRecord, encounters, measured_pairs, player_labels
+from .reports import (
+    Durations,
+    Estimate,
+    Evaluation,
+    EvaluationPlan,
+    MeasuredValue,
+    measured_durations,
+    measured_value,
+)
+from .words import number, plural
+
+__all__ = ["MeasuredPlace", "Mixture", "MixturePlan", "MixtureReport"]
+
+
+class MixturePlan(EvaluationPlan):
+    """What a mixture is: everything that its report depends on besides the rows."""
+
+    kind: Literal["run"] = "run"  # pyright: ignore[reportIncompatibleVariableOverride]
+    entrants: tuple[SeatRow, ...] = Field(min_length=1, description="Who plays.")
+    counts: tuple[int, ...] = Field(description="How many seats each of them has.")
+
+    def players(self) -> dict[str, SeatRow]:
+        """Who is measured, by label."""
+        return dict(zip(player_labels(len(self.entrants)), self.entrants, strict=True))
+
+
+class MeasuredPlace(MeasuredValue):
+    """How one player did in one seat."""
+
+    label: str = Field(description="What the player is called in the plan.")
+    slot: int = Field(ge=0, description="The seat.")
+
+
+class MixtureReport(ShownReport):
+    """What a mixture came to."""
+
+    plan: MixturePlan = Field(description="Who played.")  # pyright: ignore[reportIncompatibleVariableOverride]
+    places: tuple[MeasuredPlace, ...] = Field(description="How each player did in each seat.")
+    pairs: tuple[PairRecord, ...] = Field(description="How every two of them did, by blocks.")
+    durations: Durations | None = Field(description="How long episodes took; null when there were none.")
+
+    def estimates(self) -> list[Estimate]:
+        """Every number with an interval that it has, the most important first."""
+        names = {label: player.name for label, player in self.plan.players().items()}
+        found = super().estimates()
+        found += [
+            Estimate(
+                quantity="difference",
+                of=f"{names[pair.first]} less {names[pair.second]}",
+                value=pair.difference,
+                interval=pair.interval,
+            )
+            for pair in self.pairs
+            if pair.difference is not None
+        ]
+        return found + [
+            Estimate(
+                quantity="mean score in a seat",
+                of=f"{names[place.label]} in seat {place.slot}",
+                value=place.value,
+                interval=place.interval,
+            )
+            for place in self.places
+        ]
+
+    def said(self, after: str) -> str:
+        """Who scores most, and whether that tells it apart."""
+        return self.nothing or _best(self, after)
+
+    def parts(self) -> Parts:
+        """What it has to show."""
+        return Parts(
+            tables=[_mixed(self), _places(self), _pairs(self)],
+            facts=[*block_facts(self), *duration_facts(self.durations)],
+            quantities={"mean score": False, "seat effect": True, "difference": True},
+            encounters=encounters(self.plan, self.pairs),
+        )
+
+
+class Mixture(Evaluation[MixturePlan, MixtureReport]):
+    """A mixture while it goes on. A block is one full rotation on one seed.
+
+    Args:
+        plan: Who plays.
+    """
+
+    def __init__(self, plan: MixturePlan) -> None:
+        super().__init__(plan)
+        self._labels = player_labels(len(plan.entrants))
+
+    def lineups(self, block: int) -> Sequence[Lineup]:
+        """The lineups of a block."""
+        return mixture_lineups(self._labels, self.plan.counts, block, seed=self.plan.seed)
+
+    def look(self, block: JudgedBlock) -> str:
+        """Take in a block; nothing ends a mixture early."""
+        del block
+        return ""
+
+    def report(self) -> MixtureReport:
+        """What it came to; the same for the same rows, however they are ordered."""
+        return MixtureReport.model_validate(
+            {
+                **self.common(),
+                "plan": self.plan,
+                "places": tuple(self._places()),
+                "pairs": tuple(measured_pairs([block.scores for block in self.counted], alpha=self.plan.alpha)),
+                "durations": measured_durations(self.seen),
+            }
+        )
+
+    def _places(self) -> list[MeasuredPlace]:
+        found: dict[tuple[str, int], list[float]] = {
+            (label, slot): [] for label in self._labels for slot in range(self.plan.seats)
+        }
+        for block in self.counted:
+            here: dict[tuple[str, int], list[float]] = {}
+            for lineup, table in zip(self.lineups(block.block), block.tables, strict=True):
+                for slot, (label, score) in enumerate(zip(lineup, table, strict=True)):
+                    if label is not None:
+                        here.setdefault((label, slot), []).append(score)
+            for place, scores in here.items():
+                found[place].append(math.fsum(scores) / len(scores))
+        measured = {place: measured_value(means) for place, means in found.items()}
+        return [
+            MeasuredPlace(label=label, slot=slot, value=mean.value, interval=mean.interval)
+            for (label, slot), mean in measured.items()
+            if mean is not None
+        ]
+
+
+def _best(report: MixtureReport, after: str) -> str:
+    names = {label: player.name for label, player in report.plan.players().items()}
+    means = sorted((-(entrant.mean or 0.0), entrant.label) for entrant in report.entrants if entrant.mean is not None)
+    best = means[0][1]
+    score = number(-means[0][0], next(entrant.interval for entrant in report.entrants if entrant.label == best))
+    if len(means) == 1:
+        return f"{names[best]} scores {score} on average, {after}."
+    behind = {pair.first for pair in report.pairs if pair.apart} | {pair.second for pair in report.pairs if pair.apart}
+    others = [label for _, label in means[1:]]
+    told = best in behind and all(
+        any(pair.apart and {pair.first, pair.second} == {best, other} for pair in report.pairs) for other in others
+    )
+    whom = names[others[0]] if len(others) == 1 else "all others"
+    doubt = f"told apart from {whom}" if told else f"not told apart from {whom}"
+    return f"{names[best]} scores most, {score} on average, and is {doubt}, {after}."
+
+
+def _mixed(report: MixtureReport) -> Table:
+    players = players_table(report)
+    rows = [
+        (name, plural(count, "seat"), *rest)
+        for (name, *rest), count in zip(players.rows, report.plan.counts, strict=True)
+    ]
+    return Table(title=players.title, head=("Player", "Has", *players.head[1:]), rows=tuple(rows), names=(0, 1, 3))
+
+
+def _places(report: MixtureReport) -> Table:
+    """A row for each player, a column for each seat, and what a seat is worth to all of them."""
+    if report.plan.seats < 2:
+        return Table(title="Seats", head=(), rows=())
+    names, slots = player_names(report), range(report.plan.seats)
+    found = {(place.label, place.slot): place for place in report.places}
+    rows = [
+        (
+            name,
+            *(
+                shown_number(found[label, slot].value, found[label, slot].interval) if (label, slot) in found else "-"
+                for slot in slots
+            ),
+        )
+        for label, name in names.items()
+    ]
+    if report.seat_effects:
+        rows.append(
+            (
+                "Over the others",
+                *(shown_number(seat.effect, seat.interval, signed=True) for seat in report.seat_effects),
+            )
+        )
+    return Table(
+        title="Mean by seat", head=("Player", *(f"Seat {slot}" for slot in slots)), rows=tuple(rows) if names else ()
+    )
+
+
+def _pairs(report: MixtureReport) -> Table:
+    names = player_names(report)
+    return Table(
+        title="Who did better, by blocks",
+        head=("Player", "Against", "Won", "Lost", "Drawn", "Difference", INTERVAL, "Told apart"),
+        rows=tuple(
+            (
+                names[pair.first],
+                names[pair.second],
+                *(str(count) for count in (pair.won, pair.lost, pair.drawn)),
+                shown_number(pair.difference, pair.interval, signed=True),
+                shown_interval(pair.interval, signed=True),
+                "yes" if pair.apart else "no",
+            )
+            for pair in report.pairs
+        ),
+        names=(0, 1, 6, 7),
+    )

@@ -1,0 +1,235 @@
+"""What is a player worth beyond whom it replaces? Its value by how many seats it takes, and who owes what to whom.
+
+In each block the same seed is played with no seat of the candidate, with one, and so on up to all of them; the other
+seats keep whom they were dealt of the pool. The value of so many seats is what the candidate has in them, less what the
+pool had in the same seats when the candidate had none.
+
+Credit is Shapley's: what a player adds to the mean of the whole table, over the orders in which all of them might sit
+down one after the other, where the game's own players sit until then.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ..episode.record import SeatRow
+from ..records import Grows
+from .contents import INTERVAL, Parts, ShownReport, Table, block_facts, player_names, players_table, signed_rows
+from .designs import Lineup, coalitions, credit_lineups, pickup_lineups
+from .judging import JudgedBlock
+from .reports import (
+    Estimate,
+    Evaluation,
+    EvaluationPlan,
+    MeasuredValue,
+    measured_value,
+)
+from .words import between, excludes_zero, number, plural
+
+__all__ = ["CANDIDATE", "Credit", "Pickup", "PickupPlan", "PickupReport", "Synergy", "ValueAt", "pool_labels"]
+
+CANDIDATE = "candidate"
+"""Label of the one whose value is measured."""
+
+
+class PickupPlan(EvaluationPlan):
+    """What a pickup is about: everything that its report depends on besides the rows."""
+
+    kind: Literal["pickup"] = "pickup"  # pyright: ignore[reportIncompatibleVariableOverride]
+    candidate: SeatRow = Field(description="The player whose value is measured.")
+    pool: tuple[SeatRow, ...] = Field(min_length=1, description="Whom it replaces.")
+    team: bool = Field(default=False, description="Whether the whole table's mean is what counts.")
+    credit: Annotated[Literal["", "shapley"], Grows] = Field(default="", description="How credit is dealt, if at all.")
+
+    def players(self) -> dict[str, SeatRow]:
+        """Who is measured, by label."""
+        return {CANDIDATE: self.candidate, **dict(zip(pool_labels(len(self.pool)), self.pool, strict=True))}
+
+
+class ValueAt(MeasuredValue):
+    """The value over replacement in so many seats."""
+
+    seats: int = Field(ge=1, description="How many seats the candidate has.")
+
+
+class Credit(MeasuredValue):
+    """What a player adds to the mean of the whole table."""
+
+    label: str = Field(description="What the player is called in the plan.")
+
+
+class Synergy(MeasuredValue):
+    """What two players add together beyond what each adds alone."""
+
+    first: str = Field(description="Label of the one.")
+    second: str = Field(description="Label of the other.")
+
+
+class PickupReport(ShownReport):
+    """What a pickup came to."""
+
+    plan: PickupPlan = Field(description="Who was measured by whom.")  # pyright: ignore[reportIncompatibleVariableOverride]
+    overall: MeasuredValue | None = Field(description="The value, all numbers of seats but all of them weighing alike.")
+    values: tuple[ValueAt, ...] = Field(description="The value by how many seats the candidate has.")
+    self_play: ValueAt | None = Field(description="The same in all seats; null in a game for one.")
+    credits: tuple[Credit, ...] = Field(default=(), description="What each player adds; empty unless asked for.")
+    synergies: tuple[Synergy, ...] = Field(default=(), description="Of every two players; empty unless asked for.")
+
+    def estimates(self) -> list[Estimate]:
+        """Every number with an interval that it has, the most important first."""
+        names = {label: player.name for label, player in self.plan.players().items()}
+        said: list[tuple[str, str, MeasuredValue | None]] = [("value over replacement", "overall", self.overall)]
+        said += [("value over replacement", plural(one.seats, "seat"), one) for one in self.values]
+        said += [("value in all seats", plural(one.seats, "seat"), one) for one in [self.self_play] if one is not None]
+        said += [("credit", names[one.label], one) for one in self.credits]
+        said += [("synergy", f"{names[one.first]} and {names[one.second]}", one) for one in self.synergies]
+        found = [
+            Estimate(quantity=quantity, of=of, value=one.value, interval=one.interval)
+            for quantity, of, one in said
+            if one is not None
+        ]
+        return found + super().estimates()
+
+    def said(self, after: str) -> str:
+        """The value in a sentence."""
+        name, overall = self.plan.candidate.name, self.overall
+        if overall is None:
+            return self.nothing
+        words = f"{number(overall.value, overall.interval, signed=True)}{between(overall.interval, signed=True)}"
+        if not excludes_zero(overall.interval):
+            return f"{name} is not told apart from the pool: its value over replacement is {words}, {after}."
+        return f"The value of {name} over replacement is {words}, {after}."
+
+    def parts(self) -> Parts:
+        """What it has to show."""
+        return Parts(
+            tables=[_values(self), *_credit_tables(self), players_table(self)],
+            facts=block_facts(self),
+            quantities={"value over replacement": True, "credit": True, "synergy": True, "mean score": False},
+        )
+
+
+class Pickup(Evaluation[PickupPlan, PickupReport]):
+    """A pickup while it goes on.
+
+    Args:
+        plan: Who is measured by whom.
+    """
+
+    def __init__(self, plan: PickupPlan) -> None:
+        super().__init__(plan)
+        self._labels = tuple(plan.players())
+
+    def lineups(self, block: int) -> Sequence[Lineup]:
+        """The lineups of a block: by seats of the candidate, and then those of the credit."""
+        plan = self.plan
+        found, _ = pickup_lineups(CANDIDATE, self._labels[1:], plan.seats, block, seed=plan.seed)
+        return (*found, *credit_lineups(self._labels, plan.seats, block, seed=plan.seed)) if plan.credit else found
+
+    def look(self, block: JudgedBlock) -> str:
+        """Take in a block; nothing ends a pickup early."""
+        del block
+        return ""
+
+    def report(self) -> PickupReport:
+        """What it came to; the same for the same rows, however they are ordered."""
+        seats = self.plan.seats
+        by_block = [self._values(block) for block in self.counted]
+        # in a game for one there is no table to share
+        shared = range(1, max(2, seats))
+        values = {count: measured_value([one[count - 1] for one in by_block]) for count in range(1, seats + 1)}
+        overall = measured_value([math.fsum(one[count - 1] for count in shared) / len(shared) for one in by_block])
+
+        def value_at(count: int) -> list[ValueAt]:
+            mean = values[count]
+            return [ValueAt(seats=count, value=mean.value, interval=mean.interval)] if mean is not None else []
+
+        return PickupReport.model_validate(
+            {
+                **self.common(),
+                "plan": self.plan,
+                "overall": overall,
+                "values": tuple(one for count in shared for one in value_at(count)),
+                "self_play": next(iter(value_at(seats)), None) if seats > 1 else None,
+                **(self._credit() if self.plan.credit else {}),
+            }
+        )
+
+    def _values(self, block: JudgedBlock) -> list[float]:
+        """The value at each number of seats in one block, from one on."""
+        plan = self.plan
+        _, order = pickup_lineups(CANDIDATE, self._labels[1:], plan.seats, block.block, seed=plan.seed)
+        without = block.tables[0]
+        found: list[float] = []
+        for count in range(1, plan.seats + 1):
+            slots = range(plan.seats) if plan.team else order[:count]
+            gained = math.fsum(block.tables[count][slot] - without[slot] for slot in slots)
+            found.append(gained / len(slots))
+        return found
+
+    def _credit(self) -> dict[str, object]:
+        plan, labels = self.plan, self._labels
+        added: dict[str, list[float]] = {label: [] for label in labels}
+        pairs: dict[tuple[str, str], list[float]] = {pair: [] for pair in itertools.combinations(labels, 2)}
+        for block in self.counted:
+            orders, groups = coalitions(labels, block.block, seed=plan.seed)
+            tables = block.tables[plan.seats + 1 :]
+            worth = {group: math.fsum(table) / plan.seats for group, table in zip(groups, tables, strict=True)}
+            # what is left where numbers of this size cancel
+            dust = 1e-12 * max(map(abs, worth.values()))
+            for label in labels:
+                gains: list[float] = []
+                for order in orders:
+                    before = frozenset(order[: order.index(label)])
+                    gains.append(worth[before | {label}] - worth[before])
+                added[label].append(_clean(math.fsum(gains) / len(gains), dust))
+            for one, other in pairs:
+                apart = worth[frozenset((one,))] - worth[frozenset()] + worth[frozenset((other,))]
+                pairs[one, other].append(_clean(worth[frozenset((one, other))] - apart, dust))
+        means = {label: measured_value(gains) for label, gains in added.items()}
+        synergies = {pair: measured_value(gains) for pair, gains in pairs.items()}
+        return {
+            "credits": tuple(
+                Credit(label=label, value=mean.value, interval=mean.interval)
+                for label, mean in means.items()
+                if mean is not None
+            ),
+            "synergies": tuple(
+                Synergy(first=first, second=second, value=mean.value, interval=mean.interval)
+                for (first, second), mean in synergies.items()
+                if mean is not None
+            ),
+        }
+
+
+def _clean(value: float, dust: float) -> float:
+    return value if abs(value) > dust else 0.0
+
+
+def pool_labels(count: int) -> list[str]:
+    """What players of the pool are called: by their places in the plan, so that they sort as they stand there."""
+    return [f"pool-{number:0{len(str(count))}d}" for number in range(1, count + 1)]
+
+
+def _values(report: PickupReport) -> Table:
+    rows = [(plural(one.seats, "seat"), one) for one in report.values]
+    rows += [("Overall", report.overall)] if report.overall is not None else []
+    rows += [(f"All {plural(one.seats, 'seat')} (self-play)", one) for one in [report.self_play] if one is not None]
+    return Table(
+        title="Value over replacement", head=("In", "Value", INTERVAL), rows=signed_rows(rows, str), names=(0, 2)
+    )
+
+
+def _credit_tables(report: PickupReport) -> list[Table]:
+    names = player_names(report)
+    credit = signed_rows([(one.label, one) for one in report.credits], lambda label: names[label])
+    pairs = [(f"{names[one.first]} and {names[one.second]}", one) for one in report.synergies]
+    return [
+        Table(title="Credit", head=("Player", "Adds", INTERVAL), rows=credit, names=(0, 2)),
+        Table(title="Synergy", head=("Pair", "Adds", INTERVAL), rows=signed_rows(pairs, str), names=(0, 2)),
+    ]

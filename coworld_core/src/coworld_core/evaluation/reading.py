@@ -1,0 +1,88 @@
+"""An evaluation that was played, from the files of its directory: whichever kind it is, its plan says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from ..episode.record import EpisodeRow
+from ..errors import UsageError
+from ..records import open_record, read_as
+from .comparison import Comparison, ComparisonPlan
+from .contents import ShownReport
+from .mixture import Mixture, MixturePlan
+from .pickup import Pickup, PickupPlan
+from .ranking import Ranking, RankingPlan
+from .reports import Evaluation, EvaluationPlan
+from .scrimmage import Scrimmage, ScrimmagePlan
+
+__all__ = ["PLAN_NAME", "REPORT_NAME", "open_evaluation", "read_plan", "report_rows"]
+
+PLAN_NAME = "plan.json"
+REPORT_NAME = "report.json"
+
+_WHAT = "evaluation plan"
+_PLANS: dict[str, type[EvaluationPlan]] = {
+    "compare": ComparisonPlan,
+    "rank": RankingPlan,
+    "scrimmage": ScrimmagePlan,
+    "run": MixturePlan,
+    "pickup": PickupPlan,
+}
+_EVALUATIONS: dict[type[EvaluationPlan], Callable[[Any], Evaluation[Any, Any]]] = {
+    ComparisonPlan: Comparison,
+    RankingPlan: Ranking,
+    ScrimmagePlan: Scrimmage,
+    MixturePlan: Mixture,
+    PickupPlan: Pickup,
+}
+
+
+def read_plan(directory: str | os.PathLike[str]) -> EvaluationPlan:
+    """What the evaluation in a directory is about.
+
+    Args:
+        directory: Where ``plan.json`` is.
+
+    Raises:
+        UsageError: Code ``no_evaluation``: there is none.
+        RecordError: Its plan is not one.
+    """
+    place = Path(directory)
+    if not (place / PLAN_NAME).is_file():
+        there = "There is no such directory." if not place.exists() else ""
+        single = "That is one episode, or several of one plan. " if (place / "events.ndjson").is_file() else ""
+        raise UsageError(
+            f"{place} has no evaluation: there is no {PLAN_NAME}. {there}".rstrip(),
+            code="no_evaluation",
+            hint=f"{single}Name the directory that compare, rank, scrimmage, run or pickup wrote.",
+        )
+    document = open_record(place, what=_WHAT, name=PLAN_NAME)
+    value: object = document.value
+    said = cast("Mapping[str, object]", value).get("kind") if isinstance(value, dict) else None
+    model = _PLANS.get(str(said))
+    if model is None and document.usable:
+        raise UsageError(
+            f"{place / PLAN_NAME} is of no kind of evaluation that is known here.",
+            code="no_evaluation",
+            hint=f"Known are {', '.join(_PLANS)}; a later version may know it.",
+        )
+    return read_as(model or ComparisonPlan, document, what=_WHAT)
+
+
+def open_evaluation(plan: EvaluationPlan) -> Evaluation[Any, Any]:
+    """An evaluation with this plan, and no rows yet."""
+    return _EVALUATIONS[type(plan)](plan)
+
+
+def report_rows(plan: EvaluationPlan, rows: Iterable[EpisodeRow]) -> ShownReport:
+    """Say what the rows of an evaluation come to.
+
+    Args:
+        plan: What it is about (``plan.json``).
+        rows: The episodes, in any order (``episodes.jsonl``).
+    """
+    report: ShownReport = open_evaluation(plan).over(rows)
+    return report

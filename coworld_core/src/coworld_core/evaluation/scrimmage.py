@@ -1,0 +1,105 @@
+"""How does a player do with itself in every seat? Its mean, how far scores spread, and what a seat is worth."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from ..episode.record import SeatRow
+from ..records import Record
+from .contents import Parts, ShownReport, duration_facts, players_table, seats_table
+from .designs import Lineup
+from .judging import JudgedBlock
+from .reports import Durations, Evaluation, EvaluationPlan, measured_durations, rounded
+from .words import between, number
+
+__all__ = ["PLAYER", "Scrimmage", "ScrimmagePlan", "ScrimmageReport", "Spread"]
+
+PLAYER = "player"
+"""Label of the one entrant."""
+
+
+class ScrimmagePlan(EvaluationPlan):
+    """What a scrimmage is about: everything that its report depends on besides the rows."""
+
+    kind: Literal["scrimmage"] = "scrimmage"  # pyright: ignore[reportIncompatibleVariableOverride]
+    player: SeatRow = Field(description="Who plays with itself.")
+
+    def players(self) -> dict[str, SeatRow]:
+        """Who is measured, by label."""
+        return {PLAYER: self.player}
+
+
+class Spread(Record):
+    """How far single scores are from each other, over all seats of all episodes."""
+
+    deviation: float = Field(ge=0, description="Their standard deviation.")
+    lowest: float = Field(description="The lowest.")
+    highest: float = Field(description="The highest.")
+
+
+class ScrimmageReport(ShownReport):
+    """What a scrimmage came to."""
+
+    plan: ScrimmagePlan = Field(description="Who played.")  # pyright: ignore[reportIncompatibleVariableOverride]
+    spread: Spread | None = Field(description="How far scores spread; null without blocks.")
+    durations: Durations | None = Field(description="How long episodes took; null when there were none.")
+
+    def said(self, after: str) -> str:
+        """The mean score in a sentence."""
+        mean = self.entrants[0]
+        score = f"{number(mean.mean or 0.0, mean.interval)} on average{between(mean.interval)}"
+        return self.nothing or f"{self.plan.player.name} scores {score} with itself, {after}."
+
+    def parts(self) -> Parts:
+        """What it has to show."""
+        quantities = {"mean score": False, "seat effect": True}
+        return Parts(tables=[players_table(self), seats_table(self)], facts=_facts(self), quantities=quantities)
+
+
+class Scrimmage(Evaluation[ScrimmagePlan, ScrimmageReport]):
+    """A scrimmage while it goes on. A block is one episode.
+
+    Args:
+        plan: Who plays.
+    """
+
+    def lineups(self, block: int) -> Sequence[Lineup]:
+        """The lineups of a block."""
+        del block
+        return ((PLAYER,) * self.plan.seats,)
+
+    def look(self, block: JudgedBlock) -> str:
+        """Take in a block; nothing ends a scrimmage early."""
+        del block
+        return ""
+
+    def outcome(self, block: JudgedBlock) -> tuple[float, ...]:
+        """The score of each seat: their mean is the same in every game in which one wins what another loses."""
+        return block.tables[0]
+
+    def report(self) -> ScrimmageReport:
+        """What it came to; the same for the same rows, however they are ordered."""
+        scores = [score for block in self.counted for score in block.tables[0]]
+        spread = None
+        if scores:
+            spread = Spread(
+                deviation=rounded(statistics.stdev(scores) if len(scores) > 1 else 0.0),
+                lowest=rounded(min(scores)),
+                highest=rounded(max(scores)),
+            )
+        return ScrimmageReport.model_validate(
+            {**self.common(), "plan": self.plan, "spread": spread, "durations": measured_durations(self.seen)}
+        )
+
+
+def _facts(report: ScrimmageReport) -> list[tuple[str, str]]:
+    facts: list[tuple[str, str]] = []
+    if report.spread is not None:
+        spread = report.spread
+        ends = f"{number(spread.lowest)} to {number(spread.highest)}"
+        facts.append(("Scores", f"{ends}, standard deviation {number(spread.deviation)}"))
+    return [*facts, *duration_facts(report.durations)]

@@ -1,0 +1,48 @@
+"""Pages that are one file: whatever is filled into them is escaped, and what hides or reorders text is shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+__all__ = ["page_template"]
+
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+
+
+def page_template(package: str, name: str, **filters: Callable[..., Any]) -> Template:
+    """A template of a package of ours.
+
+    Args:
+        package: Where its ``templates`` are.
+        name: The file there.
+        filters: What the template calls.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader(package),
+        autoescape=True,
+        finalize=_visible,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(filters)
+    return environment.get_template(name)
+
+
+def _visible(value: object) -> object:
+    """What is filled in, with characters that hide or reorder text shown by their number."""
+    from markupsafe import Markup
+
+    if isinstance(value, Markup):
+        return value
+    return _HIDDEN.sub(lambda match: f"\N{REPLACEMENT CHARACTER}{ord(match[0]):04X}", str(value))

@@ -1,0 +1,196 @@
+"""Evaluations as one page: a file that opens anywhere, loads nothing, and runs nothing.
+
+Everything that came from a manifest, a game or a player is escaped. How the page looks is in
+``templates/evaluation.html``; here is what it is filled with, where things are drawn included.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.record import EpisodeRow
+from coworld_core.evaluation.comparison import ComparisonReport
+from coworld_core.evaluation.contents import Contents, Encounter, Plot, ShownReport
+from coworld_core.evaluation.reports import UNMEASURED
+from coworld_core.evaluation.words import excludes_zero, interval_words, number
+
+from .._pages import page_template
+from .playing import PlayedEvaluation
+
+__all__ = ["different_games", "report_page"]
+
+_MOST_EPISODES = 400
+"""How many episodes of a run are listed; the file has them all."""
+_MARGIN = 4.0
+"""Percent of a scale that is left free at both ends."""
+_TITLES = {
+    "compare": "Comparison",
+    "rank": "Ranking",
+    "scrimmage": "Scrimmage",
+    "run": "Mixture",
+    "pickup": "Pickup",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Bar:
+    """An estimate on its scale; places are percent of the width."""
+
+    name: str
+    value: str
+    words: str
+    at: float
+    low: float | None
+    high: float | None
+    clear: bool
+    """Whether zero says something, and the interval excludes it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Drawing:
+    """A plot as it is drawn."""
+
+    title: str
+    bars: tuple[_Bar, ...]
+    ticks: tuple[tuple[float, str], ...]
+    zero: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Episode:
+    key: str
+    seats: str
+    scores: str
+    seconds: float
+    fault: str
+    folder: str
+    replay: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Section:
+    """A run as the page has it."""
+
+    id: str
+    kind: str
+    mood: str
+    workspace: str
+    contents: Contents
+    drawings: tuple[_Drawing, ...]
+    players: tuple[str, ...]
+    heat: dict[tuple[str, str], Encounter]
+    episodes: tuple[_Episode, ...]
+    more: int
+
+
+def report_page(runs: Sequence[PlayedEvaluation], *, beside: str | os.PathLike[str]) -> str:
+    """A page of one or more evaluations, as one HTML document.
+
+    Args:
+        runs: What was played (``read_evaluation``); nothing in it is trusted.
+        beside: The directory that the page will be in: links to replays lead from there.
+    """
+    template = page_template("coworld_runner.evaluation", "evaluation.html")
+    sections = [_section(index, run, Path(beside)) for index, run in enumerate(runs, 1)]
+    return template.render(sections=sections, warning=different_games([run.report for run in runs]))
+
+
+def different_games(reports: Sequence[ShownReport]) -> str:
+    """What is to be said when evaluations are not of the same game; empty when they are."""
+    games = list(dict.fromkeys(f"{one.plan.coworld} {one.plan.version} ({one.plan.variant})" for one in reports))
+    if len(games) < 2:
+        return ""
+    return f"These runs are of different games: {', '.join(games)}. Their numbers cannot be compared with each other."
+
+
+def _section(index: int, run: PlayedEvaluation, beside: Path) -> _Section:
+    report, found = run.report, run.report.contents()
+    kind = _TITLES.get(report.plan.kind, report.plan.kind)
+    return _Section(
+        id=f"run-{index}",
+        kind=kind,
+        mood=_mood(report),
+        workspace=str(run.workspace),
+        contents=found,
+        drawings=tuple(_drawing(plot) for plot in found.plots),
+        players=tuple(dict.fromkeys(one.first for one in found.encounters)),
+        heat={(one.first, one.second): one for one in found.encounters},
+        episodes=tuple(_episode(row, run.workspace, beside) for row in run.rows[:_MOST_EPISODES]),
+        more=max(0, len(run.rows) - _MOST_EPISODES),
+    )
+
+
+def _mood(report: ShownReport) -> str:
+    if report.stopped in UNMEASURED:
+        return "bad"
+    if isinstance(report, ComparisonReport):
+        return {"better": "good", "worse": "bad", "equal": "plain"}.get(report.verdict, "wait")
+    return "plain" if report.stopped else "wait"
+
+
+def _episode(row: EpisodeRow, workspace: Path, beside: Path) -> _Episode:
+    layout = EpisodeLayout(workspace / row.workspace)
+    return _Episode(
+        key=row.key,
+        seats=", ".join(seat.name for seat in row.seats),
+        scores=", ".join(f"{score:.4g}" for score in row.scores),
+        seconds=row.seconds,
+        fault=row.message or "",
+        folder=_link(layout.workspace, beside) if layout.workspace.is_dir() else "",
+        replay=_link(layout.replay, beside) if layout.replay.is_file() else "",
+    )
+
+
+def _link(path: Path, beside: Path) -> str:
+    """An address that leads from the page to a file, wherever both are copied together."""
+    try:
+        relative = os.path.relpath(path.absolute(), beside.absolute())
+    except ValueError:  # on another drive
+        return path.absolute().as_uri()
+    # a first part with a colon would be taken for a scheme
+    return "./" + quote(Path(relative).as_posix())
+
+
+# --- drawing ------------------------------------------------------------------------------------------------------
+
+
+def _drawing(plot: Plot) -> _Drawing:
+    ends = [end for one in plot.estimates if one.interval for end in (one.interval.low, one.interval.high)]
+    ends += [one.value for one in plot.estimates] + ([0.0] if plot.zero else [])
+    low, high = min(ends), max(ends)
+    if low == high:
+        room = abs(low) / 10 or 1.0
+        low, high = low - room, high + room
+
+    def at(value: float) -> float:
+        return round(_MARGIN + (value - low) / (high - low) * (100 - 2 * _MARGIN), 3)
+
+    bars = tuple(
+        _Bar(
+            name=one.of,
+            value=number(one.value, one.interval, signed=plot.zero),
+            words=interval_words(one.interval, signed=plot.zero),
+            at=at(one.value),
+            low=at(one.interval.low) if one.interval else None,
+            high=at(one.interval.high) if one.interval else None,
+            clear=plot.zero and excludes_zero(one.interval),
+        )
+        for one in plot.estimates
+    )
+    ticks = tuple((at(tick), f"{tick:g}") for tick in _ticks(low, high))
+    return _Drawing(title=plot.title, bars=bars, ticks=ticks, zero=at(0.0) if plot.zero else None)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Three to six round numbers between two others."""
+    rough = (high - low) / 4
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
