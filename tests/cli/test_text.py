@@ -304,8 +304,16 @@ def test_faults_warnings_starvation_and_leaks(layout: EpisodeLayout) -> None:
     ) in shown
     assert "    │ last\n\nwarning: The game wrote no replay.\n" in shown
     assert "first" not in shown
-    assert "short of processors for 73 % of the play" in shown
+    assert "short of processors for 73% of the time of play; players may have answered late" in shown
     assert "Left behind: container c. `coworld clean` finds it" in shown
+
+
+def test_who_waited_for_a_processor_is_said() -> None:
+    seen = StarvationRecord(starved=True, waited_share=1.3, threshold=1, source="x", unit="player-1", tick_seconds=0.05)
+    assert seen.words == (
+        "The machine was short of processors: player-1 and the game waited for one for 130% of the time they had to "
+        "spare in 0.05 s"
+    )
 
 
 def test_batch_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -301,6 +301,10 @@ class Unit(abc.ABC):
         Raises:
             KeyError: The spec has no port of that name.
         """
+
+    def processes(self) -> Iterable[int]:
+        """Its processes as this machine numbers them; none where they cannot be seen from here, or it has ended."""
+        return ()
 
     @abc.abstractmethod
     async def start(self) -> None:

@@ -7,6 +7,7 @@ import platform
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -21,7 +22,6 @@ from coworld_core.issues import Issue
 
 from .backend import Backend
 from .backends.registry import ClusterOptions, backend_names
-from .episode.starvation import StarvationMeter
 from .runs.reaper import Sweep, sweep
 from .runs.scratch import scratch_root, scratch_roots
 from .selection import make_backend
@@ -42,6 +42,9 @@ _STATUS: Mapping[str, Literal["ok", "warn", "fail"]] = {"info": "ok", "warning":
 _LITTLE_ROOM = 2 * 1024**3
 _NO_ROOM = 200 * 1024**2
 _FEW_INOTIFY = 64
+_PRESSURE = Path("/proc/pressure/cpu")
+_PRESSURE_SECONDS = 0.3
+"""How long the machine is looked at."""
 _BUSY_SHARE = 0.5
 
 
@@ -206,17 +209,14 @@ async def _check_processors() -> Check:
     """How many processors this process may use, and whether they have anything left."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     what = f"{count} processor{'s' if count != 1 else ''}"
-    meter = StarvationMeter()
-    await anyio.sleep(0.3)
-    pressure = meter.read()
-    if pressure is None:
-        return Check(
-            name="processors",
-            status="ok",
-            message=f"{what}; the kernel does not say whether they are short, so episodes cannot tell",
-        )
-    share = f"{round(100 * pressure.waited_share)} %"
-    if pressure.waited_share >= _BUSY_SHARE:
+    before, began = _stalled_seconds(), time.monotonic()
+    await anyio.sleep(_PRESSURE_SECONDS)
+    after, elapsed = _stalled_seconds(), time.monotonic() - began
+    if before is None or after is None:
+        return Check(name="processors", status="ok", message=f"{what}; the kernel does not say whether they are short")
+    waited = min(1.0, max(0.0, (after - before) / elapsed))
+    share = f"{round(100 * waited)} %"
+    if waited >= _BUSY_SHARE:
         return Check(
             name="processors",
             status="warn",
@@ -224,6 +224,17 @@ async def _check_processors() -> Check:
             hint="Games run in real time: on a busy machine players answer late, and scores change.",
         )
     return Check(name="processors", status="ok", message=f"{what}, not short (work waited for one {share} of the time)")
+
+
+def _stalled_seconds() -> float | None:
+    """Seconds in which somebody waited for a processor, since the machine was started."""
+    try:
+        for line in _PRESSURE.read_text("ascii").splitlines():
+            if line.startswith("some "):
+                return int(line.rsplit("total=", 1)[1]) / 1e6
+    except (OSError, ValueError, IndexError):
+        return None
+    return None
 
 
 def _check_temp() -> Check:

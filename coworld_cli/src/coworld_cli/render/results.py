@@ -56,10 +56,9 @@ def episode_result(record: EpisodeRecord, layout: EpisodeLayout, *, follow_up: s
     parts += ["\n".join(fault_lines(fault, layout)) for fault in record.faults]
     remarks = [*record.warnings]
     if record.starvation is not None and record.starvation.starved:
-        share = round(100 * record.starvation.waited_share)
         remarks.append(
-            f"The machine was short of processors for {share} % of the play: players may have answered late, and the "
-            "scores may not be those of a quiet machine."
+            f"{record.starvation.words}; players may have answered late, and the scores may not be those of a quiet "
+            "machine."
         )
     if record.leaks:
         left = ", ".join(leak.what for leak in record.leaks)

@@ -118,12 +118,32 @@ class LeakRecord(Record):
 
 
 class StarvationRecord(Record):
-    """Whether the machine gave the episode the processor time it asked for."""
+    """Whether the machine gave the units the processor time they asked for, in time for the game."""
 
     starved: bool = Field(description="True when units waited for a processor for longer than the threshold.")
-    waited_share: float = Field(ge=0, description="Share of the play in which runnable work waited for a processor.")
+    waited_share: float = Field(
+        ge=0,
+        description="Largest share of the time which a player and the game had to spare in one tick that they waited "
+        "for a processor. Without a tick: share of the play in which anybody on the machine waited.",
+    )
     threshold: float = Field(ge=0, description="The share from which an episode counts as starved.")
     source: str = Field(description="Where the figure comes from, e.g. the kernel's pressure or scheduler statistics.")
+    unit: str | None = Field(default=None, description="The player that waited for that share; null: none, or unknown.")
+    tick_seconds: float | None = Field(
+        default=None, gt=0, description="Within how many seconds the game was taken to want its answers."
+    )
+
+    @property
+    def words(self) -> str:
+        """What was waited for how long, as the beginning of a sentence."""
+        share = f"{self.waited_share:.0%}"
+        if self.tick_seconds is None:
+            return f"The machine was short of processors for {share} of the time of play"
+        who = f"{self.unit} and the game" if self.unit is not None else "The units"
+        return (
+            f"The machine was short of processors: {who} waited for one for {share} of the time they had to spare in "
+            f"{self.tick_seconds:g} s"
+        )
 
 
 class EpisodeRecord(Record):

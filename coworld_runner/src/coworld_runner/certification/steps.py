@@ -351,8 +351,7 @@ def _remarks(record: EpisodeRecord) -> list[Evidence]:
         found.append(
             advice(
                 "processor_starved",
-                f"The machine was short of processors for {record.starvation.waited_share:.0%} of the time of play, so "
-                "scores may differ elsewhere.",
+                f"{record.starvation.words}, so scores may differ elsewhere.",
                 hint="Certify on a machine with less to do.",
             )
         )

@@ -21,13 +21,13 @@ from ..runs.scratch import Scratch, open_scratch
 from . import probes
 from .collecting import ArtifactCollector
 from .housing import house_player
-from .ledger import Ledger
+from .ledger import Ledger, UnitState
 from .links import play_links
 from .options import ContractProbe, OnReady
 from .record import close_record, write_record
 from .setup import Setup
 from .specs import game_spec, player_spec
-from .starvation import StarvationMeter
+from .starvation import StarvationMeter, tick_seconds
 from .watching import Watch
 
 __all__ = ["Flow"]
@@ -217,10 +217,15 @@ class Flow:
             if runs:
                 await watch.player(player)
 
+        plan = self._setup.plan
+        tick = tick_seconds(plan.game_config, plan.manifest.game.config_schema)
+        meter = StarvationMeter(game, players, tick=tick)
+
         async with anyio.create_task_group() as group:
             # first of all what the episode waits for; the checks can do with what time is left
             for player in players:
                 group.start_soon(run_player, player)
+            group.start_soon(meter.run)
             group.start_soon(watch.game)
             group.start_soon(watch.results)
             group.start_soon(watch.contract, all_started)
@@ -232,7 +237,6 @@ class Flow:
             self._phases.begin("play")
             if self._probe is not None:
                 group.start_soon(self._probe.during_play, address, tokens, players)
-            meter = StarvationMeter()
             await watch.over.wait()
             self._ledger.starvation = meter.read()
             self._ledger.over_at = self._ledger.over_at or self._ledger.seconds()
@@ -267,8 +271,7 @@ class Flow:
     async def _blame_who_still_runs(self, words: str, *, stopped: bool = False, hint: str | None = None) -> None:
         """Blame the players that have not ended, or that were stopped for it."""
         for slot, seat in self._ledger.seats.items():
-            ended = seat.unit.exit if seat.unit is not None else None
-            if ended is None or (stopped and ended.reason in ("stopped", "deadline")):
+            if _still_runs(seat, stopped=stopped):
                 said = f"{self._ledger.who('player', slot)} was still running {words}"
                 await self._ledger.see("still_running", "player", slot, words=said, hint=hint)
 
@@ -276,9 +279,16 @@ class Flow:
         ledger, limit = self._ledger, f"the deadline of {self._options.timeout:g} s"
         hint = "Read the logs for what it waited for, or allow more with --timeout-seconds."
         ledger.trouble = ledger.trouble or self._backend.trouble()
-        # who writes the results again and again is not over, and nor are the players
-        over = ledger.results_complete and not ledger.rewritten
+        # results may be kept up to date from the first move on: a game whose players stay is not known to be over
+        playing = any(_still_runs(seat, stopped=True) for seat in ledger.seats.values())
+        over = ledger.results_complete and not ledger.rewritten and not playing
         if not ledger.trouble and (self._phases.stage == "finish" or over):
             await self._blame_who_still_runs(f"at {limit}, after the game was over.", stopped=True, hint=hint)
         else:
             await ledger.see("deadline", "game", words=limit, hint=hint)
+
+
+def _still_runs(seat: UnitState, *, stopped: bool = False) -> bool:
+    """Whether a player has not ended by itself yet; one that was ``stopped`` would still run."""
+    ended = seat.unit.exit if seat.unit is not None else None
+    return ended is None or (stopped and ended.reason in ("stopped", "deadline"))

@@ -1,53 +1,273 @@
-"""Whether an episode got the processor time it asked for.
+"""Whether the units of an episode got the processor time they asked for, in time for their game.
 
-Games tick in real time: on a machine with too much to do, ticks come late, players answer late, and a deterministic
-game ends with other scores. The kernel says how long runnable work waited for a processor (pressure stall
-information, "some"); over the time of play that is the share in which somebody waited. It is the machine's figure,
-so a busy neighbour shows too: that is what the episode suffered from.
+Games tick: on a machine with too much to do, a player that needs part of a tick to answer answers after it, and a
+deterministic game ends with other scores. That the machine is busy says little about that. A fair scheduler lets those
+pass who need little, so nobody loses anything as long as the units have run, waited, and still rested within every
+tick. What is measured is therefore the waiting of the units themselves (the kernel's scheduler statistics of their
+threads): that of a player and of the game, which must both have their turn before an answer counts, as a share of what
+the two had to spare in one tick, the tick less the time in which they ran. At 1 they were busy or waiting all through a
+tick, and without the waiting they would not have been.
+
+Only play counts: from when the last player has connected to the last write of the results. What programs wait for while
+they are loaded, or end, changes nothing.
 """
 
 from __future__ import annotations
 
+import math
+import os
+import threading
 import time
-from pathlib import Path
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+import anyio
+import anyio.to_thread
 
 from coworld_core.episode.record import StarvationRecord
 
-__all__ = ["STARVED_SHARE", "StarvationMeter"]
+from ..backend import Unit
+from ..backends._ports import Connections
 
-STARVED_SHARE = 0.5
-"""From this share of waiting on, an episode counts as starved."""
+__all__ = ["STARVED_SHARE", "UNKNOWN_TICK", "StarvationMeter", "TickWindow", "spare_share", "tick_seconds"]
 
-_PRESSURE = Path("/proc/pressure/cpu")
+STARVED_SHARE = 0.9
+"""From this share of the spare time in a tick on, who waited counts as starved: an answer may have come too late.
+``docs/backends.md`` says how well that tells changed results from unchanged ones."""
+
+UNKNOWN_TICK = 0.2
+"""Seconds that a game is taken to tick in whose config does not say."""
+
+_LOOK_SECONDS = 0.01
+"""Between two looks, where those cost little."""
+_LONGEST_PAUSE = 0.1
+_LOOK_SHARE = 20
+"""All looks together may take at most one part in so many of a processor's time."""
+_MOST_RUNNING = 0.9
+"""Who runs for so much of a tick is too slow for it on any machine."""
+
+_PER_SECOND = ("ticks_per_second", "tick_rate", "tick_hz", "hz", "fps")
+_SECONDS = ("seconds_per_move", "seconds_per_turn", "tick_seconds", "seconds_per_tick")
 
 
-def _stalled_seconds() -> float | None:
-    try:
-        for line in _PRESSURE.read_text("ascii").splitlines():
-            if line.startswith("some "):
-                return int(line.rsplit("total=", 1)[1]) / 1e6
-    except (OSError, ValueError, IndexError):
-        return None
-    return None
+def tick_seconds(config: Mapping[str, Any], schema: Mapping[str, Any]) -> float:
+    """Within how many seconds a game wants its answers, as its config says by one of the usual names.
+
+    Args:
+        config: The game's config.
+        schema: Its schema, for defaults.
+
+    Returns:
+        The seconds of one tick, or of one move; ``UNKNOWN_TICK`` when it does not say.
+    """
+    rules = _object(schema.get("properties"))
+    for names, inverse in ((_PER_SECOND, True), (_SECONDS, False)):
+        for name in names:
+            value = config.get(name, _object(rules.get(name)).get("default"))
+            if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+                return 1 / value if inverse else float(value)
+    return UNKNOWN_TICK
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+class TickWindow:
+    """How long a unit has run and waited in the last tick.
+
+    Args:
+        tick: Seconds.
+    """
+
+    def __init__(self, tick: float) -> None:
+        self._tick = tick
+        self._stretches = deque[tuple[float, float, int, int]]()
+        """When each began and ended, and the nanoseconds run and waited in it."""
+
+    def take(self, since: float, now: float, *, ran: int, waited: int) -> None:
+        """Take in what was added since the last look.
+
+        Args:
+            since: When that was, in seconds.
+            now: When it is, later than that.
+            ran: Nanoseconds run.
+            waited: Nanoseconds waited. A wait is told when it is over, and may have begun before the last look.
+        """
+        self._stretches.append((min(since, now - (ran + waited) / 1e9), now, ran, waited))
+        while self._stretches[0][1] <= now - self._tick:
+            self._stretches.popleft()
+
+    def last(self, now: float) -> tuple[float, float]:
+        """Seconds run and waited in the tick that ends now."""
+        begin = now - self._tick
+        ran = waited = 0.0
+        for start, end, run, wait in self._stretches:
+            part = 1.0 if start >= begin else max(0.0, end - begin) / (end - start)
+            ran += part * run
+            waited += part * wait
+        return ran / 1e9, waited / 1e9
+
+
+class _Track:
+    """What is known of one unit."""
+
+    def __init__(self, unit: Unit, tick: float) -> None:
+        self.unit = unit
+        self.window = TickWindow(tick)
+        self.connected = False
+        self.peaks: list[tuple[float, float]] = []
+        """Each time the share was larger than ever before: when, and the share."""
+        self._last: dict[tuple[int, str], tuple[int, int]] = {}
+        self._looked = -math.inf
+
+    def look(self, now: float, pids: Sequence[int]) -> None:
+        """Take in what its threads have run and waited since the last look."""
+        ran = waited = 0
+        seen: dict[tuple[int, str], tuple[int, int]] = {}
+        for pid in pids:
+            for thread in _threads(pid):
+                figures = _scheduled(pid, thread)
+                if figures is None:
+                    continue
+                seen[pid, thread] = figures
+                before = self._last.get((pid, thread))
+                if before is not None:
+                    ran += figures[0] - before[0]
+                    waited += figures[1] - before[1]
+        if self._last and now > self._looked:
+            self.window.take(self._looked, now, ran=ran, waited=waited)
+        self._looked, self._last = now, seen
+
+    def note(self, now: float, share: float) -> None:
+        """Note its share of the tick that ends now, if it is the largest so far."""
+        if share > (self.peaks[-1][1] if self.peaks else 0.0):
+            self.peaks.append((now, share))
+
+    def worst(self, until: float) -> float:
+        """The largest share in any tick up to then."""
+        return max((share for when, share in self.peaks if when <= until), default=0.0)
+
+
+def spare_share(tick: float, *, ran: float, waited: float) -> float:
+    """The share of what there was to spare in a tick that was waited for; 0 for who runs through all of it anyway."""
+    return waited / (tick - ran) if ran < _MOST_RUNNING * tick else 0.0
 
 
 class StarvationMeter:
-    """Started when play begins, read when it ends."""
+    """Watches a game and its players while they play.
 
-    def __init__(self) -> None:
-        self._begin = time.monotonic()
-        self._stalled = _stalled_seconds()
+    Args:
+        game: The game, which has been started.
+        players: Its players; they may start later.
+        tick: Seconds within which the game wants its answers.
+    """
+
+    _watching: ClassVar[set[int]] = set()
+    """All that look, who share what looking may cost."""
+
+    def __init__(self, game: Unit, players: Sequence[Unit], *, tick: float) -> None:
+        self._game = _Track(game, tick)
+        self._players = [_Track(player, tick) for player in players]
+        self._tick = tick
+        self._looked = time.monotonic()
+        self._connections: Connections | None = None
+        self._began: float | None = None
+        """When the last player was connected, which is when play may begin."""
+        self._first = math.inf
+        """When a whole tick of play was first looked at."""
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled.
+
+        In a thread, for on a busy machine the event loop comes too seldom to see what happens between.
+        """
+        over = threading.Event()
+        self._watching.add(id(self))
+        try:
+            await anyio.to_thread.run_sync(self._watch, over, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
+        finally:
+            over.set()
+            self._watching.discard(id(self))
+
+    def _watch(self, over: threading.Event) -> None:
+        usual = min(_LONGEST_PAUSE, max(_LOOK_SECONDS, self._tick / 10))
+        pause = 0.0
+        while not over.wait(pause):
+            cost = time.thread_time()
+            self.look()
+            # until it plays, what costs is to see who is connected
+            dear = 0.0 if self._began is None else time.thread_time() - cost
+            pause = max(usual, _LOOK_SHARE * len(self._watching) * dear)
+
+    def look(self) -> None:
+        """Look once."""
+        now, last = time.monotonic(), self._looked
+        self._looked = now
+        if self._connections is None:
+            self._connections = Connections(int(self._game.unit.endpoint().there.rpartition(":")[2]))
+        tracks = [self._game, *self._players]
+        for track in tracks:
+            pids = tuple(track.unit.processes())
+            if not pids:
+                continue
+            track.look(now, pids)
+            if self._began is None and not track.connected:
+                track.connected = any(map(self._connections.has, pids))
+        if self._began is None and self._players and all(player.connected for player in self._players):
+            # it may have been so ever since the last look
+            self._began = last
+        if self._began is not None and now - self._tick >= self._began:
+            self._first = min(self._first, now)
+            ran, waited = self._game.window.last(now)
+            for player in self._players:
+                more, longer = player.window.last(now)
+                player.note(now, spare_share(self._tick, ran=ran + more, waited=waited + longer))
 
     def read(self) -> StarvationRecord | None:
-        """The share of the time since the meter was made; None where the kernel does not say."""
-        stalled = _stalled_seconds()
-        elapsed = time.monotonic() - self._begin
-        if stalled is None or self._stalled is None or elapsed <= 0:
+        """What has been seen of the play; None where nothing could be seen of it, or nobody has played."""
+        if self._began is None:
             return None
-        share = min(1.0, max(0.0, (stalled - self._stalled) / elapsed))
+        until = _written(self._game.unit)
+        if until - self._began > 2 * self._tick and not self._first < until:
+            return None  # no tick of it was seen: whoever looks may be kept from the processor, too
+        worst = max(self._players, key=lambda player: player.worst(until))
+        share = worst.worst(until)
         return StarvationRecord(
             starved=share >= STARVED_SHARE,
             waited_share=round(share, 4),
             threshold=STARVED_SHARE,
-            source="linux pressure stall information (cpu, some)",
+            source="scheduler statistics of the units' threads (/proc/<pid>/task/<tid>/schedstat)",
+            unit=worst.unit.name if share else None,
+            tick_seconds=round(self._tick, 4),
         )
+
+
+def _threads(pid: int) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - no path objects in a hot place
+    except OSError:
+        return []
+
+
+def _scheduled(pid: int, thread: str) -> tuple[int, int] | None:
+    """Nanoseconds that a thread has run, and has been ready to run and waited."""
+    try:
+        with open(f"/proc/{pid}/task/{thread}/schedstat", "rb") as file:  # noqa: PTH123
+            ran, waited, _ = file.read().split()
+    except (OSError, ValueError):
+        return None
+    return int(ran), int(waited)
+
+
+def _written(game: Unit) -> float:
+    """When the results were last written, on the monotonic clock; now, when that cannot be seen."""
+    now = time.monotonic()
+    if game.spec.directory is None:
+        return now
+    try:
+        written = (game.spec.directory / "results.json").lstat().st_mtime
+    except OSError:
+        return now
+    return min(now, now - (time.time() - written))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from coworld_core.errors import StartError, TransferError
 from ..._concurrency import nursery
 from ...backend import Backend, Endpoint, Publish, UnitSpec
 from ..base import LOCALHOST, BaseUnit, port_taken
+from ..process._shim import descendants
 from ._container import command, container_body, exit_of, programs
 from ._files import fetch_archived, hand_back
 from ._inspect import image_of, over_disk, ran_out_of_memory, require_program, start_error, state_of
@@ -79,6 +80,8 @@ class DockerUnit(BaseUnit):
         self._container = object_name(spec.run_id, spec.name)
         """Its name, known before it exists."""
         self._id = ""
+        self._pid = 0
+        """Of its first process, where the engine runs; 0: of none."""
         self._networks = UnitNetworks(self._engine, spec, self._run.open)
         self._ports: dict[str, int] = {}
         self._settled = anyio.Event()
@@ -103,6 +106,17 @@ class DockerUnit(BaseUnit):
         """How to reach a port: over loopback from here, by the unit's name from its clients."""
         number = {item.name: item.number for item in self.spec.ports}[port]
         return Endpoint(here=f"{LOCALHOST}:{self._ports.get(port, 0)}", there=f"{self.name}:{number}")
+
+    def processes(self) -> Iterable[int]:
+        """Its processes, where the engine runs on this machine."""
+        if not self._pid or self.exit is not None:
+            return ()
+        try:
+            ours = self._id in Path(f"/proc/{self._pid}/cgroup").read_text("ascii")
+        except (OSError, ValueError):
+            return ()
+        # of an engine elsewhere it is the number of some stranger here
+        return (self._pid, *descendants(self._pid)) if ours else ()
 
     @property
     def _path(self) -> str:
@@ -219,9 +233,9 @@ class DockerUnit(BaseUnit):
                 raise attempt.error
             await self._engine.call("POST", f"{self._path}/start")
             since = anyio.current_time()
-            if self.spec.ports:
-                described = await self._engine.call("GET", f"{self._path}/json")
-                self._read_ports(described["NetworkSettings"]["Ports"] or {})
+            described = await self._engine.call("GET", f"{self._path}/json")
+            self._read_ports(described["NetworkSettings"]["Ports"] or {})
+            self._pid = int(described["State"]["Pid"])
             return since
         except BaseException:
             # nobody follows what does not run; what was started although we were cancelled is removed by name

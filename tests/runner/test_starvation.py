@@ -1,0 +1,152 @@
+"""Whether units got a processor in time: what is read of a game's tick, and what is made of waiting."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coworld_runner.backend import Endpoint
+from coworld_runner.backends._ports import Connections
+from coworld_runner.episode.starvation import UNKNOWN_TICK, StarvationMeter, TickWindow, spare_share, tick_seconds
+
+SECOND = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("config", "schema", "seconds"),
+    [
+        ({"tick_rate": 20}, {}, 0.05),
+        ({"ticks_per_second": 4.0}, {}, 0.25),
+        ({}, {"properties": {"ticks_per_second": {"default": 10}}}, 0.1),
+        ({"seconds_per_move": 5}, {"properties": {"seconds_per_move": {"default": 30}}}, 5.0),
+        # what is no rate is passed over
+        ({"tick_rate": 0, "hz": True}, {"properties": []}, UNKNOWN_TICK),
+        ({"tick_rate": "fast"}, {"properties": {"tick_rate": 7}}, UNKNOWN_TICK),
+    ],
+)
+def test_a_games_tick(config: dict[str, Any], schema: dict[str, Any], seconds: float) -> None:
+    assert tick_seconds(config, schema) == seconds
+
+
+def test_waiting_counts_by_what_there_was_to_spare() -> None:
+    assert spare_share(0.1, ran=0.02, waited=0.04) == pytest.approx(0.5)
+    # it ran and waited all through the tick
+    assert spare_share(0.1, ran=0.02, waited=0.08) == pytest.approx(1.0)
+    # it would have been late without waiting, too
+    assert spare_share(0.1, ran=0.1, waited=0.05) == 0.0
+
+
+def test_a_window_holds_one_tick() -> None:
+    window = TickWindow(0.1)
+    assert window.last(5.0) == (0.0, 0.0)
+    window.take(10.0, 10.1, ran=SECOND // 100, waited=SECOND // 20)
+    assert window.last(10.1) == pytest.approx((0.01, 0.05))
+    # half of the first stretch is gone
+    window.take(10.1, 10.15, ran=0, waited=SECOND // 100)
+    assert window.last(10.15) == pytest.approx((0.005, 0.035))
+    window.take(10.15, 10.25, ran=0, waited=0)
+    assert window.last(10.25) == (0.0, 0.0)
+    # what is told late has been waited for before the last look, so most of it is not of this tick
+    window.take(10.25, 10.26, ran=0, waited=SECOND)
+    assert window.last(10.26) == pytest.approx((0.0, 0.1))
+
+
+def test_who_is_connected() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        connections = Connections(port)
+        assert not connections.has(os.getpid())
+        with socket.create_connection(("127.0.0.1", port)):
+            assert connections.has(os.getpid())
+            assert not connections.has(os.getppid())
+        # what has turned out to be something else is not looked for again
+        with socket.create_connection(("127.0.0.1", port)):
+            elsewhere = Connections(port + 1)
+            assert not any(elsewhere.has(os.getpid()) for _ in range(10))
+
+
+_WORKS = """
+import os, socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as held:
+    print("there", flush=True)
+    os.sched_setaffinity(0, {int(sys.argv[2])})
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    while True:
+        pass
+"""
+_HOGS = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nprint('there', flush=True)\nwhile True: pass"
+
+
+def test_a_unit_that_is_kept_from_the_processor_is_named(tmp_path: Path) -> None:
+    """A program that works whenever it may, on a processor that somebody else has."""
+    processor = str(min(os.sched_getaffinity(0)))
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+        def run(*command: str) -> int:
+            program = subprocess.Popen([sys.executable, "-c", *command], stdout=subprocess.PIPE)
+            stack.callback(program.wait)
+            stack.callback(program.kill)
+            assert program.stdout is not None
+            stack.callback(program.stdout.close)
+            assert program.stdout.readline() == b"there\n"
+            return program.pid
+
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        pid = run(_WORKS, address.rpartition(":")[2], processor)
+        game: Any = _Stub("game", (os.getpid(),), address, tmp_path)
+        player: Any = _Stub("player-0", (pid,), address, tmp_path)
+        meter = StarvationMeter(game, [player], tick=0.05)
+        assert meter.read() is None
+        run(_HOGS, processor)
+        while (seen := meter.read()) is None or not seen.starved:
+            meter.look()
+            time.sleep(0.01)
+        assert (seen.unit, seen.tick_seconds, seen.threshold) == ("player-0", 0.05, 0.9)
+        assert seen.waited_share >= 0.9
+        # what comes after the results is no play
+        (tmp_path / "results.json").write_text("{}")
+        os.utime(tmp_path / "results.json", (0, 0))
+        over = meter.read()
+        assert over is not None
+        assert (over.starved, over.waited_share, over.unit) == (False, 0.0, None)
+
+
+@dataclass
+class _Stub:
+    """As much of a unit as is looked at."""
+
+    name: str
+    pids: tuple[int, ...]
+    address: str
+    directory: Path
+
+    @property
+    def spec(self) -> Any:
+        return self
+
+    def processes(self) -> tuple[int, ...]:
+        return self.pids
+
+    def endpoint(self) -> Endpoint:
+        return Endpoint(here=self.address, there=self.address)
+
+
+def test_units_that_cannot_be_seen_are_not_judged(tmp_path: Path) -> None:
+    units: list[Any] = [_Stub(name, (), "127.0.0.1:1", tmp_path) for name in ("game", "player-0")]
+    meter = StarvationMeter(units[0], units[1:], tick=0.05)
+    meter.look()
+    assert meter.read() is None
+    # and nobody is where only people play
+    alone = StarvationMeter(units[0], [], tick=0.05)
+    alone.look()
+    assert alone.read() is None
