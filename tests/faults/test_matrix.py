@@ -195,6 +195,13 @@ GAMES = [
         )
         for name in ("rewrites-results", "rewrites-replay")
     ),
+    row(
+        "current-results",
+        *game("episode_timeout"),
+        scores=True,
+        options={"timeout": DEADLINE, "linger": 2 * DEADLINE},
+        **HANGS,
+    ),
     # its contract
     row("accepts-any-token", *game("game_contract_violation"), config={"play_seconds": LONG}),
     row("fails-on-bad-token", *game("game_contract_violation"), config={"play_seconds": LONG}, says="500"),
@@ -207,6 +214,22 @@ GAMES = [
         options={"viewer_timeout": 1},
         says="/global",
     ),
+    row(
+        "hangs-viewers",
+        *game("game_contract_violation"),
+        config={"play_seconds": LONG},
+        options={"viewer_timeout": 1},
+        says="/global",
+    ),
+    row("refuses-players", *game("game_contract_violation"), says="refuses player"),
+    # players give up long before the game does
+    row(
+        "hangs-players",
+        *game("game_contract_violation"),
+        players=("impatient", "impatient"),
+        says="leaves player",
+    ),
+    row("endless-health", scores=True),
     row("big-viewer", scores=True, config={"play_seconds": 1.5}),
 ]
 

@@ -54,7 +54,13 @@ class Far(ProcessBackend):
 
 @pytest.mark.parametrize("backend_name", ["process"])
 @pytest.mark.parametrize(
-    ("backend", "game", "times"), [(Far, "well", 1), (Far, "no-pages", 2), (ProcessBackend, "no-pages", 1)]
+    ("backend", "game", "times"),
+    [
+        (Far, "well", 1),
+        (Far, "no-pages", 2),
+        (ProcessBackend, "no-pages", 1),
+        (ProcessBackend, "hangs-viewers", 1),
+    ],
 )
 async def test_the_contract_is_checked_again_only_where_the_way_may_have_failed(
     arena: Arena, backend: type[ProcessBackend], game: str, times: int, monkeypatch: pytest.MonkeyPatch
@@ -68,7 +74,8 @@ async def test_the_contract_is_checked_again_only_where_the_way_may_have_failed(
 
     monkeypatch.setattr(probes, "probe_contract", counting)
     async with backend(default_context=PACKAGE) as arena.backend:
-        found = await arena.play(arena.plan(game, "well", play_seconds=2.0))
+        options = EpisodeOptions(timeout=90, viewer_timeout=1)
+        found = await arena.play(arena.plan(game, "well", play_seconds=60.0 if game != "well" else 2.0), options)
     assert found.record.ok == (game == "well")
     assert len(asked) == times
 

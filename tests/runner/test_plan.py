@@ -226,6 +226,25 @@ async def test_an_older_request_names_players_beside_the_config(tmp_path: Path) 
     assert [seat.name for seat in plan.seats] == ["Ada", "Bob"]
 
 
+async def test_bundled_players_with_one_command_are_told_apart_by_their_names(tmp_path: Path) -> None:
+    found = await package(tmp_path)
+    first, second = found.manifest.player
+    twin = second.model_copy(update={"run": first.run, "env": first.env})
+    manifest = found.manifest.model_copy(update={"player": (first, twin)})
+    found = dataclasses.replace(found, manifest=manifest)
+
+    def ids(*called: str) -> list[str | None]:
+        config = {**manifest.certification.game_config, "players": [{"name": name} for name in called]}
+        request = build_request(manifest).model_copy(
+            update={"players": (first.as_runnable(), twin.as_runnable()), "game_config": config}
+        )
+        asked = LoadedRequest(request, (), wrap_json({}, source="x"), ())
+        return [seat.player_id for seat in plan_episode(found, request=asked).seats]
+
+    assert ids(second.name, first.id) == [second.id, first.id]
+    assert ids(f"{second.name} (2)", "Red") == [second.id, None]
+
+
 @pytest.mark.parametrize(
     "rule",
     [

@@ -23,6 +23,8 @@ _READ_BYTES = 256 * 1024
 _HEAD_BYTES = 64 * 1024
 _BODY_BYTES = 64 * 1024
 """How much of a page is read when only its status counts, so that a server sees a reader that leaves in good order."""
+_BODY_SECONDS = 1.0
+"""How long it is read for that: the status is there, and a page need not have an end."""
 
 
 class NotHttpError(Exception):
@@ -167,7 +169,7 @@ async def get_status(address: str, path: str) -> int:
             host=address,
             headers={"Accept": "*/*"},
         ) as answer:
-            with contextlib.suppress(*BROKEN):
+            with contextlib.suppress(*BROKEN), anyio.move_on_after(_BODY_SECONDS):
                 await answer.read(_BODY_BYTES)
             return answer.status
     except (anyio.BrokenResourceError, anyio.EndOfStream) as error:

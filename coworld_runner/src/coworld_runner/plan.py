@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -183,7 +184,8 @@ def plan_episode(
         policy_names: tuple[str, ...] = ()
     else:
         asked, policy_names, label = request.request, request.policy_names, "episode-request"
-    taken = _seated(package, asked.players, named, by_request=request is not None)
+    called = [{_display_name(asked.game_config, slot), *policy_names[slot : slot + 1]} for slot in range(len(asked.players))]
+    taken = _seated(package, asked.players, named, called=called if request is not None else None)
     runnables, ids = [runnable for runnable, _, _ in taken], [known for _, known, _ in taken]
     config = dict(asked.game_config)
     if seed is not None:
@@ -260,16 +262,20 @@ def _asked(package: Package, variant: str | None, named: Sequence[PlayerRef], ru
 
 
 def _seated(
-    package: Package, asked: Sequence[Runnable], named: Sequence[PlayerRef], *, by_request: bool
+    package: Package,
+    asked: Sequence[Runnable],
+    named: Sequence[PlayerRef],
+    *,
+    called: Sequence[Collection[str | None]] | None,
 ) -> list[_Taken]:
-    """Who sits where."""
+    """Who sits where; ``called``: what an episode request calls each seat, if there is one."""
     manifest = package.manifest
     bundled = {player.id: player for player in manifest.player}
-    if by_request:
-        found = [
-            next((entry.id for entry in manifest.player if entry.as_runnable() == player), None) for player in asked
+    if called is not None:
+        return [
+            (runnable, _bundled_id(manifest, runnable, names), None)
+            for runnable, names in zip(asked, called, strict=True)
         ]
-        return [(runnable, known, None) for runnable, known in zip(asked, found, strict=True)]
     host = player_host(package).run
     # as the package's own player calls it
     python = host[0] if host and Path(host[0]).name.startswith("python") else "python3"
@@ -373,6 +379,16 @@ def _brief(runnable: Runnable, own: OwnPlayer | None) -> tuple[str, str]:
     if own is not None:
         return own.name, f"{own.path.parent.name}/{own.name}"
     return ImageRef.parse(runnable.image).short, runnable.image
+
+
+def _bundled_id(manifest: Manifest, runnable: Runnable, called: Collection[str | None]) -> str | None:
+    """Which bundled player a program is; of several that run the same, the one it is called after, or none."""
+    alike = [entry for entry in manifest.player if entry.as_runnable() == runnable]
+    if len(alike) > 1:
+        # in several seats a name is numbered
+        names = {re.sub(r" \(\d+\)$", "", name) for name in called if name}
+        alike = [entry for entry in alike if not names.isdisjoint((entry.id, entry.name))]
+    return alike[0].id if len(alike) == 1 else None
 
 
 def _patient(plan: EpisodePlan) -> EpisodePlan:

@@ -74,12 +74,17 @@ BEHAVIOURS = {
     "provisional-results": "writes valid results from the beginning, over and over",
     "rewrites-results": "has written results and replay, and writes valid results again and again for ever",
     "rewrites-replay": "has written results and replay, and writes its replay again and again for ever",
+    "current-results": "has results and a whole replay from the beginning, and is never over",
     # its contract
     "accepts-any-token": "lets anyone in",
     "fails-on-bad-token": "answers a bad token with status 500",
     "no-pages": "has no /client pages",
     "older-pages": "has its pages under /clients, as the first generations do",
     "silent-viewer": "sends viewers nothing",
+    "hangs-viewers": "leaves a viewer's handshake unanswered",
+    "refuses-players": "lets nobody in, whatever the token",
+    "hangs-players": "leaves the handshake of whoever has the right token unanswered",
+    "endless-health": "answers /healthz with 200 and a page that never ends, from the second time on",
     "big-viewer": "sends viewers 2 MiB at once",
 }
 
@@ -119,6 +124,13 @@ class Connection:
         """Answer plain HTTP."""
         head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(text)}\r\n"
         self._peer.sendall(f"{head}Connection: close\r\n\r\n{text}".encode())
+
+    def go_on_and_on(self) -> None:
+        """Answer plain HTTP without an end."""
+        self._peer.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            self._peer.sendall(b"and so on\n")
+            time.sleep(0.2)
 
     def upgrade(self) -> bool:
         """Make a websocket of it, if that is what is wanted."""
@@ -264,6 +276,9 @@ class Game:
     def answer(self, connection: Connection) -> bool:
         """Answer plain HTTP, and refuse players with a wrong token; False lets a websocket in."""
         url = urlsplit(connection.path)
+        knows = url.path == "/player" and self._slot(connection.path) is not None
+        if (self.is_("hangs-players") and knows) or (self.is_("hangs-viewers") and url.path == "/global"):
+            for_ever()
         prefix = "clients" if self.is_("older-pages") else "client"
         pages = {f"/{prefix}/player", f"/{prefix}/global", f"/{prefix}/replay"}
         if url.path == "/go":
@@ -273,6 +288,8 @@ class Game:
             late = self.is_("healthy-late") and time.monotonic() - self.began < self.delay
             bad = self.is_("unhealthy") or late
             self.asked += 1
+            if self.is_("endless-health") and self.asked > 1:
+                connection.go_on_and_on()
             if self.is_("unhealthy") and self.asked == 2:
                 # the first answer has arrived
                 print(NOTHING_MORE, flush=True)
@@ -280,7 +297,7 @@ class Game:
         elif url.path in pages and not self.is_("no-pages"):
             connection.respond("200 OK", "<!doctype html><title>misfits</title>\n")
         elif url.path == "/player":
-            if self._slot(connection.path) is not None or self.is_("accepts-any-token"):
+            if not self.is_("refuses-players") and (knows or self.is_("accepts-any-token")):
                 return False
             failing = self.is_("fails-on-bad-token")
             connection.respond("500 Internal Server Error" if failing else "403 Forbidden", "no\n")
@@ -345,8 +362,13 @@ class Game:
         if self.somebody_there.wait(_FIRST_PLAYER_SECONDS):
             self.all_there.wait(self.connect_timeout)
         self.broadcast({"type": "observation", "tick": -1})
-        if self.is_("provisional-results"):
+        if self.is_("provisional-results", "current-results"):
             self.write_results()
+        if self.is_("current-results"):
+            self.write_replay()
+            time.sleep(self.delay)
+            print(NOTHING_MORE, flush=True)
+            for_ever()
         for tick in range(3):
             time.sleep(self.play_seconds / 3)
             self.broadcast({"type": "observation", "tick": tick})

@@ -24,6 +24,7 @@ from urllib.parse import unquote, urlsplit
 
 BEHAVIOURS = {
     "well": "plays to the end",
+    "impatient": "plays to the end, unless it is not let in at once",
     "exits-3": "ends with status 3 at once",
     "exits-3-midway": "ends with status 3 after some states",
     "exits-0": "ends with status 0 at once, without a word to the game",
@@ -64,11 +65,13 @@ NORMAL = struct.pack(">H", 1000)
 GOOD_ENDS = (1000, 1001)
 
 
-def play(until: int | None = None) -> None:
+def play(until: int | None = None, *, patience: float = 10.0) -> None:
     """Play to the end, or up to that many messages."""
     url = urlsplit(os.environ.get("COWORLD_PLAYER_WS_URL") or os.environ["COGAMES_ENGINE_WS_URL"])
     with socket.create_connection((url.hostname or "", url.port or 80)) as game, game.makefile("rb") as stream:
+        game.settimeout(patience)
         upgrade(game, stream, url.netloc, f"{url.path}?{url.query}")
+        game.settimeout(None)
         count = 0
         while True:
             kind, payload = receive(stream)
@@ -346,7 +349,7 @@ def main(behaviour: str = "well", *arguments: str) -> int:
                 os.close(descriptor)
         case _:
             pass
-    play()
+    play(patience=1.0 if behaviour == "impatient" else 10.0)
     match behaviour:
         case "exits-9-after":
             return 9

@@ -210,7 +210,7 @@ TABLE: tuple[Row, ...] = (
         hint="Read the game's log. It must answer GET /healthz with 200 on COGAME_PORT.",
     ),
     Row(
-        seen="a page is missing, a wrong token is let in, the viewer hears nothing",
+        seen="a page is missing, a wrong token is let in or a right one refused, the viewer hears nothing",
         what="violation",
         error_type="game_contract_violation",
         party="game",

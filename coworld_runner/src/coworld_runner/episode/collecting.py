@@ -76,6 +76,9 @@ class ArtifactCollector:
         if self._judged:
             return
         self._judged = True
+        if self._ledger.disturbed:
+            self._layout.results.unlink(missing_ok=True)
+            return
         if not self._layout.results.exists():
             await self._ledger.see("results_missing", "game")
             return

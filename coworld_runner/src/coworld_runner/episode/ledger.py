@@ -71,6 +71,9 @@ class Ledger:
         """Set when valid results and a closed replay were seen while the game still ran."""
         self.rewritten = False
         """Set when results or replay were written again after that."""
+        self.disturbed = False
+        """Set when the seat of a player that had failed was taken to see whether it can be: what the game makes of that
+        is no result."""
         self.over_at: float | None = None
         """Seconds into the episode when the game's part was over."""
         self.stopped_at: float | None = None

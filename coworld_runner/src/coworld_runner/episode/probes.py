@@ -26,6 +26,7 @@ __all__ = [
     "probe_contract",
     "probe_page",
     "probe_refusal",
+    "probe_seat",
     "replay_page_path",
     "replay_socket_path",
     "seat_query",
@@ -34,6 +35,8 @@ __all__ = [
 
 _HTTP_TIMEOUT = 5.0
 _REFUSAL_WAIT = 2.0
+_POLICY_VIOLATION = 1008
+"""The close code for a caller that is not to be let in."""
 _MESSAGE_LIMIT = 256 * 1024 * 1024
 """Bytes of one viewer message; a whole replay may come as one."""
 
@@ -165,22 +168,53 @@ async def probe_refusal(address: str, slot: int | str, token: str, *, why: str) 
         return ProbeResult(name, True, f"handshake refused ({type(error).__name__})")
 
 
+async def probe_seat(address: str, slot: int, token: str) -> ProbeResult:
+    """Check that ``/player`` lets a slot's owner in, as it must at any time while the episode runs.
+
+    For a seat that nobody holds: the caller takes it for a moment. What comes after the handshake is the game's own
+    matter, unless it says by close code 1008 that the caller was not to be let in.
+    """
+    from websockets.asyncio.client import connect
+    from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+
+    name = "lets_owner_in"
+    try:
+        async with connect(
+            f"ws://{address}/player?{seat_query(slot, token)}",
+            open_timeout=_HTTP_TIMEOUT,
+            close_timeout=0.5,
+            max_size=_MESSAGE_LIMIT,
+            proxy=None,
+        ) as socket:
+            with anyio.move_on_after(_REFUSAL_WAIT):
+                await socket.recv()
+            return ProbeResult(name, True, "let in")
+    except ConnectionClosed as error:
+        refused = error.rcvd is not None and error.rcvd.code == _POLICY_VIOLATION
+        return ProbeResult(name, not refused, f"/player refuses player {slot}, whose token is right, with code 1008")
+    except InvalidStatus as error:
+        said = f"HTTP {error.response.status_code}"
+        return ProbeResult(name, False, f"/player refuses player {slot}, whose token is right, with {said}")
+    except TimeoutError:
+        return ProbeResult(name, False, f"/player leaves player {slot}, whose token is right, without an answer")
+    except (InvalidHandshake, OSError, EOFError) as error:
+        return ProbeResult(name, False, f"/player could not be reached: {error}", reached=False)
+
+
 async def first_message(address: str, path: str, *, timeout: float) -> ProbeResult:
     """Check that a viewer socket sends a non-empty message within ``timeout`` seconds."""
     from websockets.asyncio.client import connect
     from websockets.exceptions import WebSocketException
 
     name = path.split("?")[0].strip("/") + "_message"
-    is_open = False
     try:
         with anyio.fail_after(timeout):
             async with connect(
                 f"ws://{address}{path}", open_timeout=timeout, close_timeout=0.5, max_size=_MESSAGE_LIMIT, proxy=None
             ) as socket:
-                is_open = True
                 message = await socket.recv()
     except TimeoutError:
-        return ProbeResult(name, False, f"{path.split('?')[0]} sent no message within {timeout:g} s", reached=is_open)
+        return ProbeResult(name, False, f"{path.split('?')[0]} sent no message within {timeout:g} s")
     except (WebSocketException, OSError, EOFError) as error:
         detail = f"{path.split('?')[0]} could not be read: {str(error) or type(error).__name__}"
         return ProbeResult(name, False, detail, reached=False)

@@ -58,6 +58,7 @@ class Watch:
         self._game = game
         self._told_early: set[int | None] = set()
         self._abandoned = False
+        self._shuts_out = False
 
     # --- ends
 
@@ -81,9 +82,36 @@ class Watch:
         # What a player's end means when the game ends with it is said when it is known how the game went.
         if not await self._goes_on(grace=self._options.failure_grace):
             return
+        if not await self._lets_in(player) or self.over.is_set():
+            return
         await self._ledger.see("ended", "player", player.spec.slot)
         if self._options.on_player_failure == "stop":
             self.over.set()
+
+    async def _lets_in(self, player: Unit) -> bool:
+        """Whether the game lets in who has this player's token, now that the player is gone; else its part is over.
+
+        A player that is shut out can only fail, or give up.
+        """
+        slot = player.spec.slot
+        assert slot is not None
+        if self._options.on_player_failure == "continue":
+            return True  # whom the game misses is for the game to say: nobody may take the seat even for a moment
+        if self.over.is_set() or await self._is_done():
+            return True
+        self._ledger.disturbed = True
+        seen = await probes.probe_seat(self._game.endpoint().here, slot, self._setup.tokens[slot])
+        if seen.ok or not seen.reached:
+            return True
+        # a game that is over, or on its way out, need let nobody in
+        if self.over.is_set() or not await self._goes_on():
+            return True
+        if not self._shuts_out:
+            self._shuts_out = True
+            self._ledger.publish(ProbeFinished(probe=seen.probe, ok=False, detail=seen.detail))
+            await self._ledger.see("violation", "game", words=seen.detail)
+            self.over.set()
+        return False
 
     async def judge_players(self) -> None:
         """Say of the players that have ended what their ends mean, now that it is known how the game went."""
