@@ -91,6 +91,13 @@ ROOMS = {
     "coworld_cli.output": ("commands", "render", "running", "preparing", "options"),
 }
 """Rooms of a distribution, by module or package, and what of the same distribution they must not know."""
+ALLOWED = {
+    # making one image of a Dockerfile is for an engine, and stands among the parts of a package's build
+    "coworld_runner.backends.docker.backend": {
+        *("coworld_runner.build._image", "coworld_runner.package._dockerfile", "coworld_runner.package.compose"),
+    },
+}
+"""What a module of a room knows all the same. Nothing is to be added."""
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -104,7 +111,7 @@ def test_rooms(room: str) -> None:
         f"{name} imports {target}"
         for name, targets in inside.items()
         for target in targets
-        if f"{target}.".startswith(forbidden) and target not in inside
+        if f"{target}.".startswith(forbidden) and target not in inside and target not in ALLOWED.get(name, ())
     ]
     assert wrong == []
 

@@ -184,10 +184,11 @@ def plan_episode(
         policy_names: tuple[str, ...] = ()
     else:
         asked, policy_names, label = request.request, request.policy_names, "episode-request"
-    called = [
-        {_display_name(asked.game_config, slot), *policy_names[slot : slot + 1]} for slot in range(len(asked.players))
-    ]
-    taken = _seated(package, asked.players, named, called=called if request is not None else None)
+    called = None
+    if request is not None:
+        slots = range(len(asked.players))
+        called = [{_display_name(asked.game_config, slot), *policy_names[slot : slot + 1]} for slot in slots]
+    taken = _seated(package, asked.players, named, called=called)
     runnables, ids = [runnable for runnable, _, _ in taken], [known for _, known, _ in taken]
     config = dict(asked.game_config)
     if seed is not None:
