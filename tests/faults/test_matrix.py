@@ -24,8 +24,9 @@ from support.misfit_kit import NOTHING_MORE, Evidence
 from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.episode.outcome import Fault
 from coworld_runner.backend import Limits
+from coworld_runner.episode import collecting
 from coworld_runner.episode.links import PlayLinks
-from coworld_runner.episode.running import EpisodeOptions, collecting
+from coworld_runner.episode.options import EpisodeOptions
 
 MIB = 1 << 20
 LONG = 60.0

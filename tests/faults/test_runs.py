@@ -33,7 +33,9 @@ from coworld_runner.backend import Capabilities, ImageInfo, Publish, Unit, UnitS
 from coworld_runner.backends.base import BaseUnit
 from coworld_runner.backends.process.backend import ProcessBackend
 from coworld_runner.batch import run_batch
-from coworld_runner.episode.running import EpisodeOptions, probes, run_episode
+from coworld_runner.episode import probes
+from coworld_runner.episode.options import EpisodeOptions
+from coworld_runner.episode.running import run_episode
 from coworld_runner.plan import Seat
 from coworld_runner.testing import FakeBackend
 

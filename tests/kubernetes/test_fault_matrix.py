@@ -9,7 +9,8 @@ import pytest
 from faults.test_matrix import GAMES, MIB, PLAYERS, Case, judge, play
 from support.arena import Arena
 
-from coworld_runner.episode.running import EpisodeOptions, collecting
+from coworld_runner.episode import collecting
+from coworld_runner.episode.options import EpisodeOptions
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.long, pytest.mark.timeout(1200)]
 

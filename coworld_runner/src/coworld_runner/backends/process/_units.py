@@ -335,10 +335,11 @@ def _shim_command(spec: UnitSpec, context: Path, private: Path, control: int) ->
     limits = spec.limits
     directories = [str(path.absolute()) for path in (spec.directory, private) if path is not None]
     first, *arguments = spec.argv
+    here = Path(__file__)
     most = (limits.memory_bytes, limits.pids, limits.disk_bytes, limits.disk_entries)
     numbers = (control, *(limit or 0 for limit in most), of_units())
     return [
-        *(sys.executable, "-I", "-S", "-c", _BOOT, *map(str, Path(__file__).parents[:2])),
+        *(sys.executable, "-I", "-S", "-c", _BOOT, *map(str, (here.parents[0], here.parents[2]))),
         *map(str, numbers),
         *(str(context.absolute()), str(len(directories)), *directories),
         *(sys.executable if first in {"python", "python3"} else first, *arguments),
