@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from coworld_runner._connections import Connections
 from coworld_runner.backend import Endpoint
-from coworld_runner.backends._ports import Connections
 from coworld_runner.episode.starvation import UNKNOWN_TICK, StarvationMeter, TickWindow, spare_share, tick_seconds
 
 SECOND = 1_000_000_000

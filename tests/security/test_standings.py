@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
 from support.observatory_kit import Account, Platform, World, open_platform, roster, seed, until_over
 
+from observatory.store import migrations
 from observatory.store.database import open_database
 from observatory.store.models import EpisodeScore
 
@@ -58,6 +61,14 @@ async def test_what_somebody_asks_for_never_touches_a_leagues_table(tmp_path: Pa
         assert await board(platform, world) == {"ann": 0.0, "eve": 1.0}
 
 
+def back_to_the_first(connection: sa.Connection) -> None:
+    """Make the tables those of the first revision."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    config.attributes["connection"] = connection
+    command.downgrade(config, "0001")
+
+
 async def test_scores_that_were_asked_for_leave_the_tables_of_before(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         ann: Account = await platform.account("ann")
@@ -74,8 +85,9 @@ async def test_scores_that_were_asked_for_leave_the_tables_of_before(tmp_path: P
                         episode_request_id=episode, position=0, user_id=ann.id, division_id=world.division, score=1
                     )
                 )
-            await session.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
     async with open_database(platform.settings.database_url) as again:
+        async with again.engine.execution_options(writing=True).begin() as connection:
+            await connection.run_sync(back_to_the_first)
         await again.upgrade()
         async with again.reading() as session:
             kept = await session.execute(sa.select(EpisodeScore.episode_request_id, EpisodeScore.division_id))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import socket
 import sys
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from coworld_core.errors import StartError
 
-__all__ = ["LOCALHOST", "Connections", "Reservation", "choose_port", "port_taken", "stranger_on", "take_port"]
+from .._connections import held_sockets
+
+__all__ = ["LOCALHOST", "Reservation", "choose_port", "port_taken", "stranger_on", "take_port"]
 
 LOCALHOST = "127.0.0.1"
 
@@ -188,76 +188,6 @@ def _listening(number: int) -> set[int]:
     return set()
 
 
-class Connections:
-    """Who is connected to a port of some number, wherever: to be asked again and again.
-
-    The kernel's table of connections is dear to read, so it is read only for sockets that are new.
-
-    Args:
-        port: The number.
-    """
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._passed_over: dict[int, int] = {}
-        """How often a socket was no connection, and none in the making."""
-        self._due = 0.0
-
-    def has(self, pid: int) -> bool:
-        """Whether a process has such a connection.
-
-        Where its sockets are not ours to see, all those of its network count, which is then one of its own.
-        """
-        if os.access(f"/proc/{pid}/fd", os.R_OK):
-            held = {inode for inode in _held(pid) if self._passed_over.get(inode, 0) < _LOOKS}
-            if not held:
-                return False
-        else:
-            held = None
-            if time.monotonic() < self._due:
-                return False
-            self._due = time.monotonic() + _BLIND_SECONDS
-        waiting: set[int] = set()
-        for table in ("tcp", "tcp6"):
-            for inode, state, port in _connections(pid, table):
-                if held is None or inode in held:
-                    if state == "01" and port == self._port:
-                        return True
-                    if state == "02":
-                        waiting.add(inode)
-        for inode in (held or set()) - waiting:
-            self._passed_over[inode] = self._passed_over.get(inode, 0) + 1
-        return False
-
-
-_LOOKS = 5
-"""How often to look whether a socket, which was just made, becomes a connection."""
-_BLIND_SECONDS = 0.1
-"""Between two looks at a network where it cannot be seen whether there are new sockets."""
-
-
-def _connections(pid: int, table: str) -> list[tuple[int, str, int]]:
-    """Inode, state and port of the other end of every connection in a process's network."""
-    try:
-        lines = Path(f"/proc/{pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]
-    except OSError:
-        return []
-    split = map(str.split, lines)
-    return [(int(fields[9]), fields[3], int(fields[2].rpartition(":")[2], 16)) for fields in split]
-
-
-def _held(pid: int) -> set[int]:
-    """Inodes of the sockets a process has open."""
-    inodes: set[int] = set()
-    with contextlib.suppress(OSError):
-        for descriptor in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - no path objects in a hot place
-            with contextlib.suppress(OSError):
-                target = os.readlink(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH115
-                if target.startswith("socket:["):
-                    inodes.add(int(target[8:-1]))
-    return inodes
-
-
 def stranger_on(number: int, ours: Iterable[int]) -> str:
     """Who answers on a loopback port when it is none of ours; empty when it is.
 
@@ -272,7 +202,7 @@ def stranger_on(number: int, ours: Iterable[int]) -> str:
         # gone in the meantime, or no /proc/net: nothing to hold against anybody
         return ""
     for pid in ours:
-        listening -= _held(pid)
+        listening -= held_sockets(pid)
         if not listening:
             return ""
     return owner_of(number) or "a program of another user"

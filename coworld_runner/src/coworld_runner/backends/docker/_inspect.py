@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,13 +12,14 @@ from typing import Any
 import anyio.to_thread
 
 from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, path_segment
+from coworld_core.episode.outcome import Exit
 from coworld_core.errors import StartError
 
 from ...backend import UnitSpec
 from ...collector.usage import disk_usage, too_much
 from ._images import is_full
 
-__all__ = ["image_of", "over_disk", "ran_out_of_memory", "require_program", "start_error", "state_of"]
+__all__ = ["explained", "image_of", "over_disk", "require_program", "start_error", "state_of"]
 
 _OOM_SECONDS = 1.0
 """How long after its end the engine may tell that a container was killed for its memory."""
@@ -138,7 +140,19 @@ async def over_disk(engine: Engine, path: str, spec: UnitSpec) -> str:
     return too_much((used, entries), limits.disk_bytes, limits.disk_entries)
 
 
-async def ran_out_of_memory(engine: Engine, id: str, spec: UnitSpec) -> bool:
+async def explained(engine: Engine, id: str, path: str, spec: UnitSpec, ended: Exit) -> Exit:
+    """The end of a container that nobody ended, with what the engine and the disk know of its reason."""
+    if ended.reason == "signal" and ended.signal == signal.SIGKILL and await _ran_out_of_memory(engine, id, spec):
+        return ended.model_copy(update={"reason": "oom"})
+    if spec.limits.of_disk and ended.reason in ("exited", "signal") and not ended.ok:
+        # a program that may not write any more ends by itself, often before anybody has looked
+        over = await over_disk(engine, path, spec)
+        if over:
+            return ended.model_copy(update={"reason": "disk", "detail": over})
+    return ended
+
+
+async def _ran_out_of_memory(engine: Engine, id: str, spec: UnitSpec) -> bool:
     """Whether the kernel killed a unit for its memory: told apart, and sometimes after the end it is the cause of."""
     if spec.limits.memory_bytes is None:
         return False

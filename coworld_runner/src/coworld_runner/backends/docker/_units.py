@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from ..base import LOCALHOST, BaseUnit, port_taken
 from ..process._shim import descendants
 from ._container import command, container_body, exit_of, programs
 from ._files import fetch_archived, hand_back
-from ._inspect import image_of, over_disk, ran_out_of_memory, require_program, start_error, state_of
+from ._inspect import explained, image_of, over_disk, require_program, start_error, state_of
 from ._labels import labels_of, object_name, remove_container
 from ._logs import follow_logs
 from ._networks import SharedNetwork
@@ -306,18 +305,7 @@ class DockerUnit(BaseUnit):
         if self.ended_by is None and state.get("Status") in ("removing", "dead"):
             return Exit(reason="lost", detail="its container was removed by somebody else")
         ended = exit_of(state, ours=self.ended_by, detail=self._ended_why)
-        if (
-            ended.reason == "signal"
-            and ended.signal == signal.SIGKILL
-            and await ran_out_of_memory(self._engine, self._id, self.spec)
-        ):
-            return ended.model_copy(update={"reason": "oom"})
-        if self.spec.limits.of_disk and ended.reason in ("exited", "signal") and not ended.ok:
-            # a program that may not write any more ends by itself, often before anybody has looked
-            over = await over_disk(self._engine, self._path, self.spec)
-            if over:
-                return ended.model_copy(update={"reason": "disk", "detail": over})
-        return ended
+        return await explained(self._engine, self._id, self._path, self.spec, ended)
 
     async def _has_ended(self) -> bool:
         try:
