@@ -82,15 +82,12 @@ def _unsafe(root: Path) -> str:
         return f"cannot be opened ({error.strerror})"
     try:
         status = os.fstat(descriptor)
-        above = os.stat("..", dir_fd=descriptor)
     finally:
         os.close(descriptor)
     if hasattr(os, "getuid") and status.st_uid != os.getuid():
         return "belongs to somebody else"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return "may be written to by others"
-    if above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX:
-        return "is where anybody may put something else in its place"
     return ""
 
 
