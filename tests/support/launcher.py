@@ -273,9 +273,10 @@ class Launcher:
 
 
 def heed_signals() -> None:
-    """A test runner in the background has SIGINT ignored, one of nohup SIGHUP, and children inherit that."""
+    """A test runner in the background has SIGINT and SIGQUIT ignored, one of nohup SIGHUP; children inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager
