@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,12 +56,12 @@ def html_table(caption: str, rows: Sequence[Mapping[str, Cell]], *, notes: Seque
     return f"<table><caption>{shown(caption)}</caption>{table}</table>{below}"
 
 
-class Tabular:
+class Tabular(ABC):
     """What can be had as flat rows, and so as a data frame of whichever library is installed."""
 
+    @abstractmethod
     def to_records(self) -> list[TableRow]:
         """Flat rows, all with the same columns."""
-        raise NotImplementedError
 
     def to_pandas(self) -> Any:
         """The rows as a ``pandas.DataFrame``.

@@ -7,6 +7,7 @@ their own way. All of it is text by anybody: whoever shows it escapes it.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -99,17 +100,17 @@ class Parts:
 class ShownReport(EvaluationReport):
     """A report that can be shown: as text it is the verdict in a sentence, in a notebook its tables."""
 
+    @abstractmethod
     def said(self, after: str) -> str:
         """What it came to in a sentence, where anything was measured.
 
         Args:
             after: After how many blocks, as it stands in such a sentence.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def parts(self) -> Parts:
         """What it has to show."""
-        raise NotImplementedError
 
     @property
     def headline(self) -> str:

@@ -54,7 +54,6 @@ async def create_request(call: Known, body: api.ExperienceBody) -> Json:
         }
         raise Refusal(422, [issue], code="validation_error")
     user = call.caller.require()
-    await require_episodes(call.db, user, call.services.settings.quotas, body.num_episodes)
     arena, drawn, configs = await _prepare(call, body, body.num_episodes)
     row = ExperienceRequest(
         id=new_id("xreq"),
@@ -80,7 +79,6 @@ async def create_request(call: Known, body: api.ExperienceBody) -> Json:
 @router.post("/v2/episode-requests", response_model=api.EpisodeRequest, responses=refusals(400, 404))
 async def create_episode(call: Known, body: api.EpisodeBody) -> Json:
     """Ask for one episode."""
-    await require_episodes(call.db, call.caller.require(), call.services.settings.quotas, 1)
     arena, drawn, configs = await _prepare(call, body, 1)
     (episode_id,) = await _add_episodes(call, arena, drawn, configs, source="request")
     row = await call.db.get_one(EpisodeRequest, episode_id, populate_existing=True)
@@ -156,6 +154,7 @@ async def _prepare(
     call: Call, body: api.EpisodeBody, count: int
 ) -> tuple[Arena, list[tuple[Candidate, ...]], list[dict[str, Any]]]:
     """Who plays, and with which configs."""
+    await require_episodes(call.db, call.caller.require(), call.services.settings.quotas, count)
     arena = await find_arena(call.db, call.caller, body)
     wishes = await read_roster(call.db, call.caller, arena, body.roster)
     try:
