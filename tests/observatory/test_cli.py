@@ -13,8 +13,8 @@ from support.observatory import add_account, inside, run_server
 from support.uploads import upload_coworld
 
 from observatory import serving
-from observatory.app import open_services
 from observatory.cli import main
+from observatory.services import open_services
 from observatory.settings import Settings
 
 

@@ -12,8 +12,7 @@ from support.full import FULL
 from support.observatory import ServerProcess, add_account, run_server
 from support.observatory_kit import QUICK, World, add_policy, roster, seed
 
-from observatory.app import open_services
-from observatory.services import Services
+from observatory.services import Services, open_services
 from observatory.settings import Settings
 from observatory.store.models import Artifact, EpisodeRequest, EpisodeScore, ExperienceRequest, User
 

@@ -13,10 +13,10 @@ from support.observatory import Inside, inside
 from support.uploads import upload_image
 
 from coworld_runner.backends.kubernetes.backend import KubernetesBackend
-from observatory.app import open_services
 from observatory.cli import main
 from observatory.identity.worker_login import pull_secret, worker_login
 from observatory.runtime import _make  # pyright: ignore[reportPrivateUsage]
+from observatory.services import open_services
 from observatory.settings import Settings
 from observatory.work.admission import OwnPackages
 

@@ -26,9 +26,8 @@ from support.observatory_kit import (
 )
 
 from coworld_runner.backends.process.backend import ProcessBackend
-from observatory.app import open_services
 from observatory.episodes_access import player_faults
-from observatory.services import Services
+from observatory.services import Services, open_services
 from observatory.settings import Settings
 from observatory.store.columns import now
 from observatory.store.models import Artifact, EpisodeRequest, EpisodeScore, User

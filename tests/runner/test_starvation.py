@@ -64,14 +64,13 @@ def test_who_is_connected() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         connections = Connections(port)
-        assert not connections.has(os.getpid())
+        assert not connections.of([os.getpid()])
         with socket.create_connection(("127.0.0.1", port)):
-            assert connections.has(os.getpid())
-            assert not connections.has(os.getppid())
+            assert connections.of([os.getpid(), os.getppid()]) == {os.getpid()}
         # what has turned out to be something else is not looked for again
         with socket.create_connection(("127.0.0.1", port)):
             elsewhere = Connections(port + 1)
-            assert not any(elsewhere.has(os.getpid()) for _ in range(10))
+            assert not any(elsewhere.of([os.getpid()]) for _ in range(10))
 
 
 _WORKS = """

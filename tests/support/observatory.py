@@ -14,9 +14,9 @@ from typing import Any
 import anyio
 import httpx2
 
-from observatory.app import create_app, open_services
+from observatory.app import create_app
 from observatory.identity.accounts import add_user
-from observatory.services import Services
+from observatory.services import Services, open_services
 from observatory.settings import Settings
 
 from .cli_kit import launcher_of

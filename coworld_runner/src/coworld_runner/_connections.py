@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 __all__ = ["Connections", "held_sockets"]
@@ -18,7 +19,8 @@ _BLIND_SECONDS = 0.1
 class Connections:
     """Who is connected to a port of some number, wherever: to be asked again and again.
 
-    The kernel's table of connections is dear to read, so it is read only for sockets that are new.
+    The kernel's tables of connections are dear to read, however short they are, so they are read only for sockets that
+    are new, and once for all processes of a network.
 
     Args:
         port: The number.
@@ -30,11 +32,15 @@ class Connections:
         """How often a socket was no connection, and none in the making."""
         self._due = 0.0
 
-    def has(self, pid: int) -> bool:
-        """Whether a process has such a connection.
+    def of(self, pids: Iterable[int]) -> set[int]:
+        """Which of these processes have such a connection.
 
-        Where its sockets are not ours to see, all those of its network count, which is then one of its own.
+        Where a process's sockets are not ours to see, all those of its network count, which is then one of its own.
         """
+        read: dict[str, list[tuple[int, str, int]]] = {}
+        return {pid for pid in pids if self._has(pid, read)}
+
+    def _has(self, pid: int, read: dict[str, list[tuple[int, str, int]]]) -> bool:
         if os.access(f"/proc/{pid}/fd", os.R_OK):
             held = {inode for inode in held_sockets(pid) if self._passed_over.get(inode, 0) < _LOOKS}
             if not held:
@@ -44,23 +50,34 @@ class Connections:
             if time.monotonic() < self._due:
                 return False
             self._due = time.monotonic() + _BLIND_SECONDS
+        network = _network(pid)
+        if network not in read:
+            read[network] = [*_connections(pid, ""), *_connections(pid, "6")]
         waiting: set[int] = set()
-        for table in ("tcp", "tcp6"):
-            for inode, state, port in _connections(pid, table):
-                if held is None or inode in held:
-                    if state == "01" and port == self._port:
-                        return True
-                    if state == "02":
-                        waiting.add(inode)
+        for inode, state, port in read[network]:
+            if held is None or inode in held:
+                if state == "01" and port == self._port:
+                    return True
+                if state == "02":
+                    waiting.add(inode)
         for inode in (held or set()) - waiting:
             self._passed_over[inode] = self._passed_over.get(inode, 0) + 1
         return False
 
 
-def _connections(pid: int, table: str) -> list[tuple[int, str, int]]:
-    """Inode, state and port of the other end of every connection in a process's network."""
+def _network(pid: int) -> str:
     try:
-        lines = Path(f"/proc/{pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]
+        return os.readlink(f"/proc/{pid}/ns/net")  # noqa: PTH115
+    except OSError:
+        return str(pid)
+
+
+def _connections(pid: int, version: str) -> list[tuple[int, str, int]]:
+    """Inode, state and port of the other end of every connection in a process's network; version: ``""`` or ``"6"``."""
+    try:
+        if f"\nTCP{version}: inuse 0" in "\n" + Path(f"/proc/{pid}/net/sockstat{version}").read_text(encoding="ascii"):
+            return []
+        lines = Path(f"/proc/{pid}/net/tcp{version}").read_text(encoding="ascii").splitlines()[1:]
     except OSError:
         return []
     split = map(str.split, lines)

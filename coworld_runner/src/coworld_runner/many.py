@@ -44,8 +44,9 @@ EpisodeListeners = Callable[[str], tuple[Listener, ...]]
 
 _KEEP = 1000
 """Events that late readers find: there may be more episodes than memory holds events of."""
-_FILES_OF_UNIT = 5
-"""Open files that a unit takes: its logs, its control, its ports, what it is asked and followed by (seen: up to 5)."""
+_FILES_OF_UNIT = 9
+"""Open files that a unit takes: its logs, its control, its ports, what it is asked and followed by (seen: up to 5), and
+the statistics of four threads."""
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 """Keys that are names of directories, too."""
 

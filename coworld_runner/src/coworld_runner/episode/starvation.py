@@ -42,6 +42,12 @@ UNKNOWN_TICK = 0.2
 _LOOK_SECONDS = 0.01
 """Between two looks, where those cost little."""
 _LONGEST_PAUSE = 0.1
+_UNTIL_PLAY_SECONDS = 0.05
+"""Between two looks at who has connected, which cost much more."""
+_LIST_SECONDS = 0.1
+"""Between two looks at which processes and threads there are."""
+_MOST_OPEN = 4
+"""Threads of a unit whose statistics are kept open; whoever has more is looked at at more cost."""
 _LOOK_SHARE = 20
 """All looks together may take at most one part in so many of a processor's time."""
 _MOST_RUNNING = 0.9
@@ -110,6 +116,50 @@ class TickWindow:
         return ran / 1e9, waited / 1e9
 
 
+class _Thread:
+    """The scheduler's statistics of one thread, since the last look.
+
+    Args:
+        pid: Its process.
+        thread: Its number.
+        keep: Have the file open all the time: a look then costs a tenth.
+    """
+
+    def __init__(self, pid: int, thread: str, *, keep: bool) -> None:
+        self._path = f"/proc/{pid}/task/{thread}/schedstat"
+        self._file = self._open() if keep else None
+        self._last: tuple[int, int] | None = None
+        self.look()
+
+    def _open(self) -> int | None:
+        try:
+            return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+
+    def look(self) -> tuple[int, int]:
+        """Nanoseconds that it has run, and has been ready to run and waited, since the last look."""
+        file = self._open() if self._file is None else self._file
+        if file is None:
+            return 0, 0
+        try:
+            ran, waited, _ = map(int, os.pread(file, 80, 0).split())
+        except (OSError, ValueError):
+            return 0, 0  # it has ended
+        finally:
+            if self._file is None:
+                os.close(file)
+        before = self._last or (ran, waited)
+        self._last = ran, waited
+        return ran - before[0], waited - before[1]
+
+    def close(self) -> None:
+        """Give back what is open."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
 class _Track:
     """What is known of one unit."""
 
@@ -119,26 +169,45 @@ class _Track:
         self.connected = False
         self.peaks: list[tuple[float, float]] = []
         """Each time the share was larger than ever before: when, and the share."""
-        self._last: dict[tuple[int, str], tuple[int, int]] = {}
+        self.pids: tuple[int, ...] = ()
+        self._threads: dict[tuple[int, str], _Thread] = {}
+        self._listed = -math.inf
         self._looked = -math.inf
 
-    def look(self, now: float, pids: Sequence[int]) -> None:
-        """Take in what its threads have run and waited since the last look."""
+    def look(self, now: float, *, starting: bool) -> None:
+        """Take in what its threads have run and waited since the last look.
+
+        Args:
+            now: The time, in seconds.
+            starting: Whether it only starts, and new threads and processes matter at once.
+        """
+        if starting or now - self._listed >= _LIST_SECONDS:
+            self._listed = now
+            self._list()
         ran = waited = 0
-        seen: dict[tuple[int, str], tuple[int, int]] = {}
-        for pid in pids:
-            for thread in _threads(pid):
-                figures = _scheduled(pid, thread)
-                if figures is None:
-                    continue
-                seen[pid, thread] = figures
-                before = self._last.get((pid, thread))
-                if before is not None:
-                    ran += figures[0] - before[0]
-                    waited += figures[1] - before[1]
-        if self._last and now > self._looked:
+        for thread in self._threads.values():
+            more, longer = thread.look()
+            ran += more
+            waited += longer
+        if now > self._looked > -math.inf:
             self.window.take(self._looked, now, ran=ran, waited=waited)
-        self._looked, self._last = now, seen
+        self._looked = now
+
+    def _list(self) -> None:
+        """Find out which threads there are now."""
+        self.pids = tuple(self.unit.processes())
+        there = [(pid, thread) for pid in self.pids for thread in _threads(pid)]
+        for gone in self._threads.keys() - there:
+            self._threads.pop(gone).close()
+        for key in there:
+            if key not in self._threads:
+                self._threads[key] = _Thread(*key, keep=len(self._threads) < _MOST_OPEN)
+
+    def close(self) -> None:
+        """Give back what is open."""
+        for thread in self._threads.values():
+            thread.close()
+        self._threads.clear()
 
     def note(self, now: float, share: float) -> None:
         """Note its share of the tick that ends now, if it is the largest so far."""
@@ -194,12 +263,16 @@ class StarvationMeter:
     def _watch(self, over: threading.Event) -> None:
         usual = min(_LONGEST_PAUSE, max(_LOOK_SECONDS, self._tick / 10))
         pause = 0.0
-        while not over.wait(pause):
-            cost = time.thread_time()
-            self.look()
-            # until it plays, what costs is to see who is connected
-            dear = 0.0 if self._began is None else time.thread_time() - cost
-            pause = max(usual, _LOOK_SHARE * len(self._watching) * dear)
+        try:
+            while not over.wait(pause):
+                cost = time.thread_time()
+                plays = self._began is not None
+                self.look()
+                cost = time.thread_time() - cost
+                pause = max(usual, _LOOK_SHARE * len(self._watching) * cost) if plays else _UNTIL_PLAY_SECONDS
+        finally:
+            for track in (self._game, *self._players):
+                track.close()
 
     def look(self) -> None:
         """Look once."""
@@ -209,12 +282,12 @@ class StarvationMeter:
             self._connections = Connections(int(self._game.unit.endpoint().there.rpartition(":")[2]))
         tracks = [self._game, *self._players]
         for track in tracks:
-            pids = tuple(track.unit.processes())
-            if not pids:
-                continue
-            track.look(now, pids)
-            if self._began is None and not track.connected:
-                track.connected = any(map(self._connections.has, pids))
+            track.look(now, starting=self._began is None)
+        if self._began is None:
+            alone = [player for player in self._players if not player.connected]
+            there = self._connections.of(pid for player in alone for pid in player.pids)
+            for player in alone:
+                player.connected = not there.isdisjoint(player.pids)
         if self._began is None and self._players and all(player.connected for player in self._players):
             # it may have been so ever since the last look
             self._began = last
@@ -249,16 +322,6 @@ def _threads(pid: int) -> list[str]:
         return os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - no path objects in a hot place
     except OSError:
         return []
-
-
-def _scheduled(pid: int, thread: str) -> tuple[int, int] | None:
-    """Nanoseconds that a thread has run, and has been ready to run and waited."""
-    try:
-        with open(f"/proc/{pid}/task/{thread}/schedstat", "rb") as file:  # noqa: PTH123
-            ran, waited, _ = file.read().split()
-    except (OSError, ValueError):
-        return None
-    return int(ran), int(waited)
 
 
 def _written(game: Unit) -> float:

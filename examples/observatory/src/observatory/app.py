@@ -27,14 +27,9 @@ from coworld_core.api import Problem
 from .api.calls import PREFIX
 from .errors import Refusal
 from .services import Services
-from .settings import Settings, prepare_directory
-from .store.artifacts import artifact_store
-from .store.blobs import BlobStore
 from .store.columns import JsonObject
-from .store.database import open_database
-from .store.vault import Vault
 
-__all__ = ["create_app", "document", "lifespans", "open_services"]
+__all__ = ["create_app", "document", "lifespans"]
 
 PARTS = (
     "api.identity",
@@ -85,33 +80,6 @@ class _Application(Protocol):
 
 def _parts() -> list[ModuleType]:
     return [import_module(f".{name}", __package__) for name in PARTS]
-
-
-@asynccontextmanager
-async def open_services(settings: Settings, *, upgrade: bool = True) -> AsyncGenerator[Services]:
-    """Open what an Observatory works with: database, stores, secrets.
-
-    Args:
-        settings: How it is set up.
-        upgrade: Whether to bring the database's tables up to date.
-
-    Raises:
-        EnvironmentFault: When the database, the artifact store or the key of the secrets cannot be used.
-        UsageError: When the data directory cannot be used.
-    """
-    prepare_directory(settings.data)
-    async with open_database(settings.database_url) as database:
-        if upgrade:
-            await database.upgrade()
-        artifacts = artifact_store(settings.artifacts_url)
-        await artifacts.check()
-        yield Services(
-            settings=settings,
-            database=database,
-            artifacts=artifacts,
-            blobs=BlobStore(settings.blobs),
-            vault=await Vault.open(settings.vault, settings.key_file),
-        )
 
 
 @asynccontextmanager

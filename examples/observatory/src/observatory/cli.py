@@ -151,8 +151,8 @@ async def _work(settings: Settings, out: Out) -> None:
     from coworld_core.errors import UsageError
 
     from . import serving
-    from .app import open_services
     from .runtime import open_place, open_worker, worker_name
+    from .services import open_services
 
     async with AsyncExitStack() as stack:
         stopped = stack.enter_context(serving.stop_signals(out.note))
@@ -374,7 +374,7 @@ def _tell_token(out: Out, to: Path | None, made: dict[str, object]) -> None:
 
 def _with_services(settings: Settings, work: Callable[[Services], Any]) -> Any:
     async def inside() -> Any:
-        from .app import open_services
+        from .services import open_services
 
         async with open_services(settings) as services:
             return await work(services)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from .identity.auth import Authenticator
 from .identity.limits import RequestLimit
 from .runtime import Runtime
-from .settings import Settings
-from .store.artifacts import ArtifactStore
+from .settings import Settings, prepare_directory
+from .store.artifacts import ArtifactStore, artifact_store
 from .store.blobs import BlobStore
-from .store.database import Database
+from .store.database import Database, open_database
 from .store.vault import Vault
 
-__all__ = ["Services"]
+__all__ = ["Services", "open_services"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,3 +31,30 @@ class Services:
     requests: RequestLimit = field(default_factory=RequestLimit)
     runtime: Runtime = field(default_factory=Runtime)
     """What runs beside the stores while a server does."""
+
+
+@asynccontextmanager
+async def open_services(settings: Settings, *, upgrade: bool = True) -> AsyncGenerator[Services]:
+    """Open what an Observatory works with: database, stores, secrets.
+
+    Args:
+        settings: How it is set up.
+        upgrade: Whether to bring the database's tables up to date.
+
+    Raises:
+        EnvironmentFault: When the database, the artifact store or the key of the secrets cannot be used.
+        UsageError: When the data directory cannot be used.
+    """
+    prepare_directory(settings.data)
+    async with open_database(settings.database_url) as database:
+        if upgrade:
+            await database.upgrade()
+        artifacts = artifact_store(settings.artifacts_url)
+        await artifacts.check()
+        yield Services(
+            settings=settings,
+            database=database,
+            artifacts=artifacts,
+            blobs=BlobStore(settings.blobs),
+            vault=await Vault.open(settings.vault, settings.key_file),
+        )

@@ -22,8 +22,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from coworld_core.errors import EnvironmentFault, UsageError
 
-from .app import create_app, lifespans, open_services
-from .services import Services
+from .app import create_app, lifespans
+from .services import Services, open_services
 from .settings import Settings, prepare_directory
 
 __all__ = ["STOPPING_SECONDS", "bind", "only_one", "require_loopback", "serve", "stop_signals"]

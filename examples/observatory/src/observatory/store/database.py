@@ -66,10 +66,8 @@ class Database:
 
     async def revision(self) -> str | None:
         """The revision its tables are at, or None before the first upgrade."""
-        from alembic.runtime.migration import MigrationContext
-
         async with self.engine.connect() as connection:
-            return await connection.run_sync(lambda sync: MigrationContext.configure(sync).get_current_revision())
+            return await connection.run_sync(_revision)
 
 
 @asynccontextmanager
@@ -126,12 +124,22 @@ def _sqlite_begin(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
 
+def _revision(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+
+
 def _upgrade(connection: sa.Connection) -> None:
+    migrations = Path(__file__).with_name("migrations")
+    # importing alembic takes as long as all else that an operator's command does
+    if _revision(connection) == max(path.name[:4] for path in (migrations / "versions").glob("[0-9]*.py")):
+        return
     from alembic import command
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
+    config.set_main_option("script_location", str(migrations))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
 
