@@ -18,22 +18,21 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.to_thread
 from _measure import HERE, Timing, finish, interleaved, machine, median, python, run, show, spread
+from _platform import fill_episodes
 
 sys.path.insert(0, str(HERE.parent))
 
 from support.cli_kit import quick_commands
 from support.observatory import Observatory, running_observatory
-from support.observatory_kit import add_policy, seed
 
 from observatory.store.columns import new_id
-from observatory.store.models import Artifact, EpisodeRequest, EpisodeScore, Participant, Policy, PolicyVersion
+from observatory.store.models import Artifact
 
 MIB = 1 << 20
 SMALL = 64 * 1024
@@ -41,64 +40,8 @@ SMALL = 64 * 1024
 
 async def fill(platform: Observatory, episodes: int, files: int, large: int) -> list[str]:
     """Put episodes there, with replays for the first of them; the ids of those, the one with the large replay last."""
-    from sqlalchemy import select
-
-    from observatory.store.models import User
-
-    kept: list[str] = []
-    begun = datetime.now(UTC) - timedelta(days=30)
     async with platform.services() as services:
-        async with services.database.reading() as session:
-            owner = (await session.scalars(select(User.id))).one()
-        world = await seed(services, owner)
-        version_id = await add_policy(services, owner, "sweeper")
-        async with services.database.reading() as session:
-            version = await session.get_one(PolicyVersion, version_id)
-            policy = await session.get_one(Policy, version.policy_id)
-        for first in range(0, episodes, 1000):
-            async with services.database.writing() as session:
-                for index in range(first, min(first + 1000, episodes)):
-                    at = begun + timedelta(seconds=index)
-                    row = EpisodeRequest(
-                        id=new_id("ereq"),
-                        user_id=owner,
-                        division_id=world.division,
-                        league_id=world.league,
-                        coworld_id=world.id,
-                        game_config={"width": 16, "height": 16},
-                        seed=index,
-                        status="completed",
-                        created_at=at,
-                        completed_at=at,
-                        episode_id=new_id(),
-                    )
-                    session.add(row)
-                    await session.flush()
-                    for position in range(2):
-                        session.add(
-                            Participant(
-                                episode_request_id=row.id,
-                                position=position,
-                                policy_version_id=version_id,
-                                policy_id=policy.id,
-                                policy_name=policy.name,
-                                version=version.version,
-                                user_id=owner,
-                            )
-                        )
-                        session.add(
-                            EpisodeScore(
-                                episode_request_id=row.id,
-                                position=position,
-                                policy_version_id=version_id,
-                                user_id=owner,
-                                division_id=world.division,
-                                score=float(index % 97),
-                                finished_at=at,
-                            )
-                        )
-                    if len(kept) <= files:
-                        kept.append(row.id)
+        kept = (await fill_episodes(services, episodes, members=1)).episodes[: files + 1]
         for index, episode in enumerate(kept):
             size = large if index == len(kept) - 1 else SMALL
             source = platform.settings.data / "replay.bin"

@@ -73,6 +73,12 @@ def test_client() -> None:
 
 
 @pytest.mark.timeout(300)
+def test_answers() -> None:
+    found = figures("answers.py", "--episodes", "60", "--members", "3", "--rounds", "1", "--seconds", "0.1")
+    assert found["50 episodes"]["ratio"] > 0
+
+
+@pytest.mark.timeout(300)
 def test_evaluation() -> None:
     found = figures("evaluation.py", "--runs", "2", "--blocks", "20", "--looks", "5", "--games", "100")
     assert set(found) >= {

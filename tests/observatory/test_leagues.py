@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,13 @@ from observatory.store.models import (
     Coworld,
     Division,
     EpisodeRequest,
-    EpisodeScore,
     League,
+    Participant,
     PolicyVersion,
     Round,
     RoundResult,
 )
+from observatory.work.scores import add_scores
 
 ELEVATED = {"X-Use-Elevated-Privileges": "true"}
 
@@ -298,18 +298,9 @@ async def test_leaderboards(tmp_path: Path, database: str | None) -> None:
         assert api.Leaderboard.read(board).odd == ()
         [view] = board["views"]
         assert [row["policy_version_ids"] for row in view["rows"]] == [[version] for version in versions]
-        # rounds stand beside it, once there are any
+        # what a round has made of it stands beside it, once that is known
         async with platform.services.database.writing() as db:
-            found = Round(
-                round_number=1,
-                commissioner_key="static",
-                execution_backend="process",
-                round_config={},
-                status="completed",
-                division_id=division["id"],
-            )
-            db.add(found)
-            await db.flush()
+            found = (await db.scalars(sa.select(Round))).unique().one()
             db.add(RoundResult(round_id=found.id, policy_version_id=versions[0], rank=1, score=2.5))
         lines = await platform.get(f"/v2/divisions/{division['id']}/leaderboard", include_recent_rounds=3)
         assert [[r["score"] for r in line["recent_rounds"]] for line in lines] == [[2.5], [None], [None]]
@@ -328,21 +319,41 @@ async def _scores(
     """An episode that finished with some scores, by place in the list of versions; None is a bundled player."""
     async with platform.services.database.writing() as db:
         coworld = (await db.scalars(sa.select(Coworld))).one()
-        division = (await db.scalars(sa.select(Division))).one()
-        episode = EpisodeRequest(user_id=coworld.user_id, coworld_id=coworld.id, game_config={}, status="completed")
+        division = (await db.scalars(sa.select(Division))).unique().one()
+        its_round = (await db.scalars(sa.select(Round))).unique().one_or_none()
+        if its_round is None:
+            its_round = Round(
+                round_number=1,
+                commissioner_key="static",
+                execution_backend="process",
+                round_config={},
+                status="completed",
+                division_id=division.id,
+            )
+            db.add(its_round)
+            await db.flush()
+        episode = EpisodeRequest(
+            user_id=coworld.user_id,
+            coworld_id=coworld.id,
+            game_config={},
+            status="completed",
+            division_id=division.id,
+            # what somebody has asked for is of no round
+            round_id=None if elsewhere else its_round.id,
+        )
         db.add(episode)
         await db.flush()
-        for position, (place, score) in enumerate(scores):
+        for position, (place, _) in enumerate(scores):
             version = await db.get(PolicyVersion, versions[place]) if place is not None else None
             db.add(
-                EpisodeScore(
+                Participant(
                     episode_request_id=episode.id,
                     position=position,
                     policy_version_id=version.id if version else None,
+                    policy_name="somebody",
                     user_id=version.user_id if version else None,
                     player_id=version.player_id if version else None,
-                    division_id=None if elsewhere else division.id,
-                    score=score,
-                    finished_at=now() - dt.timedelta(seconds=position),
                 )
             )
+        await db.flush()
+        await add_scores(db, episode, [score for _, score in scores], now())

@@ -13,7 +13,7 @@ from support.observatory_kit import Account, Platform, World, open_platform, ros
 
 from observatory.store import migrations
 from observatory.store.database import open_database
-from observatory.store.models import EpisodeScore
+from observatory.store.models import EpisodeScore, Tally
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -80,11 +80,8 @@ async def test_scores_that_were_asked_for_leave_the_tables_of_before(tmp_path: P
             asked = (await client.post("/v2/episode-requests", json=body)).json()["id"]
         async with platform.services.database.writing() as session:
             for episode in (scheduled, asked):
-                session.add(
-                    EpisodeScore(
-                        episode_request_id=episode, position=0, user_id=ann.id, division_id=world.division, score=1
-                    )
-                )
+                seat = {"policy_version_id": version, "user_id": ann.id, "division_id": world.division}
+                session.add(EpisodeScore(episode_request_id=episode, position=0, score=1, **seat))
     async with open_database(platform.settings.database_url) as again:
         async with again.engine.execution_options(writing=True).begin() as connection:
             await connection.run_sync(back_to_the_first)
@@ -92,3 +89,6 @@ async def test_scores_that_were_asked_for_leave_the_tables_of_before(tmp_path: P
         async with again.reading() as session:
             kept = await session.execute(sa.select(EpisodeScore.episode_request_id, EpisodeScore.division_id))
             assert {row[0]: row[1] for row in kept} == {scheduled: world.division, asked: None}
+            # the table is made of what counts
+            sums = await session.execute(sa.select(Tally.policy_version_id, Tally.episodes, Tally.total))
+            assert [tuple(row) for row in sums] == [(version, 1, 1.0)]

@@ -161,6 +161,11 @@ class ServerProcess:
         self._command = command
 
     @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._command.pid
+
+    @property
     def returncode(self) -> int | None:
         """Its status, if it has ended."""
         return self._command.poll()

@@ -45,11 +45,9 @@ def visible(caller: Caller, *, public: bool) -> sa.ColumnElement[bool]:
         )
         its_own = sa.select(League.id).where(League.id.in_(joined), ~League.hidden, League.disabled_at.is_(None))
         ways.append(EpisodeRequest.league_id.in_(its_own))
-        seated = sa.select(Participant.episode_request_id).where(
-            _theirs(Participant.user_id, Participant.player_id, caller)
-        )
         ways.append(_theirs(EpisodeRequest.user_id, EpisodeRequest.player_id, caller))
-        ways.append(EpisodeRequest.id.in_(seated))
+        # asked of each row, so that a page of the newest takes as many as it needs and none is sorted
+        ways.append(EpisodeRequest.participants.any(_theirs(Participant.user_id, Participant.player_id, caller)))
     return sa.or_(sa.false(), *ways)
 
 

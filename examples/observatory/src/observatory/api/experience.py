@@ -88,12 +88,17 @@ async def create_episode(call: Known, body: api.EpisodeBody) -> Json:
 @router.get("/v2/experience-requests", response_model=Envelope[api.ExperienceRequest])
 async def list_requests(call: Known, query: Annotated[ExperienceQuery, Query()]) -> Json:
     """One's own requests, newest first."""
-    statement = sa.select(ExperienceRequest).options(
-        joinedload(ExperienceRequest.coworld), joinedload(ExperienceRequest.user)
-    )
+    statement = sa.select(ExperienceRequest)
     if query.mine or not call.caller.elevated:
         statement = statement.where(_mine(call))
-    page = await paginate(call.db, statement, query, moment=ExperienceRequest.created_at, key=ExperienceRequest.id)
+    page = await paginate(
+        call.db,
+        statement,
+        query,
+        moment=ExperienceRequest.created_at,
+        key=ExperienceRequest.id,
+        options=(joinedload(ExperienceRequest.coworld), joinedload(ExperienceRequest.user)),
+    )
     counts = await _counts(call.db, [row.id for row in page.rows])
     return Json(page.envelope(lambda row: _row(row, row.coworld, row.user, counts.get(row.id, {}))))
 

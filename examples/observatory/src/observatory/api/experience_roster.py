@@ -13,7 +13,7 @@ from coworld_core.errors import UsageError
 
 from ..errors import Refusal, not_found
 from ..identity.auth import Caller
-from ..store.models import Coworld, Division, EpisodeScore, Game, League, Membership, Player, Policy, PolicyVersion
+from ..store.models import Coworld, Division, Game, League, Membership, Player, Policy, PolicyVersion, Tally
 from ..work.scheduling import Candidate, Wish
 
 __all__ = ["Arena", "find_arena", "read_roster"]
@@ -140,9 +140,9 @@ def _live(caller: Caller) -> sa.Select[Membership]:
 
 async def _ladder(session: AsyncSession, caller: Caller, division: Division) -> tuple[Candidate, ...]:
     standing = (
-        sa.select(EpisodeScore.policy_version_id, sa.func.avg(EpisodeScore.score).label("score"))
-        .where(EpisodeScore.division_id == division.id)
-        .group_by(EpisodeScore.policy_version_id)
+        sa.select(Tally.policy_version_id, (sa.func.sum(Tally.total) / sa.func.sum(Tally.episodes)).label("score"))
+        .where(Tally.division_id == division.id)
+        .group_by(Tally.policy_version_id)
         .subquery()
     )
     rows = await session.scalars(

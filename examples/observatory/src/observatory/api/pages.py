@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel, Field
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy.sql.base import ExecutableOption
 
 from ..errors import Refusal
 from ..store.columns import JsonObject
@@ -83,28 +84,34 @@ async def paginate(
     *,
     moment: InstrumentedAttribute[dt.datetime],
     key: InstrumentedAttribute[str],
+    options: Sequence[ExecutableOption] = (),
 ) -> Page[_Row]:
     """One page of what a statement selects, newest first.
 
     Args:
         session: A session.
-        statement: Selects one kind of row, filtered, not ordered.
+        statement: Selects one kind of row, that of ``key``, filtered, not ordered.
         page: Which page.
         moment: When a row was made.
         key: Its id, which orders what was made at once.
+        options: What is loaded along with each row.
 
     Raises:
         Refusal: 400 for a cursor that is not ours.
     """
-    counted = statement.with_only_columns(key, maintain_column_froms=True).order_by(None).subquery()
-    total = await session.scalar(sa.select(sa.func.count()).select_from(counted)) or 0
-    ordered = statement.order_by(moment.desc(), key.desc()).limit(page.limit + 1)
+    keys = statement.with_only_columns(key, maintain_column_froms=True).order_by(None)
+    total = await session.scalar(sa.select(sa.func.count()).select_from(keys.subquery())) or 0
+    newest = (moment.desc(), key.desc())
+    wanted = keys.order_by(*newest).limit(page.limit + 1)
     if page.cursor is not None:
         at, last = _decode(page.cursor)
-        ordered = ordered.where(sa.or_(moment < at, sa.and_(moment == at, key < last)))
+        wanted = wanted.where(sa.or_(moment < at, sa.and_(moment == at, key < last)))
     elif page.offset:
-        ordered = ordered.offset(page.offset)
-    rows = (await session.scalars(ordered)).unique().all()
+        wanted = wanted.offset(page.offset)
+    # what a database looks through and sorts are keys, and not all that belongs to them
+    found = (await session.scalars(wanted)).all()
+    whole: sa.Select[_Row] = sa.select(key.class_).options(*options).where(key.in_(found)).order_by(*newest)
+    rows = (await session.scalars(whole)).unique().all()
     more, rows = len(rows) > page.limit, rows[: page.limit]
     cursor = _encode(getattr(rows[-1], moment.key), getattr(rows[-1], key.key)) if more and rows else None
     return Page(rows=rows, total=total, limit=page.limit, offset=page.offset, next_cursor=cursor)

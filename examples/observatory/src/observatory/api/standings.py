@@ -1,7 +1,8 @@
-"""Who leads: leaderboards, computed from the scores of finished episodes of the league's own rounds."""
+"""Who leads: leaderboards, from the sums of the scores in finished episodes of the league's own rounds."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -14,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coworld_core import api
 
 from ..store.columns import JsonObject
-from ..store.models import Division, EpisodeScore, Player, Round, RoundResult, User
+from ..store.models import Division, Player, Round, RoundResult, Tally, User
 from .calls import Anyone, ApiRouter, Json, QueryModel
 from .leagues import find_division
 
@@ -50,28 +51,25 @@ async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
     """The leaderboard of a division, the best first.
 
     A subject's score is the mean over all finished episodes of the division's rounds, all its policies together.
-    Episodes that somebody has asked for do not count, wherever they were played (``EpisodeScore.division_id``).
+    Episodes that somebody has asked for do not count, wherever they were played (``Tally``).
     """
-    subject = sa.func.coalesce(EpisodeScore.player_id, EpisodeScore.user_id)
-    mean, count = sa.func.avg(EpisodeScore.score), sa.func.count()
-    of_division = sa.and_(EpisodeScore.division_id == division_id, EpisodeScore.user_id.is_not(None))
+    mean = sa.func.sum(Tally.total) / sa.func.sum(Tally.episodes)
+    count = sa.func.sum(Tally.episodes)
     rows = await session.execute(
-        sa.select(subject, Player.name, User.name, sa.func.max(EpisodeScore.player_id), mean, count)
-        .select_from(EpisodeScore)
-        .join(User, User.id == EpisodeScore.user_id)
-        .outerjoin(Player, Player.id == EpisodeScore.player_id)
-        .where(of_division)
-        .group_by(subject, Player.name, User.name)
-        .order_by(mean.desc(), count.desc(), subject)
+        sa.select(Tally.subject_id, Player.name, User.name, sa.func.max(Tally.player_id), mean, count)
+        .join(User, User.id == Tally.user_id)
+        .outerjoin(Player, Player.id == Tally.player_id)
+        .where(Tally.division_id == division_id)
+        .group_by(Tally.subject_id, Player.name, User.name)
+        .order_by(mean.desc(), count.desc(), Tally.subject_id)
     )
     versions: dict[str, list[str]] = {}
-    pairs = await session.execute(sa.select(subject, EpisodeScore.policy_version_id).where(of_division).distinct())
-    for who, version in pairs:
-        if version is not None:
-            versions.setdefault(who, []).append(version)
+    pairs = sa.select(Tally.subject_id, Tally.policy_version_id).where(Tally.division_id == division_id)
+    for who, version in await session.execute(pairs):
+        versions.setdefault(who, []).append(version)
     found: list[Standing] = []
     for place, (who, player_name, user_name, player_id, score, episodes) in enumerate(rows, start=1):
-        tied = bool(found) and found[-1].score == float(score)
+        tied = bool(found) and math.isclose(found[-1].score, float(score), rel_tol=1e-12)
         found.append(
             Standing(
                 rank=found[-1].rank if tied else place,
@@ -79,7 +77,7 @@ async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
                 subject_type="player" if player_id else "user",
                 name=player_name or user_name,
                 score=float(score),
-                episodes=episodes,
+                episodes=int(episodes),
                 policy_version_ids=tuple(sorted(versions.get(who, ()))),
             )
         )

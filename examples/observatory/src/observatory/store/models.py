@@ -7,7 +7,15 @@ and what happened (episodes, experience requests, artifacts, events). Ids are th
 from __future__ import annotations
 
 from .columns import Base
-from .models_episodes import Artifact, EpisodeRequest, EpisodeScore, ExperienceRequest, HostedSession, Participant
+from .models_episodes import (
+    Artifact,
+    EpisodeRequest,
+    EpisodeScore,
+    ExperienceRequest,
+    HostedSession,
+    Participant,
+    Tally,
+)
 from .models_platform import (
     AuthCode,
     Counter,
@@ -67,6 +75,7 @@ __all__ = [
     "Round",
     "RoundResult",
     "Submission",
+    "Tally",
     "Token",
     "User",
 ]

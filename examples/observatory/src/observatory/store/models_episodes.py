@@ -17,6 +17,7 @@ __all__ = [
     "ExperienceRequest",
     "HostedSession",
     "Participant",
+    "Tally",
 ]
 
 
@@ -62,7 +63,10 @@ class EpisodeRequest(Base):
     __table_args__ = (
         sa.Index("ix_episode_requests_queue", "status", "priority", "created_at", "index"),
         sa.Index("ix_episode_requests_newest", "created_at", "id"),
-        sa.Index("ix_episode_requests_division_newest", "division_id", "created_at"),
+        *(
+            sa.Index(f"ix_episode_requests_{of}_newest", f"{of}_id", "created_at", "id")
+            for of in ("league", "division", "coworld")
+        ),
     )
 
     id: Mapped[str] = id_column("ereq")
@@ -75,9 +79,9 @@ class EpisodeRequest(Base):
     """Its place among the episodes it was asked for with, from 0."""
     round_id: Mapped[str | None] = reference("rounds.id")
     """The league's own round that it is of. Never taken from a request: only such episodes count in standings."""
-    league_id: Mapped[str | None] = reference("leagues.id")
+    league_id: Mapped[str | None] = reference("leagues.id", index=False)
     division_id: Mapped[str | None] = reference("divisions.id", index=False)
-    coworld_id: Mapped[str] = reference("coworlds.id")
+    coworld_id: Mapped[str] = reference("coworlds.id", index=False)
     variant_id: Mapped[str | None]
     game_config: Mapped[JsonObject]
     """The whole config without tokens."""
@@ -140,7 +144,7 @@ class Participant(Base):
 
 
 class EpisodeScore(Base):
-    """A slot's score in an episode that finished; leaderboards are computed from these."""
+    """A slot's score in an episode that finished; ``Tally`` has the sums of those that count in a division's table."""
 
     __tablename__ = "episode_scores"
     __table_args__ = (sa.Index("ix_episode_scores_division_finished", "division_id", "finished_at"),)
@@ -154,6 +158,22 @@ class EpisodeScore(Base):
     """In whose table it counts: the division whose round the episode was; None for what anybody has asked for."""
     score: Mapped[float]
     finished_at: Mapped[dt.datetime] = mapped_column(default=now)
+
+
+class Tally(Base):
+    """What a policy version has made in a division's table, kept up with every episode: what leaderboards show."""
+
+    __tablename__ = "tallies"
+
+    division_id: Mapped[str] = reference("divisions.id", index=False, primary_key=True)
+    policy_version_id: Mapped[str] = reference("policy_versions.id", index=False, primary_key=True)
+    subject_id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    """The player it played for, or the user who plays without one."""
+    user_id: Mapped[str] = reference("users.id", index=False)
+    player_id: Mapped[str | None] = reference("players.id", index=False)
+    episodes: Mapped[int]
+    total: Mapped[float]
+    """Sum of the scores."""
 
 
 class Artifact(Base):

@@ -8,7 +8,7 @@ experience request before its episodes before their account before the counter o
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,8 @@ from coworld_core.ids import new_run_id
 
 from ..store.columns import new_id, now
 from ..store.database import Database, next_revision
-from ..store.models import Artifact, EpisodeRequest, EpisodeScore, ExperienceRequest, Participant, User
+from ..store.models import Artifact, EpisodeRequest, ExperienceRequest, User
+from .scores import add_scores
 
 __all__ = ["MAX_ATTEMPTS", "OVER", "Claim", "Outcome", "Queue", "StoredArtifact", "settle_request", "write_outcome"]
 
@@ -342,30 +343,8 @@ async def write_outcome(session: AsyncSession, row: EpisodeRequest, outcome: Out
             )
         )
     if outcome.status == "completed":
-        await _add_scores(session, row, outcome.scores, moment)
+        await add_scores(session, row, outcome.scores, moment)
 
 
 def _let_go(row: EpisodeRequest) -> None:
     row.lease_token = row.lease_owner = row.lease_expires_at = row.live_url = None
-
-
-async def _add_scores(session: AsyncSession, row: EpisodeRequest, scores: Sequence[float], moment: dt.datetime) -> None:
-    seated = {
-        seat.position: seat
-        for seat in await session.scalars(sa.select(Participant).where(Participant.episode_request_id == row.id))
-    }
-    for position, score in enumerate(scores):
-        seat = seated.get(position)
-        session.add(
-            EpisodeScore(
-                episode_request_id=row.id,
-                position=position,
-                policy_version_id=seat.policy_version_id if seat else None,
-                user_id=seat.user_id if seat else None,
-                player_id=seat.player_id if seat else None,
-                # an episode that somebody asked for may be like the league's, and is none of its own
-                division_id=row.division_id if row.round_id is not None else None,
-                score=score,
-                finished_at=moment,
-            )
-        )

@@ -1,0 +1,60 @@
+"""What an episode's scores are written into: its own rows, and the sums of its division's table."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ..store.models import EpisodeRequest, EpisodeScore, Participant, Tally
+
+__all__ = ["add_scores"]
+
+
+async def add_scores(session: AsyncSession, row: EpisodeRequest, scores: Sequence[float], moment: dt.datetime) -> None:
+    """Write the scores of an episode that has finished; who sits where must be there already.
+
+    Only an episode that the league has scheduled counts in its division's table: one that somebody asked for may be
+    like it, and is none of the league's own.
+    """
+    division = row.division_id if row.round_id is not None else None
+    seated = {
+        seat.position: seat
+        for seat in await session.scalars(sa.select(Participant).where(Participant.episode_request_id == row.id))
+    }
+    for position, score in enumerate(scores):
+        seat = seated.get(position)
+        session.add(
+            EpisodeScore(
+                episode_request_id=row.id,
+                position=position,
+                policy_version_id=seat.policy_version_id if seat else None,
+                user_id=seat.user_id if seat else None,
+                player_id=seat.player_id if seat else None,
+                division_id=division,
+                score=score,
+                finished_at=moment,
+            )
+        )
+        if division and seat and seat.user_id and seat.policy_version_id:
+            await _count(session, division, seat, score)
+
+
+async def _count(session: AsyncSession, division: str, seat: Participant, score: float) -> None:
+    insert: Any = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}[session.get_bind().dialect.name]
+    adding = insert(Tally).values(
+        division_id=division,
+        policy_version_id=seat.policy_version_id,
+        subject_id=seat.player_id or seat.user_id,
+        user_id=seat.user_id,
+        player_id=seat.player_id,
+        episodes=1,
+        total=score,
+    )
+    more = {"episodes": Tally.episodes + 1, "total": Tally.total + score}
+    keys = [Tally.division_id, Tally.policy_version_id, Tally.subject_id]
+    await session.execute(adding.on_conflict_do_update(index_elements=keys, set_=more))
