@@ -30,7 +30,7 @@ from observatory.episodes_access import player_faults
 from observatory.services import Services, open_services
 from observatory.settings import Settings
 from observatory.store.columns import now
-from observatory.store.models import Artifact, EpisodeRequest, EpisodeScore, User
+from observatory.store.models import Artifact, EpisodeRequest, EpisodeScore, Participant, User
 from observatory.work import queue as worker_queue
 from observatory.work.admission import Admission, OwnPackages
 from observatory.work.queue import MAX_ATTEMPTS, Outcome, Queue
@@ -164,7 +164,7 @@ async def waiting(services: Services, count: int = 1, **config: Any) -> list[str
             ids.append(row.id)
             for position in range(2):
                 session.add(
-                    worker_queue.Participant(
+                    Participant(
                         episode_request_id=row.id,
                         position=position,
                         policy_version_id=version,

@@ -25,7 +25,7 @@ def upgrade() -> None:
         *(sa.Column(name, sa.String(length=64), nullable=False) for name in (*references, "subject_id")),
         sa.Column("player_id", sa.String(length=64), nullable=True),
         sa.Column("episodes", _NUMBER, nullable=False),
-        sa.Column("total", sa.Float(), nullable=False),
+        sa.Column("total", sa.Double[float](), nullable=False),
         *(
             sa.ForeignKeyConstraint([name], [f"{table}.id"], name=f"fk_tallies_{name}")
             for name, table in {**references, "player_id": "players"}.items()
