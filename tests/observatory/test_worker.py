@@ -31,7 +31,6 @@ from observatory.services import Services, open_services
 from observatory.settings import Settings
 from observatory.store.columns import now
 from observatory.store.models import Artifact, EpisodeRequest, EpisodeScore, Participant, User
-from observatory.work import queue as worker_queue
 from observatory.work.admission import Admission, OwnPackages
 from observatory.work.queue import MAX_ATTEMPTS, Outcome, Queue
 from observatory.work.worker import Worker, WorkerOptions
