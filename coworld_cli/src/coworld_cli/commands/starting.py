@@ -46,7 +46,10 @@ def game(out: Output, name: str, directory: Path | None) -> int:
 @click.argument("file", type=FILE)
 @output_options
 def player(out: Output, file: Path) -> int:
-    """Begin a player: FILE gets one function, which plays any game of the kit."""
+    """Begin a player: FILE gets one function, which plays any game of the kit.
+
+    FILE ends with .py for Python, with .mjs for JavaScript.
+    """
     from coworld_runner.serving.starting import new_player
 
     _tell(out, new_player(file), then=None)

@@ -67,17 +67,24 @@ def new_game(name: str, *, directory: Path | None = None) -> NewFiles:
 def new_player(path: Path) -> NewFiles:
     """Make the file of a new player, which plays any game of the kit, at random.
 
+    Args:
+        path: The file: `.py` for Python, `.mjs` for JavaScript, which is a program for Node.
+
     Raises:
-        UsageError: There is something at that place, or its name does not end with `.py`.
+        UsageError: There is something at that place, or its name has another ending.
     """
-    if path.suffix != ".py":
-        raise UsageError(f"{path} is no Python file.", code="bad_name", hint=f"Write {path}.py.")
+    if path.suffix not in (".py", ".mjs"):
+        hint = f"Write {path}.py for Python, or {path}.mjs for JavaScript."
+        raise UsageError(f"{path} is no file of Python or JavaScript.", code="bad_name", hint=hint)
     if path.exists():
         raise UsageError(f"There is something at {path} already.", code="path_taken", hint="Name a new file.")
-    return _written("player", path.parent, {"bot.py": path.name})
+    made = _written("player", path.parent, {f"bot{path.suffix}": path.name}, only=path.suffix)
+    if path.suffix == ".mjs":
+        path.chmod(path.stat().st_mode | 0o111)
+    return made
 
 
-def _written(kind: str, place: Path, words: dict[str, str]) -> NewFiles:
+def _written(kind: str, place: Path, words: dict[str, str], *, only: str = "") -> NewFiles:
     # The longest first: a part of it may be a word as well.
     pattern = re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))))
 
@@ -87,6 +94,8 @@ def _written(kind: str, place: Path, words: dict[str, str]) -> NewFiles:
     made: list[str] = []
     try:
         for name, source in _files(files("coworld_runner.serving") / "templates" / kind):
+            if not name.endswith(only):
+                continue
             target = place / renamed(name)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(renamed(source.read_text("utf-8")), encoding="utf-8")

@@ -1,0 +1,102 @@
+"""A player in JavaScript, as `coworld init player bot.mjs` writes it, against a game of the kit and raw sockets."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from support.served import serving, sit
+from websockets.asyncio.server import ServerConnection, serve
+
+from coworld_runner.serving.starting import new_player
+
+
+@pytest.fixture
+def bot(tmp_path: Path) -> Path:
+    if shutil.which("node") is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("no node")
+        pytest.skip("no node")
+    made = new_player(tmp_path / "bot.mjs")
+    return made.directory / made.paths[0]
+
+
+def with_act(bot: Path, body: str) -> None:
+    text = bot.read_text()
+    bot.write_text(re.sub(r"(?<=function act\(observation, legal\) \{\n).*?(?=\n\})", body, text, count=1, flags=re.S))
+
+
+async def play(bot: Path, url: str) -> tuple[int, str]:
+    env = {"PATH": os.environ["PATH"], "COWORLD_PLAYER_WS_URL": url}
+    done = await anyio.run_process([str(bot)], env=env, check=False, stderr=subprocess.STDOUT)
+    return done.returncode, done.stdout.decode()
+
+
+async def test_it_plays_a_game(bot: Path) -> None:
+    async with serving(sticks=8) as table, anyio.create_task_group() as tasks:
+
+        async def seated(slot: int) -> None:
+            assert await play(bot, table.url(slot)) == (0, "")
+
+        tasks.start_soon(seated, 0)
+        tasks.start_soon(seated, 1)
+        await table.over.wait()
+
+
+async def test_what_it_cannot_play(bot: Path) -> None:
+    async with serving(sticks=8) as table, sit(table, 1):
+        with_act(bot, "throw new Error('no idea')")
+        status, said = await play(bot, table.url(0))
+        assert (status, "no idea" in said) == (1, True)
+        status, said = await play(bot, table.url(0, "wrong"))
+        assert (status, "status 403" in said) == (1, True)
+        assert "wrong" not in said
+        with_act(bot, "return { take: 9 }")
+        status, said = await play(bot, table.url(0))
+        assert (status, said.count("refused in tick 0")) == (1, 21)
+
+
+@asynccontextmanager
+async def answering(*scripts: list[str | bytes]) -> AsyncGenerator[tuple[str, list[str]]]:
+    """A game that says one thing after another to each connection, and hears an answer where it asks."""
+    left, heard = [*scripts], list[str]()
+
+    async def connected(connection: ServerConnection) -> None:
+        for said in left.pop(0):
+            if said == b"":
+                connection.transport.abort()
+                return
+            if isinstance(said, bytes):
+                await connection.ping(said)
+                continue
+            await connection.send((said[:5], said[5:]) if len(said) > 5 else said)
+            if "your_turn" in said:
+                heard.append(str(await connection.recv()))
+
+    async with serve(connected, "127.0.0.1", 0, compression=None) as server:
+        yield f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/player", heard
+
+
+async def test_frames_of_all_kinds_and_a_lost_connection(bot: Path) -> None:
+    with_act(bot, "return { observation, legal }")
+    asked = {"type": "observe", "tick": 1, "observation": "y" * 70_000, "legal": ["\u00e9"], "your_turn": True}
+    ask, over = json.dumps(asked), '{"type": "over", "scores": [1]}'
+    hello = '{"type": "hello", "protocol": "coworld.seat/1"}'
+    async with answering([hello, b"still there?", ask, b""], [hello, ask, '{"type": "news"}', over]) as (url, heard):
+        assert await play(bot, url) == (0, "")
+    answer = {"type": "act", "tick": 1, "action": {"observation": asked["observation"], "legal": ["\u00e9"]}}
+    assert [json.loads(said) for said in heard] == [answer, answer]
+    async with answering(['{"type": "hello", "protocol": "chess/1"}']) as (url, _):
+        status, said = await play(bot, url)
+        assert (status, "the game speaks chess/1" in said) == (1, True)
+    # closed in good order
+    async with answering([hello]) as (url, _):
+        assert await play(bot, url) == (0, "")
