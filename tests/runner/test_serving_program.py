@@ -68,7 +68,7 @@ def test_a_game_that_is_stopped_keeps_its_replay_and_has_no_results(tmp_path: Pa
 @pytest.mark.parametrize(
     ("rules", "env", "code", "says"),
     [
-        ("served", {}, 2, "names no rules"),
+        (":Sticks", {}, 2, "names no rules"),
         ("support.served:Sticks", {"COGAME_RESULTS_URI": ""}, 2, "COGAME_RESULTS_URI is not set"),
         ("support.served:Sticks", {"COGAME_CONFIG_URI": "file:///nowhere/x"}, 2, "cannot be read"),
         ("support.served:Sticks", {"COGAME_PORT": "x"}, 2, "COGAME_PORT must be"),
