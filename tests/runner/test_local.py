@@ -18,10 +18,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from coworld_core.errors import EpisodeError, UsageError
-from coworld_runner.local import open_dev, open_seat, open_served, socket_address
+from coworld_runner.local import open_dev, open_served, socket_address
 from coworld_runner.local.files import changes
 from coworld_runner.local.page import Desk, open_page_server
-from coworld_runner.local.programs import read_scores
 from coworld_runner.local.relay import SIT, WATCH, Relay
 from coworld_runner.serving.starting import new_game
 
@@ -162,24 +161,7 @@ async def test_what_was_saved_is_seen_once(tmp_path: Path) -> None:
     assert found == [{inside}, {inside}, {outside}]
 
 
-async def test_rules_are_served_and_players_sit_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    new_game("small-game", directory=tmp_path / "game")
-    monkeypatch.chdir(tmp_path / "game")
-    bot = tmp_path / "bot.py"
-    bot.write_text("def act(observation, legal, rng):\n    return legal[-1]\n")
-    (tmp_path / "game" / "other.py").write_text("def play(observation, legal, rng):\n    return legal[0]\n")
-    # seat 0 adds two and seat 1 one, so the numbers are 2, 3, 5
-    async with open_served("small_game.py", config={"target": 5}, seed=3) as served:
-        links = served.links.players
-        async with open_seat(links[0], str(bot)) as first, open_seat(links[1], "other:play") as second:
-            with anyio.fail_after(60):
-                assert (await served.unit.wait()).ok
-                assert (await first.wait()).ok, await first.log_tail()
-                assert (await second.wait()).ok, await second.log_tail()
-        assert await read_scores(served.unit) == [1.0, 0.0]
-
-
-async def test_what_cannot_be_served_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_cannot_be_served_is_said(tmp_path: Path) -> None:
     new_game("small-game", directory=tmp_path / "game")
     with pytest.raises(UsageError, match="target"):
         async with open_served(str(tmp_path / "game" / "small_game.py"), config={"target": 0}):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -98,6 +99,8 @@ async def _of_package(game: str, config: Mapping[str, Any], seed: int | None) ->
 
 
 def _of_rules(game: str, config: Mapping[str, Any], seed: int | None) -> _Found:
+    # where the game itself is run from, and finds its modules
+    sys.path.insert(0, str(Path.cwd()))
     rules = load_rules(game)
     count = len(config.get("players") or ()) or rules.seats
     whole: dict[str, Any] = {

@@ -102,7 +102,11 @@ el("variant").addEventListener("change", () => send({ do: "variant", id: el("var
 
 const url = new URL("socket", location.href);
 url.protocol = "ws:";
+let stale = false;
 send = talk(url, (message) => {
+  // A new connection is told the whole log again; until there is one, the old lines stay.
+  if (stale) el("log").replaceChildren();
+  stale = false;
   if (message.type === "state") showState(message);
   else showLine(message);
-}, () => { el("log").replaceChildren(); return false; });
+}, () => { stale = true; return false; });
