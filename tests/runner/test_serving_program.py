@@ -36,8 +36,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Program:
                 pass
             first.send(json.dumps({"type": "act", "tick": 0, "action": {"take": 3}}))
             act(second, 1, 1)
-            last = [json.loads(message) for message in first][-1]
-        assert last["type"] == "over"
+            *_, seen, last = (json.loads(message) for message in first)
+        assert (seen["observation"], seen["your_turn"], last["type"]) == ({"left": 0}, False, "over")
         assert game.process.wait(20) == 0
         # Whoever has heard the end finds everything written.
         assert last["results"] == json.loads((game.place / "there" / "results.json").read_text())

@@ -250,12 +250,21 @@ class Match:
         """Tell everybody that it is over, and close every connection."""
         scores = None if results is None else results["scores"]
         self._end = _json({"type": "over", "scores": scores, "results": results, "reason": reason})
-        for seat in self._seats:
+        for slot, seat in enumerate(self._seats):
             if seat.outbox is not None:
+                if results is not None:
+                    self._show_end(slot, seat.outbox)
                 seat.outbox.finish(self._end, reason=OVER)
         for viewer in list(self._viewers):
             viewer.notify(_state(self._frame))
             viewer.finish(self._end, reason=OVER)
+
+    def _show_end(self, slot: int, outbox: Outbox) -> None:
+        """Tell a seat what became of its last action, where the rules have something to say of that."""
+        try:
+            outbox.notify(self._observe(slot))
+        except RulesError as error:
+            self._log(f"what seat {slot} sees of the end is not to be had: {error.message}")
 
     # asking and waiting
 
