@@ -26,16 +26,13 @@ _seed = declared_by(PlayOptions, "seed")
 
 @commands.command("dev")
 @click.argument("directory", required=False, type=DIRECTORY, default=".", metavar="[DIR]")
-@click.option(
-    "--player",
-    "-p",
-    "players",
-    multiple=True,
-    metavar="PLAYER",
+@declared_by(
+    PlayOptions,
+    "player",
     help="Who plays: a file (./bot.py), the id of a bundled player, or human; repeatable, @N behind it seats it N "
     "times. Default: you in seat 0, and bundled players.",
 )
-@click.option("--variant", metavar="ID", help="Variant to play. Default: the first.")
+@declared_by(PlayOptions, "variant", help="Variant to play. Default: the first.")
 @_seed
 @_port
 @browser_option
@@ -43,7 +40,7 @@ _seed = declared_by(PlayOptions, "seed")
 def dev(
     out: Output,
     directory: Path,
-    players: tuple[str, ...],
+    player: tuple[str, ...],
     variant: str | None,
     seed: int | None,
     port: int,
@@ -67,7 +64,7 @@ def dev(
 
         from ..browser import open_page, wants_browser
 
-        async with open_dev(directory, variant=variant, players=players, seed=seed, port=port) as session:
+        async with open_dev(directory, variant=variant, players=player, seed=seed, port=port) as session:
             out.answer({"link": session.link})
             out.say(f"Page: {click.style(session.link, bold=True)}")
             sys.stdout.flush()

@@ -284,7 +284,9 @@ class Dev:
         seat.files = frozenset({Path(seat.who)})
         try:
             with unwrapped():
-                planned = self._plan(package, [other.who for other in self._seats]).seats[slot]
+                # Whatever is wrong with the others is theirs.
+                words = [seat.who if other is seat else HUMAN for other in self._seats]
+                planned = self._plan(package, words).seats[slot]
                 assert planned.runnable is not None
                 seat.files = _files_of(planned, package)
                 async with open_player(
