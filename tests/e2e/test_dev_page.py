@@ -19,7 +19,7 @@ from coworld_runner.serving.starting import new_game
 pytestmark = pytest.mark.browser
 
 RELOAD = 20_000
-"""Milliseconds for what is saved to be seen, on a machine that has much else to do."""
+"""Milliseconds for what starts a program to be seen, on a machine that has much else to do."""
 NARROW = {"width": 360, "height": 740}
 
 
@@ -59,7 +59,7 @@ def test_a_game_is_played_while_it_is_written(pages: Pages, tmp_path: Path) -> N
 
         # a person plays, a player answers, and its seat only shows what it is told
         mine.get_by_role("button", name="add 2").click()
-        expect(mine.locator("#status")).to_have_text("Your turn")
+        expect(mine.locator("#status")).to_have_text("Your turn", timeout=RELOAD)
         expect(other.locator("#status")).to_have_text("Waiting")
         expect(page.locator('section[data-seat="1"] iframe')).to_have_js_property("inert", True)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it is wider than the screen"
@@ -88,7 +88,7 @@ def test_a_game_is_played_while_it_is_written(pages: Pages, tmp_path: Path) -> N
         mine.get_by_role("button", name="add 2").click()
         expect(other.locator("#status")).to_have_text("Your turn")
         page.locator('section[data-seat="1"]').get_by_role("button", name="Hand back").click()
-        expect(mine.locator("#status")).to_have_text("Your turn")
+        expect(mine.locator("#status")).to_have_text("Your turn", timeout=RELOAD)
         expect(page.locator("#log")).to_contain_text('seat 1 ("Random Player") reconnected')
         page.get_by_role("button", name="Restart").click()
         expect(viewer.locator("#board pre")).to_have_text("0 of 10", timeout=RELOAD)

@@ -96,9 +96,7 @@ class Relay:
 
     def admits(self, url: SplitResult) -> bool:
         """Whether a socket may be had at an address."""
-        if url.path in GLOBAL:
-            return seat_of(url, self._tokens) is not None
-        return url.path in (SIT, WATCH) and seat_of(url, self._tokens) is not None
+        return url.path in (SIT, WATCH, *GLOBAL) and seat_of(url, self._tokens) is not None
 
     async def serve(self, connection: ServerConnection, url: SplitResult) -> None:
         """Serve a socket that ``admits`` lets in."""
