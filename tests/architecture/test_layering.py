@@ -69,7 +69,7 @@ def test_arrows_between_distributions(distribution: str) -> None:
 
 RUNS = ("episode", "program", "many", "batch", "replay", "certification", "evaluation")
 """What plays on a backend."""
-HOSTS = ("worker", "doctor", "documents", "testing")
+HOSTS = ("worker", "doctor", "documents", "testing", "local")
 """What stands on top, and nothing else of the runner stands on."""
 ROOMS = {
     # the contract is what everything else stands on

@@ -109,6 +109,37 @@ async def test_a_lost_connection_is_taken_up_again() -> None:
         assert await play_seat(greedy, url) == {"type": "over", "scores": [1]}
 
 
+async def test_a_game_that_ends_while_its_player_thinks_has_been_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coworld_client.seat.playing.CONNECT_SECONDS", 0.2)
+    closed = anyio.Event()
+
+    async def says_it_all(connection: ServerConnection) -> None:
+        await connection.send(ASK)
+        await connection.send('{"type": "over", "scores": [1]}')
+        connection.transport.abort()
+        closed.set()
+
+    async def thinks(*_: Any) -> int:
+        await closed.wait()
+        # The news has come in, unread, when this answers.
+        await anyio.wait_all_tasks_blocked()
+        return 1
+
+    async with answering(says_it_all) as url:
+        assert await play_seat(thinks, url) == {"type": "over", "scores": [1]}
+
+    async with serve(lambda connection: connection.send(ASK), "127.0.0.1", 0) as server:
+
+        async def gone(*_: Any) -> int:
+            for connection in list(server.connections):
+                connection.transport.abort()
+            server.close()
+            await server.wait_closed()
+            return 1
+
+        assert await play_seat(gone, f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/player") is None
+
+
 async def test_a_game_that_closes_in_good_order_is_over() -> None:
     async def closes(connection: ServerConnection) -> None:
         await connection.send('{"type": "hello", "protocol": "coworld.seat/1"}')

@@ -235,7 +235,9 @@ def test_a_pace_is_a_value() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("json", "names no rules"),
+        (":Nim", "names no rules"),
+        ("json", "json has not one class of rules; it has none"),
+        ("nowhere/nim.py", "There is no file nowhere/nim.py"),
         ("no_such_module:Nim", "no module 'no_such_module'"),
         ("json:JSONDecoder", "json has no rules 'JSONDecoder'; it has none"),
     ],
@@ -258,7 +260,15 @@ class Half(Rules):
     (tmp_path / "half_a_game.py").write_text(written)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UsageError, match="Half lacks observe, scores, step"):
-        load_rules("half_a_game:Half")
+        load_rules("half_a_game")
+    (tmp_path / "beside.py").write_text("SEATS = 3")
+    whole = (
+        "\nfrom beside import SEATS\nclass Whole(Half):\n    seats = SEATS\n    observe = scores = step = Half.start\n"
+    )
+    (tmp_path / "whole_games.py").write_text(written + whole)
+    assert load_rules(f"{tmp_path}/whole_games.py:Whole").seats == 3
+    with pytest.raises(UsageError, match="not one class of rules; it has Half, Whole"):
+        load_rules(f"{tmp_path}/whole_games.py")
 
 
 # --- replays --------------------------------------------------------------------------------------------------------

@@ -36,8 +36,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Program:
                 pass
             first.send(json.dumps({"type": "act", "tick": 0, "action": {"take": 3}}))
             act(second, 1, 1)
-            last = [json.loads(message) for message in first][-1]
-        assert last["type"] == "over"
+            *_, seen, last = (json.loads(message) for message in first)
+        assert (seen["observation"], seen["your_turn"], last["type"]) == ({"left": 0}, False, "over")
         assert game.process.wait(20) == 0
         # Whoever has heard the end finds everything written.
         assert last["results"] == json.loads((game.place / "there" / "results.json").read_text())
@@ -68,7 +68,7 @@ def test_a_game_that_is_stopped_keeps_its_replay_and_has_no_results(tmp_path: Pa
 @pytest.mark.parametrize(
     ("rules", "env", "code", "says"),
     [
-        ("served", {}, 2, "names no rules"),
+        (":Sticks", {}, 2, "names no rules"),
         ("support.served:Sticks", {"COGAME_RESULTS_URI": ""}, 2, "COGAME_RESULTS_URI is not set"),
         ("support.served:Sticks", {"COGAME_CONFIG_URI": "file:///nowhere/x"}, 2, "cannot be read"),
         ("support.served:Sticks", {"COGAME_PORT": "x"}, 2, "COGAME_PORT must be"),

@@ -17,7 +17,7 @@ __all__ = [
     "json_object",
     "json_values",
     "read_bytes",
-    "read_patch",
+    "read_object",
     "read_secret",
     "secret_files",
     "target_file",
@@ -97,8 +97,12 @@ def json_object(text: str | bytes, *, what: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def read_patch(given: str) -> dict[str, Any]:
-    """The merge patch of ``--patch``: JSON itself, or a file of it.
+def read_object(given: str, *, what: str) -> dict[str, Any]:
+    """A JSON object as an option takes it: JSON itself, or a file of it.
+
+    Args:
+        given: What was given.
+        what: The option.
 
     Raises:
         UsageError: It is neither, or not an object.
@@ -106,7 +110,7 @@ def read_patch(given: str) -> dict[str, Any]:
     text = given.strip()
     if not text.startswith(("{", "[")):
         return json_object(read_bytes(Path(given)), what=shown_path(given))
-    return json_object(text, what="--patch")
+    return json_object(text, what=what)
 
 
 def json_values(pairs: Mapping[str, str]) -> dict[str, Any]:

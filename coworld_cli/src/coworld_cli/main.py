@@ -28,6 +28,9 @@ _COMMANDS: CommandTable = {
     },
     "Make": {
         "init": ("starting", "Begin a game, or a player of one."),
+        "dev": ("writing", "Work on a game while it plays in the browser."),
+        "serve": ("writing", "Serve rules as a game, for people and players on this machine."),
+        "sit": ("writing", "Have a player play a seat of a game that runs anywhere."),
         "build": ("packages", "Build a Coworld's images and write its manifest."),
         "validate": ("packages", "Check a manifest and list everything that is wrong with it."),
         "certify": ("packages", "Check in ten steps that a Coworld keeps the runtime contract."),

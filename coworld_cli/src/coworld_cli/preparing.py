@@ -9,21 +9,31 @@ from pathlib import Path
 
 import anyio
 
+from coworld_core.episode.outcome import Exit
 from coworld_core.manifest.loading import MANIFEST_NAME
-from coworld_runner.backend import Backend
+from coworld_runner.backend import Backend, Unit
 from coworld_runner.own_players import OwnPlayer
 from coworld_runner.package.resolving import Package, coworld_id, resolve_package
 from coworld_runner.players import housing_words
 from coworld_runner.secret_env import SecretEnv, read_secret_env
 from coworld_runner.selection import open_backend
 
+from . import exitcodes
 from .options import Connection, PackageOptions, PlayOptions, WhereOptions
 from .output import Output
 from .render.issues import render_issue
 from .render.text import clean, command_line
 from .running import Running, opened_client
 
-__all__ = ["evidence_directory", "find_package", "opened_backend", "player_secrets", "read_secrets", "tell_housing"]
+__all__ = [
+    "evidence_directory",
+    "find_package",
+    "opened_backend",
+    "player_secrets",
+    "read_secrets",
+    "tell_housing",
+    "unit_status",
+]
 
 
 _DOWNLOADS = Path("coworld")
@@ -99,3 +109,20 @@ def read_secrets(items: Sequence[str], files: Sequence[Path], out: Output) -> Se
             "shell history show it. Use --secret-env NAME, or --secret-env-file."
         )
     return secrets
+
+
+async def unit_status(ended: Exit | None, unit: Unit, out: Output, *, doing: str = "") -> int:
+    """The exit status for how a game ended that was there for somebody to look at; its last words, if it failed.
+
+    Args:
+        ended: How; None: a person has seen enough.
+        unit: The game.
+        out: Where to narrate.
+        doing: What it did meanwhile.
+    """
+    if ended is None or ended.ok or ended.was_told:
+        return exitcodes.OK
+    out.note(f"The game {clean(str(ended), one_line=True)}{f' while it {doing}' if doing else ''}.")
+    for line in clean(await unit.log_tail()).rstrip().splitlines()[-12:]:
+        out.note(f"  │ {line}")
+    return exitcodes.ANSWER_IS_NO

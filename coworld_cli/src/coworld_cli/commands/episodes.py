@@ -217,7 +217,7 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
     from ..browser import open_page, wants_browser
     from ..preparing import evidence_directory, opened_backend, tell_housing
     from ..render.progress import show_progress
-    from ..render.results import play_links
+    from ..render.results import play_links, seat_words
 
     out = running.out
     package, plan = await _prepared(options, out)
@@ -227,7 +227,7 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
     workspace = evidence_directory(options, package, run_id)
 
     def ready(links: PlayLinks) -> None:
-        out.show(play_links(links, plan))
+        out.show(play_links(links, seat_words(plan)))
         if wants_browser(open_browser):
             mine = next((links.players[slot] for slot in people), links.viewer)
             running.tasks.start_soon(open_page, mine, out)

@@ -82,7 +82,7 @@ async def _show(
     from coworld_runner.runs.events import EventBus
 
     from ..browser import open_page, wants_browser
-    from ..preparing import find_package, opened_backend
+    from ..preparing import find_package, opened_backend, unit_status
     from ..render.progress import Progress
 
     out = running.out
@@ -120,12 +120,7 @@ async def _show(
             if wants_browser(open_browser):
                 running.tasks.start_soon(open_page, session.link, out)
             ended = await running.until_interrupted(session.unit.wait)
-            if ended is None or ended.ok or ended.was_told:
-                return exitcodes.OK
-            out.note(f"The game {clean(str(ended), one_line=True)} while it showed the replay.")
-            for line in clean(await session.unit.log_tail()).rstrip().splitlines()[-12:]:
-                out.note(f"  │ {line}")
-            return exitcodes.ANSWER_IS_NO
+            return await unit_status(ended, session.unit, out, doing="showed the replay")
 
 
 # --- of a platform ------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def game(out: Output, name: str, directory: Path | None) -> int:
     from coworld_runner.serving.starting import new_game
 
     made = new_game(name, directory=directory)
-    _tell(out, made, then=["run-episode", str(made.directory)])
+    _tell(out, made, then=["dev", str(made.directory)])
     return exitcodes.OK
 
 

@@ -112,9 +112,9 @@ def upload_coworld(
         raise click.UsageError("--skip-certification needs a reason.")
     edits = key_values("--image", images)
 
-    from ..files import read_patch
+    from ..files import read_object
 
-    merge = read_patch(patch) if patch is not None else None
+    merge = read_object(patch, what="--patch") if patch is not None else None
 
     async def body(api: CoworldClient, running: Running) -> int:
         from .coworlds import wait_smoke

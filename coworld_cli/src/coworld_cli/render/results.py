@@ -30,10 +30,12 @@ __all__ = [
     "machine_checks",
     "next_commands",
     "play_links",
+    "seat_words",
     "step_tag",
     "sweep_result",
 ]
 
+FOR_YOU = ", for you"
 _TAIL_LINES = 12
 
 
@@ -148,30 +150,33 @@ def fault_lines(fault: Fault, layout: EpisodeLayout | None = None, *, tail: int 
     return lines
 
 
-def play_links(links: PlayLinks, plan: EpisodePlan) -> str:
-    """Each link on a line of its own, so that it can be clicked and copied whole."""
+def seat_words(plan: EpisodePlan) -> list[str]:
+    """What there is to say of the link of each seat."""
     from coworld_core.episode.record import SeatedPlayer
 
-    rows: list[tuple[str, str, str]] = []
-    for slot, link in sorted(links.players.items()):
-        seat = plan.seats[slot]
-        bot = seat.runnable is not None
-        rows.append(
-            (
-                f"Seat {slot}",
-                clean(str(SeatedPlayer(name=seat.name, player_id=seat.player_id)), one_line=True)
-                + (", a bot; this link takes its seat" if bot else ", for you"),
-                link,
-            )
-        )
+    return [
+        str(SeatedPlayer(name=seat.name, player_id=seat.player_id))
+        + (", a bot; this link takes its seat" if seat.runnable is not None else FOR_YOU)
+        for seat in plan.seats
+    ]
+
+
+def play_links(links: PlayLinks, about: Sequence[str]) -> str:
+    """Each link on a line of its own, so that it can be clicked and copied whole.
+
+    Args:
+        links: Of a running game.
+        about: What there is to say of each seat's.
+    """
+    rows = [(f"Seat {slot}", clean(about[slot], one_line=True), link) for slot, link in sorted(links.players.items())]
     rows.append(("Watch", "everybody sees this", links.viewer))
     if links.admin is not None:
         rows.append(("Admin", "for the operator", links.admin))
     rows += [(f"Port {port}", "", address) for port, address in sorted(links.local_ports.items())]
     lines: list[str] = []
-    for label, about, link in rows:
-        mine = about.endswith("for you")
-        lines.append(f"  {click.style(label, bold=True)}  {about if mine else click.style(about, dim=True)}".rstrip())
+    for label, word, link in rows:
+        mine = word.endswith(FOR_YOU)
+        lines.append(f"  {click.style(label, bold=True)}  {word if mine else click.style(word, dim=True)}".rstrip())
         lines.append(f"    {click.style(link, fg='green', bold=True) if mine else link}")
     return "\n" + "\n".join(lines) + "\n"
 

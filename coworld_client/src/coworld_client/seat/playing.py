@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -97,7 +98,8 @@ async def play_seat(act: Act, url: str, *, seed: int | None = None) -> dict[str,
         seed: The seed of the player's `rng`; by default any.
 
     Returns:
-        The game's last message, `over`; or None where the game has closed the connection in good order without it.
+        The game's last message, `over`; or None where the game has closed the connection in good order without it, or
+        is gone after this player has sat in it: a game that ends while a slow player speaks may end unheard.
 
     Raises:
         SeatError: The game cannot be reached, refuses this player, speaks another protocol, or has refused too many of
@@ -107,7 +109,13 @@ async def play_seat(act: Act, url: str, *, seed: int | None = None) -> dict[str,
 
     player = _Player(act, random.Random(seed))
     while True:
-        socket = await _connected(url)
+        try:
+            socket = await _connected(url)
+        except SeatError as error:
+            if player.seated and error.code == SeatError.default_code:
+                print(error.message, file=sys.stderr, flush=True)
+                return None
+            raise
         try:
             async with socket:
                 return await player.converse(socket)
@@ -123,10 +131,13 @@ class _Player:
         self._rng = rng
         self._refused = 0
         self._asked: dict[str, Any] | None = None
+        self.seated = False
+        """Whether the game has spoken to it."""
 
     async def converse(self, socket: ClientConnection) -> dict[str, Any]:
         while True:
             message: Any = json.loads(await socket.recv())
+            self.seated = True
             match message.get("type"):
                 case "hello":
                     if (protocol := message.get("protocol")) != PROTOCOL:
@@ -155,6 +166,8 @@ class _Player:
         await self._answer(socket)
 
     async def _answer(self, socket: ClientConnection) -> None:
+        from websockets.exceptions import ConnectionClosed
+
         asked = self._asked
         assert asked is not None
         try:
@@ -165,7 +178,9 @@ class _Player:
         except Exception as error:
             said = f"{type(error).__name__}: {error}"
             raise SeatError(f"The player failed in tick {asked['tick']}: {said}", code="player_failed") from error
-        await socket.send(text)
+        # What the game said before it closed, `over` perhaps, is still to be read; and then, how it closed.
+        with contextlib.suppress(ConnectionClosed):
+            await socket.send(text)
 
 
 async def _connected(url: str) -> ClientConnection:

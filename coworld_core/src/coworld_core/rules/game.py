@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import abc
 import importlib
+import importlib.util
 import random
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict
@@ -128,31 +132,34 @@ class Rules(abc.ABC):
 
 
 def load_rules(name: str) -> type[Rules]:
-    """The rules with a name such as `nim:Nim`: a module and the class in it.
+    """The rules with a name such as `nim:Nim`: a module or a file, and the class in it.
+
+    Args:
+        name: `module:Class` or `nim.py:Nim`; the class may be left out where it is the only one there.
 
     Raises:
-        UsageError: Code `rules_unknown`: there is no such module or class, or it is not one of whole rules.
+        UsageError: Code `rules_unknown`: there is no such module, file or class, or it is not one of whole rules.
+            Whatever the module itself raises comes through.
     """
-    module_name, _, class_name = name.partition(":")
-    if not module_name or not class_name:
+    place, _, class_name = name.partition(":")
+    if not place:
         raise UsageError(f"{name!r} names no rules.", code="rules_unknown", hint="Write MODULE:CLASS, such as nim:Nim.")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
+    module = _module_of(place, name)
+    known = {key: value for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, Rules)}
+    known.pop("Rules", None)
+    own = [key for key, value in known.items() if value.__module__ == module.__name__]
+    found = known.get(class_name or (own[0] if len(own) == 1 else ""))
+    if found is None:
+        which = f"no rules {class_name!r}" if class_name else "not one class of rules"
         raise UsageError(
-            f"There is no module {error.name!r}, which {name!r} needs.",
+            f"{place} has {which}; it has {', '.join(known) or 'none'}.",
             code="rules_unknown",
-            hint="Modules are looked for in the current directory and among what is installed.",
-        ) from error
-    found = getattr(module, class_name, None)
-    if not (isinstance(found, type) and issubclass(found, Rules)):
-        rules = [key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, Rules)]
-        known = ", ".join(key for key in rules if key != "Rules") or "none"
-        raise UsageError(f"{module_name} has no rules {class_name!r}; it has {known}.", code="rules_unknown")
+            hint=f"Say which: {place}:{own[0]}." if own and not class_name else None,
+        )
     rules_class = found
     if missing := sorted(rules_class.__abstractmethods__):
         raise UsageError(
-            f"{name} lacks {', '.join(missing)}.",
+            f"{rules_class.__name__} lacks {', '.join(missing)}.",
             code="rules_unknown",
             hint="Every game has these; see coworld_core.rules.Rules.",
         )
@@ -161,3 +168,26 @@ def load_rules(name: str) -> type[Rules]:
             f"{name}: the config has {', '.join(taken)}, which every game has already.", code="rules_unknown"
         )
     return rules_class
+
+
+def _module_of(place: str, name: str) -> ModuleType:
+    """The module of rules, imported by its name or from its file."""
+    if place.endswith(".py"):
+        path = Path(place).resolve()
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        if spec is None or spec.loader is None or not path.is_file():
+            raise UsageError(f"There is no file {place}.", code="rules_unknown")
+        # beside it may be what it imports
+        sys.path.insert(0, str(path.parent))
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)
+        return module
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"There is no module {error.name!r}, which {name!r} needs.",
+            code="rules_unknown",
+            hint="Modules are looked for in the current directory and among what is installed.",
+        ) from error

@@ -13,7 +13,7 @@ from . import probes
 from .links import extra_port_environment, extra_unit_ports
 from .setup import Setup
 
-__all__ = ["CONFIG", "REPLAY", "RESULTS", "game_spec", "player_spec"]
+__all__ = ["CONFIG", "REPLAY", "RESULTS", "game_spec", "game_variables", "player_spec", "player_variables"]
 
 CONFIG, RESULTS, REPLAY = "config.json", "results.json", "replay"
 """Names of the files that a game and its runner exchange."""
@@ -40,11 +40,7 @@ def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
             **extra_port_environment(placement, extra),
             **({"COGAMES_POLICY_NAMES": json.dumps(setup.plan.policy_names)} if setup.plan.policy_names else {}),
             **({"COWORLD_ADMIN": "1"} if setup.options.admin else {}),
-            "COGAME_HOST": placement.listen_host,
-            "COGAME_PORT": str(placement.listen["http"]),
-            "COGAME_CONFIG_URI": placement.uri(CONFIG),
-            "COGAME_RESULTS_URI": placement.uri(RESULTS),
-            "COGAME_SAVE_REPLAY_URI": placement.uri(REPLAY),
+            **game_variables(placement, config=placement.uri(CONFIG)),
         }
 
     return without_limits(
@@ -91,10 +87,7 @@ def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str) -> U
         return {
             **runnable.env,
             **{variable: placement.uri(name) for variable, name in secrets.items()},
-            "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL": placement.uri(f"policy_artifact_{slot}.zip"),
-            # the older name of the same thing, the only one the first generations know
-            "COGAMES_ENGINE_WS_URL": url,
-            "COWORLD_PLAYER_WS_URL": url,
+            **player_variables(placement, slot, url),
         }
 
     return without_limits(
@@ -119,6 +112,27 @@ def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str) -> U
         ),
         setup.backend.capabilities,
     )
+
+
+def game_variables(placement: Placement, *, config: str) -> dict[str, str]:
+    """What a game is told: where it listens, and where config, results and replay are (``config``: a URI)."""
+    return {
+        "COGAME_HOST": placement.listen_host,
+        "COGAME_PORT": str(placement.listen["http"]),
+        "COGAME_CONFIG_URI": config,
+        "COGAME_RESULTS_URI": placement.uri(RESULTS),
+        "COGAME_SAVE_REPLAY_URI": placement.uri(REPLAY),
+    }
+
+
+def player_variables(placement: Placement, slot: int, url: str) -> dict[str, str]:
+    """What a player is told: the address of its seat, token and all, and where what it keeps goes."""
+    return {
+        "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL": placement.uri(f"policy_artifact_{slot}.zip"),
+        # the older name of the same thing, the only one the first generations know
+        "COGAMES_ENGINE_WS_URL": url,
+        "COWORLD_PLAYER_WS_URL": url,
+    }
 
 
 def _secret_files(directory: Path, secrets: Mapping[str, bytes]) -> dict[str, str]:

@@ -16,7 +16,6 @@ from typing import Any, Final, cast
 import anyio
 
 from coworld_core.errors import UsageError
-from coworld_core.manifest.gameconfig import MAX_SLOTS
 from coworld_core.rules import Rules, RulesError, RulesReplay, read_config, read_replay
 
 from ..package._sources import read_source
@@ -183,7 +182,7 @@ def _listener() -> socket.socket:
         raise UsageError(f"COGAME_PORT must be the number of a port, not {word!r}.", code="bad_port")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, int(word)), family=family, backlog=MAX_SLOTS)
+        return socket.create_server((host, int(word)), family=family, backlog=socket.SOMAXCONN)
     except OSError as error:
         raise UsageError(
             f"Cannot listen on {host}, port {word}: {error.strerror or error}.", code="port_taken"

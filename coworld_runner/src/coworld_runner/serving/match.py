@@ -119,7 +119,7 @@ class Match:
         outbox = seat.outbox = Outbox()
         self._say(seat, f"seat {slot} ({json.dumps(self._config.names[slot])}) {'re' * seat.seen}connected")
         seat.seen = True
-        outbox.notify(self._hello(slot))
+        outbox.notify(_hello(self._rules, self._config, slot, self._schema))
         if self._end is not None:
             outbox.finish(self._end, reason=OVER)
         else:
@@ -250,12 +250,21 @@ class Match:
         """Tell everybody that it is over, and close every connection."""
         scores = None if results is None else results["scores"]
         self._end = _json({"type": "over", "scores": scores, "results": results, "reason": reason})
-        for seat in self._seats:
+        for slot, seat in enumerate(self._seats):
             if seat.outbox is not None:
+                if results is not None:
+                    self._show_end(slot, seat.outbox)
                 seat.outbox.finish(self._end, reason=OVER)
         for viewer in list(self._viewers):
             viewer.notify(_state(self._frame))
             viewer.finish(self._end, reason=OVER)
+
+    def _show_end(self, slot: int, outbox: Outbox) -> None:
+        """Tell a seat what became of its last action, where the rules have something to say of that."""
+        try:
+            outbox.notify(self._observe(slot))
+        except RulesError as error:
+            self._log(f"what seat {slot} sees of the end is not to be had: {error.message}")
 
     # asking and waiting
 
@@ -326,16 +335,6 @@ class Match:
 
     # words
 
-    def _hello(self, slot: int) -> str:
-        more = {
-            "protocol": PROTOCOL,
-            "seat": slot,
-            "seats": self._config.seats,
-            "pace": self._config.pace.describe(),
-            "action_schema": self._schema,
-        }
-        return _json({"type": "hello", **_about(self._rules, self._config), **more})
-
     def _observe(self, slot: int) -> str:
         seat, play = self._seats[slot], self._play
         turn = self._started and slot in play.to_act and not seat.acted
@@ -379,6 +378,17 @@ def _read_act(message: str | bytes) -> tuple[int, Any]:
 
 def _state(frame: Frame) -> str:
     return _json({"type": "state", "tick": frame.tick, "to_act": frame.to_act, "drawing": frame.drawing})
+
+
+def _hello(rules: type[Rules], config: EpisodeConfig, slot: int, schema: Mapping[str, Any]) -> str:
+    more = {
+        "protocol": PROTOCOL,
+        "seat": slot,
+        "seats": config.seats,
+        "pace": config.pace.describe(),
+        "action_schema": schema,
+    }
+    return _json({"type": "hello", **_about(rules, config), **more})
 
 
 def _about(rules: type[Rules], config: EpisodeConfig) -> dict[str, Any]:

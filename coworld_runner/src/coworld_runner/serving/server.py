@@ -25,9 +25,9 @@ from coworld_core.rules.wire import MAX_FRAME
 
 from .match import Match
 from .outbox import Outbox
-from .pages import render
+from .pages import Document, render
 
-__all__ = ["game_server", "replay_server", "talked_out"]
+__all__ = ["address_of", "game_server", "open_server", "page_response", "replay_server", "seat_of", "talked_out"]
 
 STUCK_SECONDS: Final = 10.0
 """A client that takes no byte for this long is dropped."""
@@ -63,10 +63,10 @@ async def game_server(match: Match, tokens: Sequence[str], *, listener: socket.s
 
     async def connected(connection: ServerConnection) -> None:
         nonlocal watching
-        url = _url(connection.request)
+        url = address_of(connection.request)
         try:
             if url.path == "/player":
-                slot = _seat(url, tokens)
+                slot = seat_of(url, tokens)
                 assert slot is not None, "nobody else gets here"
                 outbox = match.join(slot)
                 try:
@@ -87,9 +87,9 @@ async def game_server(match: Match, tokens: Sequence[str], *, listener: socket.s
             match.fail(error)
 
     async def route(connection: ServerConnection, request: Request) -> Response | None:
-        url = _url(request)
+        url = address_of(request)
         if url.path == "/player":
-            if _seat(url, tokens) is None:
+            if seat_of(url, tokens) is None:
                 return connection.respond(http.HTTPStatus.FORBIDDEN, "slot or token missing or wrong\n")
             return None
         if url.path == "/global":
@@ -97,7 +97,7 @@ async def game_server(match: Match, tokens: Sequence[str], *, listener: socket.s
             return connection.respond(http.HTTPStatus.SERVICE_UNAVAILABLE, "too many watch\n") if full else None
         return _common(connection, url, pages=("player", "global"), home="client/global")
 
-    async with _serve(connected, route, listener) as server:
+    async with open_server(connected, route, listener) as server:
         yield server
 
 
@@ -119,7 +119,7 @@ async def replay_server(
     async def connected(connection: ServerConnection) -> None:
         outbox = Outbox()
         try:
-            for message in await named(_url(connection.request)):
+            for message in await named(address_of(connection.request)):
                 await connection.send(message)
         except CoworldError:
             return
@@ -128,7 +128,7 @@ async def replay_server(
         await converse(connection, outbox)
 
     async def route(connection: ServerConnection, request: Request) -> Response | None:
-        url = _url(request)
+        url = address_of(request)
         is_page = re.match(r"/clients?/replay(/|$)", url.path)
         if not is_page and not re.match(r"/replay(/|$)", url.path):
             return _common(connection, url, pages=(), home="client/replay")
@@ -137,9 +137,9 @@ async def replay_server(
         except CoworldError as error:
             status = http.HTTPStatus.NOT_FOUND if parse_qs(url.query).get("uri") else http.HTTPStatus.BAD_REQUEST
             return connection.respond(status, f"{error.message}\n")
-        return _page("replay") if is_page else None
+        return page_response(render("replay")) if is_page else None
 
-    async with _serve(connected, route, listener, compress=True) as server:
+    async with open_server(connected, route, listener, compress=True) as server:
         yield server
 
 
@@ -214,18 +214,28 @@ async def talked_out(server: Server) -> None:
 
 
 @asynccontextmanager
-async def _serve(
+async def open_server(
     connected: Callable[[ServerConnection], Awaitable[None]],
     route: Callable[[ServerConnection, Request], Awaitable[Response | None]],
     listener: socket.socket,
     *,
     compress: bool = False,
+    max_size: int | None = MAX_FRAME,
 ) -> AsyncGenerator[Server]:
+    """Serve pages and sockets until the block ends; nothing is logged.
+
+    Args:
+        connected: Serves one socket.
+        route: Answers a request, or returns None for a socket.
+        listener: Where it listens.
+        compress: Whether what is sent is worth compressing.
+        max_size: Bytes that a frame may have; None: any number.
+    """
     server = await serve(
         connected,
         sock=listener,
         process_request=route,
-        max_size=MAX_FRAME,
+        max_size=max_size,
         max_queue=4,
         compression="deflate" if compress else None,
         close_timeout=CLOSING_SECONDS,
@@ -252,14 +262,15 @@ def _silent() -> logging.Logger:
     return logger
 
 
-def _url(request: Request | None) -> SplitResult:
+def address_of(request: Request | None) -> SplitResult:
+    """What a request asks for; nothing for one that cannot be read."""
     try:
         return urlsplit(request.path if request is not None else "")
     except ValueError:
         return urlsplit("")
 
 
-def _seat(url: SplitResult, tokens: Sequence[str]) -> int | None:
+def seat_of(url: SplitResult, tokens: Sequence[str]) -> int | None:
     """The slot whose token the query has, or None when either is missing or wrong."""
     query = parse_qs(url.query)
     slot, token = query.get("slot", [""])[0], query.get("token", [""])[0]
@@ -274,14 +285,14 @@ def _common(connection: ServerConnection, url: SplitResult, *, pages: Sequence[s
     if url.path == "/healthz":
         return _response(http.HTTPStatus.OK, b'{"ok":true}', {"Content-Type": "application/json"})
     if match := re.fullmatch(rf"/clients?/({'|'.join(pages) or '$'})", url.path):
-        return _page(match[1])
+        return page_response(render(match[1]))
     if url.path == "/":
         return _response(http.HTTPStatus.TEMPORARY_REDIRECT, b"", {"Location": home})
     return connection.respond(http.HTTPStatus.NOT_FOUND, "no such page\n")
 
 
-def _page(name: str) -> Response:
-    document = render(name)
+def page_response(document: Document) -> Response:
+    """The answer that shows a page."""
     headers = {
         "Content-Type": "text/html; charset=utf-8",
         "Content-Security-Policy": document.policy,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["Document", "render"]
+__all__ = ["Document", "common", "document", "render"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,16 +30,29 @@ class Document:
 @cache
 def render(page: str) -> Document:
     """A page: `player`, `global` or `replay`."""
-    folder = files(__name__)
-    style = (folder / "common.css").read_text("utf-8")
-    script = (folder / "common.js").read_text("utf-8") + (folder / f"{page}.js").read_text("utf-8")
-    html = (folder / "page.html").read_text("utf-8").replace("/*style*/", style).replace("/*script*/", script)
+    return document(common("page.html"), style=common("common.css"), script=common("common.js") + common(f"{page}.js"))
+
+
+def common(name: str) -> str:
+    """A part that pages are made of."""
+    return (files(__name__) / name).read_text("utf-8")
+
+
+def document(html: str, *, style: str, script: str, frames: str = "'none'") -> Document:
+    """A page with its style and script put into it.
+
+    Args:
+        html: The document, with `/*style*/` and `/*script*/` where they go.
+        style: The style.
+        script: The script.
+        frames: What it may show in frames, as a policy says it.
+    """
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:; "
         # A hosted page is told its socket by `?address=`, which may be anywhere.
-        "connect-src 'self' ws: wss:; base-uri 'none'; form-action 'none'"
+        f"connect-src 'self' ws: wss:; frame-src {frames}; base-uri 'none'; form-action 'none'"
     )
-    return Document(html=html, policy=policy)
+    return Document(html=html.replace("/*style*/", style).replace("/*script*/", script), policy=policy)
 
 
 def _digest(text: str) -> str:

@@ -1,0 +1,169 @@
+"""A game and its players as programs of their own, which run until somebody has seen enough."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from coworld_core.errors import UsageError
+from coworld_core.manifest.models import Runnable
+
+from ..backend import Backend, HttpProbe, Placement, Port, Unit, enforceable
+from ..episode.links import PlayLinks, play_links
+from ..episode.options import EpisodeOptions
+from ..episode.probes import probe_page
+from ..episode.specs import CONFIG, RESULTS, game_variables, player_variables
+from ..own_players import OwnPlayer
+from ..package.resolving import Package
+from ..program import Program, open_program
+from ..selection import make_backend, runs_as_processes
+
+__all__ = ["OpenGame", "local_backend", "open_game", "open_player", "read_scores", "ready_game"]
+
+_UNCOMPILED = {"PYTHONDONTWRITEBYTECODE": "1"}
+"""What is saved twice in a second must not be taken for what was compiled in between."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenGame:
+    """A game that runs, and waits for whoever comes."""
+
+    unit: Unit
+    links: PlayLinks
+    tokens: tuple[str, ...] = field(repr=False)
+
+    @property
+    def address(self) -> str:
+        """``host:port``."""
+        return self.unit.endpoint().here
+
+
+def local_backend(package: Package) -> Backend:
+    """The process backend for a package of one's own, not yet entered.
+
+    Raises:
+        UsageError: It comes from elsewhere, or does not say how it is run without images.
+    """
+    if package.fetched:
+        raise UsageError(
+            "This package comes from elsewhere, and local processes are for code you trust.",
+            code="package_fetched",
+            hint="`coworld play` runs it in containers.",
+        )
+    if hindrance := runs_as_processes(package):
+        raise UsageError(
+            f"It cannot be run as local processes: {hindrance}.", code="not_local", hint="See compose.yaml."
+        )
+    return make_backend("process", package)
+
+
+@asynccontextmanager
+async def open_game(
+    runnable: Runnable,
+    *,
+    config: Mapping[str, Any],
+    backend: Backend,
+    port: int = 0,
+    stop_grace: float = 5.0,
+) -> AsyncGenerator[Unit]:
+    """Start a game, and stop it on leaving; it need not be ready yet (``ready_game``).
+
+    Args:
+        runnable: How it is run.
+        config: Its config, with tokens.
+        backend: An entered backend.
+        port: Where it listens on this machine; 0: anywhere.
+        stop_grace: Seconds between TERM and KILL.
+
+    Raises:
+        StartError: It could not be started.
+    """
+
+    def environment(placement: Placement) -> Mapping[str, str]:
+        return {**_UNCOMPILED, **runnable.env, **game_variables(placement, config=placement.input_uri(CONFIG))}
+
+    program = Program(
+        name="game",
+        component="game",
+        image=runnable.image,
+        argv=tuple(runnable.run),
+        environment=environment,
+        documents={CONFIG: lambda _: json.dumps(config)},
+        ports=(Port(name="http", host_port=port),),
+        limits=enforceable(EpisodeOptions().game_limits, backend.capabilities),
+    )
+    async with open_program(program, backend=backend, stop_grace=stop_grace) as running:
+        yield running.unit
+
+
+async def ready_game(unit: Unit, tokens: Sequence[str], *, timeout: float) -> OpenGame:
+    """Wait until a game answers, and find its pages.
+
+    Raises:
+        NotReadyError: It ended first, or time was up.
+    """
+    await unit.wait_ready(HttpProbe(timeout=timeout))
+    dialect, _ = await probe_page(unit.endpoint().here, "player")
+    links = play_links(unit, dialect, tokens, admin=False, extra=())
+    return OpenGame(unit=unit, links=links, tokens=tuple(tokens))
+
+
+async def read_scores(unit: Unit) -> list[float] | None:
+    """The scores that a game has written; None where it has written none."""
+    assert unit.spec.directory is not None
+    try:
+        results: Any = json.loads(await anyio.Path(unit.spec.directory / RESULTS).read_bytes())
+        return [float(score) for score in results["scores"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+@asynccontextmanager
+async def open_player(
+    runnable: Runnable,
+    own: OwnPlayer | None,
+    *,
+    slot: int,
+    url: str,
+    backend: Backend,
+    secret_env: Mapping[str, str] | None = None,
+    stop_grace: float = 5.0,
+) -> AsyncGenerator[Unit]:
+    """Start a player, and stop it on leaving.
+
+    Args:
+        runnable: How it is run, where it is no file.
+        own: The file or directory that plays. It runs where it is, so that what it says names lines of it.
+        slot: Its seat.
+        url: The address of its seat, token and all.
+        backend: An entered backend.
+        secret_env: Secrets that it is handed.
+        stop_grace: Seconds between TERM and KILL.
+
+    Raises:
+        StartError: It could not be started.
+    """
+    argv = tuple(runnable.run)
+    if own is not None:
+        place = own.path if own.path.is_dir() else own.path.parent
+        argv = own.argv(str(place), in_image=False)
+
+    def environment(placement: Placement) -> Mapping[str, str]:
+        return {**_UNCOMPILED, **runnable.env, **player_variables(placement, slot, url)}
+
+    program = Program(
+        name=f"player-{slot}",
+        component="player",
+        image=runnable.image,
+        argv=argv,
+        environment=environment,
+        secret_env=secret_env or {},
+        limits=enforceable(EpisodeOptions().player_limits, backend.capabilities),
+    )
+    async with open_program(program, backend=backend, stop_grace=stop_grace) as running:
+        yield running.unit

@@ -1,0 +1,119 @@
+"""Rules, or the game of a package, served on this machine for whoever has the links."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from coworld_core.errors import EpisodeError, NotReadyError
+from coworld_core.ids import generate_tokens
+from coworld_core.manifest.models import Runnable
+from coworld_core.rules import load_rules, read_config
+
+from ..backend import Backend
+from ..backends.process.backend import ProcessBackend
+from ..package.resolving import resolve_package
+from ..plan import plan_episode, plan_for_people
+from .programs import OpenGame, local_backend, open_game, ready_game
+
+__all__ = ["Served", "open_served"]
+
+_PATIENCE: Final = 1800
+"""Seconds that rules without a manifest wait for somebody to come."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served(OpenGame):
+    """A game that is served, with the names of its seats."""
+
+    name: str
+    names: tuple[str, ...]
+    """Of the seats."""
+
+
+@asynccontextmanager
+async def open_served(
+    game: str,
+    *,
+    config: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    port: int = 0,
+    timeout: float = 60.0,
+) -> AsyncGenerator[Served]:
+    """Serve one game on the loopback interface until the block ends.
+
+    Args:
+        game: ``module:Class``, a file with rules, or a directory with a manifest.
+        config: Of the game, over that of the package's first variant; with ``tokens`` or, by default, new ones.
+        seed: Of the game.
+        port: Where; 0: anywhere.
+        timeout: Seconds for it to answer.
+
+    Raises:
+        UsageError: There is no such game, or it takes no such config.
+        ManifestError: The manifest has errors, or the config does not satisfy it.
+        EpisodeError: It did not come up; its log's end is in ``context['log_tail']``.
+    """
+    is_package = await anyio.Path(game).is_dir()
+    found = await _of_package(game, config or {}, seed) if is_package else _of_rules(game, config or {}, seed)
+    async with (
+        found.backend as backend,
+        open_game(found.runnable, config=found.config, backend=backend, port=port) as unit,
+    ):
+        tokens = tuple(found.config["tokens"])
+        try:
+            ready = await ready_game(unit, tokens, timeout=timeout)
+        except NotReadyError as error:
+            raise EpisodeError(error.message, code="not_served", context={"log_tail": await unit.log_tail()}) from error
+        yield Served(**vars(ready), name=found.name, names=found.names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    name: str
+    names: tuple[str, ...]
+    runnable: Runnable
+    config: Mapping[str, Any]
+    backend: Backend
+
+
+async def _of_package(game: str, config: Mapping[str, Any], seed: int | None) -> _Found:
+    package = await resolve_package(game)
+    plan = plan_for_people(plan_episode(package, variant=package.manifest.variants[0].id, seed=seed))
+    tokens = tuple(config.get("tokens") or plan.new_tokens())
+    changed = {**plan.game_config, **{key: value for key, value in config.items() if key != "tokens"}}
+    plan = replace(plan, game_config=changed)
+    return _Found(
+        name=package.manifest.game.name,
+        names=tuple(seat.name for seat in plan.seats),
+        runnable=package.manifest.game.runnable,
+        config=plan.config_with_tokens(tokens),
+        backend=local_backend(package),
+    )
+
+
+def _of_rules(game: str, config: Mapping[str, Any], seed: int | None) -> _Found:
+    # where the game itself is run from, and finds its modules
+    sys.path.insert(0, str(Path.cwd()))
+    rules = load_rules(game)
+    count = len(config.get("players") or ()) or rules.seats
+    whole: dict[str, Any] = {
+        "player_connect_timeout_seconds": _PATIENCE,
+        **({} if seed is None else {"seed": seed}),
+        "tokens": list(generate_tokens(count)),
+        **config,
+    }
+    run = ("python", "-m", "coworld_runner.serving", game)
+    return _Found(
+        name=rules.__name__,
+        names=read_config(rules, whole).names,
+        runnable=Runnable(type="game", image="here:latest", run=run),
+        config=whole,
+        backend=ProcessBackend(default_context=Path.cwd()),
+    )
