@@ -40,7 +40,8 @@ def disk_usage(
         directories: Where to look.
         most_bytes: Look no further when it is more than this.
         most_entries: Look no further when there are more than this.
-        processes: Whose open files count too, if they have no name any more and are on the same disks.
+        processes: Whose open files count too, if they have no name any more: on the same disks like all others, and
+            elsewhere, as in memory, with their blocks alone, for programs reserve there what they may never need.
     """
     look = _Look(most_bytes, most_entries)
     for directory in directories:
@@ -136,12 +137,12 @@ class _Look:
             else:
                 os.close(descriptor)
 
-    def _count(self, status: os.stat_result) -> None:
+    def _count(self, status: os.stat_result, *, here: bool = True) -> None:
         if not stat.S_ISDIR(status.st_mode) and status.st_nlink != 1:
             if (status.st_dev, status.st_ino) in self._seen:
                 return
             self._seen.add((status.st_dev, status.st_ino))
-        self.bytes += max(status.st_size, getattr(status, "st_blocks", 0) * 512)
+        self.bytes += max(status.st_size if here else 0, getattr(status, "st_blocks", 0) * 512)
 
     def open_files(self, pid: int) -> None:
         """Count files that a process has open, and that nobody finds by a name."""
@@ -157,6 +158,6 @@ class _Look:
                 status = os.stat(f"{place}/{number}")  # noqa: PTH116
             except OSError:
                 continue
-            if stat.S_ISREG(status.st_mode) and not status.st_nlink and status.st_dev in self._disks:
+            if stat.S_ISREG(status.st_mode) and not status.st_nlink:
                 self.entries += 1
-                self._count(status)
+                self._count(status, here=status.st_dev in self._disks)
