@@ -26,7 +26,7 @@ from support.registry import image_archive
 
 from coworld_core.docker_engine import Engine, EngineRefused, path_segment, resolve_address
 from coworld_core.episode.events import BaseEvent, LeakFound, LogTruncated
-from coworld_core.errors import BackendError, StartError, TransferError, UsageError
+from coworld_core.errors import BackendError, NotReadyError, StartError, TransferError, UsageError
 from coworld_core.ids import new_run_id
 from coworld_runner.backend import Backend, Found, HttpProbe, Limits, Placement, Port, UnitSpec
 from coworld_runner.backends import DockerBackend
@@ -324,6 +324,20 @@ async def test_a_port_lost_before_the_start_is_chosen_again_with_its_environment
         assert unit.endpoint("extra").here != first
         assert f'"EXTRA": "{unit.endpoint("extra").here}"' in arena.text("game")
         assert unit.endpoint("extra").there == "game:9000"
+
+
+async def test_where_a_game_listens_that_nobody_outside_can_reach(arena: Arena) -> None:
+    code = (
+        "import http.server as h\nserver = h.HTTPServer(('127.0.0.1', 8080), h.SimpleHTTPRequestHandler)\n"
+        "print('up')\nserver.serve_forever()"
+    )
+    spec = python(arena.spec("game", ports=HTTP), code)
+    async with arena.open() as backend, backend.units([spec], publish=arena.publish) as (unit,):
+        await arena.said("game", "up")
+        with pytest.raises(NotReadyError) as caught:
+            await unit.wait_ready(HttpProbe(timeout=1))
+    assert str(caught.value.context["last"]).endswith("; it listens on 127.0.0.1:8080 only")
+    assert "0.0.0.0" in (caught.value.hint or "")
 
 
 # --- networks ---------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from coworld_core.errors import StartError, TransferError
 
 from ..._concurrency import nursery
 from ...backend import Backend, Endpoint, Publish, UnitSpec
+from ...collector.listening import listens_elsewhere
 from ..base import LOCALHOST, BaseUnit, port_taken
 from ..process._shim import descendants
 from ._container import command, container_body, exit_of, programs
@@ -116,6 +117,11 @@ class DockerUnit(BaseUnit):
             return ()
         # of an engine elsewhere it is the number of some stranger here
         return (self._pid, *descendants(self._pid)) if ours else ()
+
+    def missed(self, port: str) -> str:
+        """Where its programs listen instead, where the engine runs on this machine."""
+        number = {item.name: item.number for item in self.spec.ports}[port]
+        return listens_elsewhere(number, f"/proc/{self._pid}/net") if self.processes() else ""
 
     @property
     def _path(self) -> str:
