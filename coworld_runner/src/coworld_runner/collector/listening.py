@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import sys
 
-__all__ = ["listens_elsewhere"]
+__all__ = ["listens_elsewhere", "open_ports"]
 
 _LISTEN = "0A"
 _OF_THE_ENGINE = "127.0.0.11"
@@ -37,6 +37,11 @@ def listens_elsewhere(port: int, tables: str = "/proc/self/net", *, besides: int
     if not names:
         return ""
     return f"it listens on {' and '.join(names[:_MOST])}" + (" only" if there else "")
+
+
+def open_ports(tables: str = "/proc/self/net") -> list[int]:
+    """Ports on which somebody listens for others than this machine itself; none where that is not told."""
+    return sorted({port for address, port in _listening(tables) if not _is_loopback(address)})
 
 
 def _is_loopback(address: str) -> bool:
