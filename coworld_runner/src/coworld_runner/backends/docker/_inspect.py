@@ -16,10 +16,10 @@ from coworld_core.episode.outcome import Exit
 from coworld_core.errors import StartError
 
 from ...backend import UnitSpec
-from ...collector.usage import disk_usage, too_much
+from ...collector.usage import FreeRoom, disk_usage, too_much
 from ._images import is_full
 
-__all__ = ["explained", "image_of", "over_disk", "require_program", "start_error", "state_of"]
+__all__ = ["explained", "free_room", "image_of", "over_disk", "require_program", "start_error", "state_of"]
 
 _OOM_SECONDS = 1.0
 """How long after its end the engine may tell that a container was killed for its memory."""
@@ -138,6 +138,12 @@ async def over_disk(engine: Engine, path: str, spec: UnitSpec) -> str:
         )
         used += below
     return too_much((used, entries), limits.disk_bytes, limits.disk_entries)
+
+
+def free_room(engine: Engine, spec: UnitSpec) -> FreeRoom:
+    """What is free where a unit writes: below its directory, and where the engine keeps containers, if that is here."""
+    places = [str(spec.directory or ""), str(engine.info.get("DockerRootDir") or "")]
+    return FreeRoom(filter(None, places), spec.limits.disk_bytes, spec.limits.disk_entries)
 
 
 async def explained(engine: Engine, id: str, path: str, spec: UnitSpec, ended: Exit) -> Exit:
