@@ -127,6 +127,7 @@ GAMES = [
     ),
     row("exits-5", *game("game_unhealthy"), says="something is very wrong", reason="exited", engine=True),
     row("stops-itself", *game("episode_timeout"), options={"timeout": DEADLINE, "stop_grace": 0.5}, **HANGS),
+    row("storms", scores=True, config={"play_seconds": 0.6}),
     row("paints", *game("game_unhealthy"), says="it says what it wants", reason="exited"),
     row("loses-directory", *game("results_missing"), says="without writing results"),
     row("exits-137", *game("game_unhealthy")),

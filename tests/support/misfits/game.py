@@ -54,6 +54,7 @@ BEHAVIOURS = {
     "runs-out-of-memory": "allocates `size` bytes in the middle",
     "fills-disk": "writes `size` bytes beside its results",
     "stops-itself": "sends itself STOP in the middle",
+    "storms": "opens and closes files beside its results without a pause, one of them with a name that is no text",
     "paints": "writes what a terminal obeys, and ends with status 5 in the middle",
     "loses-directory": "removes the directory of its results, and ends with status 0 in the middle",
     "floods-log": "writes `size` bytes to standard output, then plays on",
@@ -456,6 +457,10 @@ class Game:
             case "stops-itself":
                 print(NOTHING_MORE, flush=True)
                 os.kill(os.getpid(), signal.SIGSTOP)
+            case "storms":
+                threading.Thread(
+                    target=storm, args=(file_of(os.environ["COGAME_RESULTS_URI"]).parent,), daemon=True
+                ).start()
             case "paints":
                 os.write(2, b"\x1b]0;owned\x07\x1b[2J\x9b1mit says \xe2\x80\xaewhat it wants\r" + b"\0\xff" * 100)
                 os._exit(5)
@@ -635,6 +640,14 @@ def flood(size: int) -> None:
     lines = ("all work and no play makes a dull log\n" * 1000).encode()
     for _ in range(size // len(lines) + 1):
         os.write(1, lines)
+
+
+def storm(directory: Path) -> None:
+    """Have whoever watches a directory told of more than can be heard."""
+    os.mkdir(os.fsencode(directory) + b"/\xff\x1b[2J\n")  # noqa: PTH102
+    while True:
+        for number in range(100):
+            os.close(os.open(directory / f"file-{number}", os.O_WRONLY | os.O_CREAT))
 
 
 def daemonise() -> None:

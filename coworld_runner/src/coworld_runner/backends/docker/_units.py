@@ -24,7 +24,7 @@ from ..base import LOCALHOST, BaseUnit, port_taken
 from ..process._shim import descendants
 from ._container import command, container_body, exit_of, programs
 from ._files import fetch_archived, hand_back
-from ._inspect import explained, free_room, image_of, over_disk, require_program, start_error, state_of
+from ._inspect import DiskLooks, explained, image_of, require_program, start_error, state_of
 from ._labels import labels_of, object_name, remove_container
 from ._logs import follow_logs
 from ._networks import SharedNetwork
@@ -33,12 +33,6 @@ from ._unit_networks import UnitNetworks, uncancelled
 __all__ = ["DockerUnit", "Place", "Run"]
 
 _PORT_TRIES = 5
-_DISK_SECONDS = 1.0
-"""Seconds between two looks at what a unit has written; the engine has no event for it."""
-_ROOM_SECONDS = 0.1
-"""Seconds between two looks whether much of a disk is gone at once."""
-_DISK_SHARE = 20
-"""A look may take at most one part in so many of the time."""
 
 
 @dataclass
@@ -288,19 +282,10 @@ class DockerUnit(BaseUnit):
 
     async def _watch_disk(self) -> None:
         """End it when it has written too much. The kernel keeps each single file from growing far beyond."""
-        room = free_room(self._engine, self.spec)
+        looks = DiskLooks(self._engine, self._path, self.spec)
         await self.started.wait()
-        begun = ended = anyio.current_time()
         while True:
-            await anyio.sleep(max(_ROOM_SECONDS, _DISK_SHARE * (ended - begun)))
-            if anyio.current_time() - ended < _DISK_SECONDS and not room.fell():
-                continue
-            begun = anyio.current_time()
-            room.note()
-            over = await over_disk(self._engine, self._path, self.spec)
-            ended = anyio.current_time()
-            if over:
-                await self._signal("SIGKILL", "disk", over)
+            await self._signal("SIGKILL", "disk", await looks.until_over())
 
     async def _conclude(self) -> Exit:
         """Wait for its end and find out how it came."""
