@@ -217,6 +217,7 @@ GAMES = [
     ),
     # its contract
     row("accepts-any-token", *game("game_contract_violation"), config={"play_seconds": LONG}),
+    row("announces", *game("game_contract_violation"), config={"play_seconds": LONG}, says="sent a message"),
     row("fails-on-bad-token", *game("game_contract_violation"), config={"play_seconds": LONG}, says="500"),
     row("no-pages", *game("game_contract_violation"), config={"play_seconds": LONG}, says="404"),
     row("older-pages", scores=True, config={"play_seconds": 1.5}),

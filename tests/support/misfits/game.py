@@ -86,6 +86,7 @@ BEHAVIOURS = {
     "current-results": "has results and a whole replay from the beginning, and is never over",
     # its contract
     "accepts-any-token": "lets anyone in",
+    "announces": "lets anyone in, and announces messages longer than anything",
     "fails-on-bad-token": "answers a bad token with status 500",
     "no-pages": "has no /client pages",
     "older-pages": "has its pages under /clients, as the first generations do",
@@ -174,6 +175,11 @@ class Connection:
         """Send anything."""
         with self._writing:
             self._send(kind, payload)
+
+    def announce(self) -> None:
+        """Begin a message that would be longer than anything, and leave it at that."""
+        with self._writing:
+            self._peer.sendall(bytes((0x80 | TEXT, 127)) + (1 << 60).to_bytes(8, "big"))
 
     def _send(self, kind: int, payload: bytes) -> None:
         length = len(payload)
@@ -340,7 +346,7 @@ class Game:
         elif url.path in pages and not self.is_("no-pages"):
             connection.respond("200 OK", "<!doctype html><title>misfits</title>\n")
         elif url.path == "/player":
-            if not self.is_("refuses-players") and (knows or self.is_("accepts-any-token")):
+            if not self.is_("refuses-players") and (knows or self.is_("accepts-any-token", "announces")):
                 return False
             failing = self.is_("fails-on-bad-token")
             connection.respond("500 Internal Server Error" if failing else "403 Forbidden", "no\n")
@@ -369,6 +375,8 @@ class Game:
             return
         if self.is_("big-viewer"):
             connection.send({"type": "state", "padding": "x" * (2 << 20)})
+        elif self.is_("announces"):
+            connection.announce()
         elif self.is_("lies-to-viewers"):
             self.lie(connection)
         elif self.is_("pings-viewers"):
@@ -407,6 +415,8 @@ class Game:
             os._exit(5)
 
     def _player(self, connection: Connection, slot: int | None) -> None:
+        if self.is_("announces") and slot is None:
+            connection.announce()
         connection.send({"type": "observation", "slot": slot})
         if slot is not None:
             self.players[slot] = connection

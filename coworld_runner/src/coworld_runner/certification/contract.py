@@ -21,7 +21,7 @@ from websockets.protocol import State
 
 from ..backend import Unit
 from ..episode import probes
-from ..websocket import game_socket, words_of
+from ..websocket import game_socket, hear, words_of
 from .answers import required
 from .record import Evidence, Level
 
@@ -106,7 +106,7 @@ async def knock(address: str, query: dict[str, str]) -> tuple[Answer, int | None
         async with _connected(address, f"/player?{urlencode(query)}") as socket:
             try:
                 with anyio.fail_after(_ANSWER_SECONDS):
-                    await socket.recv()
+                    await hear(socket)
             except TimeoutError:
                 return "open", None
             except ConnectionClosed:
@@ -263,7 +263,7 @@ class ContractProbes:
         over = anyio.get_cancelled_exc_class()
         try:
             with anyio.fail_after(_MESSAGE_SECONDS):
-                message = await socket.recv()
+                message = await hear(socket)
         except TimeoutError:
             self._viewer_evidence(code, who, served=False, words=f"got no message within {_MESSAGE_SECONDS:g} s")
             return False
@@ -319,7 +319,7 @@ class ContractProbes:
 async def _last_message(socket: ClientConnection) -> bool:
     with anyio.move_on_after(_CONFIRM_SECONDS, shield=True):
         try:
-            return bool(await socket.recv())
+            return bool(await hear(socket))
         except ConnectionClosed:
             return False
     return False

@@ -37,8 +37,8 @@ _HTTP_TIMEOUT = 5.0
 _REFUSAL_WAIT = 2.0
 _POLICY_VIOLATION = 1008
 """The close code for a caller that is not to be let in."""
-_STATE_LIMIT = 4 * 1024 * 1024
-"""Bytes of a message that is read for how far the game is; what is longer says nothing of the kind."""
+_READ_LIMIT = 4 * 1024 * 1024
+"""Bytes of a message that are read. That there is one is all that the checks ask, and how far a game is takes few."""
 
 
 @dataclass(frozen=True)
@@ -137,15 +137,17 @@ async def probe_refusal(address: str, slot: int | str, token: str, *, why: str) 
     """
     from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-    from ..websocket import game_socket
+    from ..websocket import game_socket, hear
 
     target = f"/player?{urlencode({'slot': slot, 'token': token})}"
     name = f"refuses_{why}"
     try:
-        async with game_socket(address, target, open_timeout=_HTTP_TIMEOUT, close_timeout=0.5) as socket:
+        async with game_socket(
+            address, target, max_size=_READ_LIMIT, open_timeout=_HTTP_TIMEOUT, close_timeout=0.5
+        ) as socket:
             try:
                 with anyio.fail_after(_REFUSAL_WAIT):
-                    await socket.recv()
+                    await hear(socket)
             except TimeoutError:
                 return ProbeResult(
                     name, False, f"/player stayed open for {_REFUSAL_WAIT:g} s with {why.replace('_', ' ')}"
@@ -175,14 +177,16 @@ async def probe_seat(address: str, slot: int, token: str) -> ProbeResult:
     """
     from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-    from ..websocket import game_socket, words_of
+    from ..websocket import game_socket, hear, words_of
 
     name = "lets_owner_in"
     try:
         target = f"/player?{seat_query(slot, token)}"
-        async with game_socket(address, target, open_timeout=_HTTP_TIMEOUT, close_timeout=0.5) as socket:
+        async with game_socket(
+            address, target, max_size=_READ_LIMIT, open_timeout=_HTTP_TIMEOUT, close_timeout=0.5
+        ) as socket:
             with anyio.move_on_after(_REFUSAL_WAIT):
-                await socket.recv()
+                await hear(socket)
             return ProbeResult(name, True, "let in")
     except ConnectionClosed as error:
         refused = error.rcvd is not None and error.rcvd.code == _POLICY_VIOLATION
@@ -200,21 +204,23 @@ async def first_message(address: str, path: str, *, timeout: float) -> ProbeResu
     """Check that a viewer socket sends a non-empty message within ``timeout`` seconds."""
     from websockets.exceptions import WebSocketException
 
-    from ..websocket import game_socket, words_of
+    from ..websocket import game_socket, hear, words_of
 
     name = path.split("?")[0].strip("/") + "_message"
     try:
         with anyio.fail_after(timeout):
-            async with game_socket(address, path, open_timeout=timeout, close_timeout=0.5) as socket:
-                message = await socket.recv()
+            async with game_socket(
+                address, path, max_size=_READ_LIMIT, open_timeout=timeout, close_timeout=0.5
+            ) as socket:
+                heard = await hear(socket)
     except TimeoutError:
         return ProbeResult(name, False, f"{path.split('?')[0]} sent no message within {timeout:g} s")
     except (WebSocketException, OSError, EOFError) as error:
         detail = f"{path.split('?')[0]} could not be read: {words_of(error)}"
         return ProbeResult(name, False, detail, reached=False)
-    if not message:
+    if not heard:
         return ProbeResult(name, False, f"{path.split('?')[0]} sent an empty message")
-    return ProbeResult(name, True, f"{len(message)} bytes")
+    return ProbeResult(name, True, heard)
 
 
 async def watch_global(address: str, on_state: Callable[[dict[str, Any]], None], *, interval: float = 0.25) -> None:
@@ -228,7 +234,7 @@ async def watch_global(address: str, on_state: Callable[[dict[str, Any]], None],
     from ..websocket import game_socket
 
     try:
-        async with game_socket(address, "/global", open_timeout=10, close_timeout=0.5, max_size=_STATE_LIMIT) as socket:
+        async with game_socket(address, "/global", open_timeout=10, close_timeout=0.5, max_size=_READ_LIMIT) as socket:
             latest = 0.0
             while True:
                 message = await socket.recv()
