@@ -45,6 +45,8 @@ from coworld_runner.runs.reaper import Sweep, sweep
 from coworld_runner.runs.scratch import scratch_root
 
 BackendName = Literal["process", "docker"]
+Moment = dict[str, str]
+"""Fields of an event."""
 
 SEED = int(os.environ.get("COWORLD_CHAOS_SEED", str(time.time_ns() % 1_000_000)))
 
@@ -56,6 +58,11 @@ class Victim:
     run_id: str
     workspace: Path
     process: Command
+
+    def runs(self) -> set[str]:
+        """The runs of what it has made units for, and its own."""
+        told = self.workspace.with_suffix(".runs")
+        return {self.run_id, *(told.read_text().split() if told.exists() else ())}
 
     def kill(self) -> None:
         """End it with SIGKILL, unless it has ended."""
@@ -72,12 +79,17 @@ class Crowd:
         self.image = ensure_image() if backend == "docker" else PLACEHOLDER
         self.mark = new_mark()
         self.victims: list[Victim] = []
+        self.manifest_name = "coworld_manifest.json" if backend == "docker" else "coworld_manifest_template.json"
 
-    def start(self, *players: str, mark: str = "", kill_at: str = "", **config: Any) -> Victim:
-        """Start a runner, which kills itself as a phase begins if it is told to."""
+    def start(
+        self, *players: str, what: str = "episode", mark: str = "", kill_at: Moment | None = None, **config: Any
+    ) -> Victim:
+        """Start a runner, which kills itself at an event if it is told to."""
         run_id = new_run_id()
         workspace = self.directory / f"victim-{len(self.victims)}"
         orders = {
+            "what": what,
+            "package": str(self.directory / "package" / self.manifest_name),
             "backend": self.backend,
             "image": self.image,
             "mark": mark or self.mark,
@@ -94,7 +106,7 @@ class Crowd:
 
     def leftovers(self) -> list[str]:
         """What is left of those that have ended."""
-        dead = [victim.run_id for victim in self.victims if victim.process.poll() is not None]
+        dead = [run for victim in self.victims if victim.process.poll() is not None for run in victim.runs()]
         return leftovers(mark=self.mark, run_ids=dead, docker=self.backend == "docker")
 
     def close(self) -> None:
@@ -159,7 +171,8 @@ async def test_a_killed_runner_can_be_cleaned_up_after(
                 victim = crowd.start(*players, play_seconds=0.6)
                 await anyio.sleep(0.05 * chance.random())
             elif isinstance(moment, str):
-                victim = crowd.start(*players, play_seconds=0.6, kill_at=moment)
+                at = {"kind": "phase_started", "phase": moment}
+                victim = crowd.start(*players, play_seconds=0.6, kill_at=at)
                 assert await anyio.to_thread.run_sync(victim.process.wait, 60) == -signal.SIGKILL
             else:
                 victim = crowd.start(*players, play_seconds=0.6)
@@ -209,6 +222,81 @@ async def test_a_killed_runner_can_be_cleaned_up_after(
     assert leftovers(mark=alive_mark, run_ids=[alive.run_id], docker=crowd.backend == "docker") == []
     assert temporary_files() <= {*before, scratch_root()}
     assert list(scratch_root().iterdir()) == []
+
+
+COMMANDS: list[tuple[str, Moment]] = [
+    *(
+        ("certify", {"kind": "step_started", "step": step})
+        for step in ("images-reachable", "smoke-episode", "results-conform", "replay-loadable")
+    ),
+    ("certify", {"kind": "phase_started", "phase": "play"}),
+    ("certify", {"kind": "unit_ready", "unit": "replay"}),
+    *(("replay", {"kind": kind}) for kind in ("unit_created", "unit_started", "unit_ready")),
+    *(("play", {"kind": "phase_started", "phase": phase}) for phase in ("ready", "play")),
+]
+
+
+@pytest.mark.parametrize(
+    ("crowd", "moments"),
+    [
+        pytest.param("process", COMMANDS, id="process"),
+        pytest.param(
+            "docker",
+            [
+                ("certify", {"kind": "unit_ready", "unit": "replay"}),
+                ("play", {"kind": "phase_started", "phase": "play"}),
+            ],
+            id="docker",
+            marks=pytest.mark.docker,
+        ),
+    ],
+    indirect=["crowd"],
+)
+async def test_whatever_a_command_was_at_can_be_cleaned_up_after(
+    crowd: Crowd, moments: list[tuple[str, Moment]], tmp_path: Path
+) -> None:
+    write_package(tmp_path / "package", crowd)
+    alive_mark = new_mark()
+    alive = crowd.start(mark=alive_mark, play_seconds=600)
+    wait_until(lambda: len(marked_processes(alive_mark)) >= 3, seconds=60, what="a living run")
+    living = set(marked_processes(alive_mark))
+
+    removed: list[str] = []
+
+    async def one(what: str, moment: Moment, limit: anyio.CapacityLimiter) -> None:
+        async with limit:
+            victim = crowd.start(what=what, kill_at=moment, play_seconds=0.3)
+            assert await anyio.to_thread.run_sync(victim.process.wait, 60) == -signal.SIGKILL, (what, moment)
+            for run_id in victim.runs():
+                swept = await clean(crowd.backend, run_id)
+                assert swept.ok, swept
+                assert all(item.run_id == run_id for item in swept.found)
+                removed.extend(item.found.kind for item in swept.reaped if item.removed)
+
+    limit = anyio.CapacityLimiter(3)
+    async with anyio.create_task_group() as group:
+        for what, moment in moments:
+            group.start_soon(one, what, moment, limit)
+    assert ("container" if crowd.backend == "docker" else "directory") in removed
+    assert crowd.leftovers() == []
+    assert living <= set(marked_processes(alive_mark))
+    assert {item.name for item in scratch_root().iterdir()} == {alive.run_id}
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("crowd", ["docker"], indirect=True)
+async def test_a_build_ends_with_its_builder(crowd: Crowd, tmp_path: Path) -> None:
+    """There is nothing to clean up after a killed build: the engine sees that nobody waits for it."""
+    project = tmp_path / "victim-0"
+    project.mkdir()
+    (project / "Dockerfile").write_text(f"FROM {crowd.image}\nRUN echo be''gun; sleep 600; : {crowd.mark}\n")
+    (project / "coworld_manifest_template.json").write_bytes((PACKAGE / "coworld_manifest_template.json").read_bytes())
+    (project / "compose.yaml").write_text("services:\n  misfits:\n    image: misfits\n    build: .\n")
+    crowd.start(what="build", kill_at={"kind": "image_progressed", "status": "begun"})
+    (victim,) = crowd.victims
+    assert await anyio.to_thread.run_sync(victim.process.wait, 60) == -signal.SIGKILL
+    wait_until(lambda: not marked_processes(crowd.mark), what="the end of the build")
+    assert not (project / "coworld_manifest.json").exists()
 
 
 def begun(victim: Victim) -> None:
@@ -292,7 +380,7 @@ def write_package(directory: Path, crowd: Crowd) -> Path:
     for unit in (document["game"]["runnable"], *document["player"]):
         unit["env"] = {"MISFITS_MARK": crowd.mark}
     document["game"]["version"] = "1.0.0"
-    name = "coworld_manifest.json" if crowd.backend == "docker" else "coworld_manifest_template.json"
+    name = crowd.manifest_name
     (directory / name).write_text(json.dumps(document))
     (directory / "compose.yaml").write_text(
         f"services:\n  misfits:\n    image: misfits\n    build: {json.dumps(str(PACKAGE))}\n"

@@ -124,6 +124,16 @@ async def test_whom_a_player_reaches(arena: Arena, listener: socket.socket, netw
         assert callers(listener) > 0
 
 
+async def test_a_game_leads_nobody_elsewhere(arena: Arena, listener: socket.socket) -> None:
+    """The runner is in no closed network, so it asks nobody but the game, whatever the game answers."""
+    plan = arena.plan("redirects", play_seconds=60.0, elsewhere=listener.getsockname()[1])
+    found = await arena.play(plan, EpisodeOptions(timeout=90, watch=True))
+    (fault,) = found.record.faults
+    assert (fault.fault, fault.error_type) == ("game", "game_contract_violation")
+    assert "302" in fault.message
+    assert callers(listener) == 0
+
+
 @pytest.mark.parametrize("backend_name", BACKENDS)
 async def test_a_fork_bomb_is_contained(arena: Arena) -> None:
     options = EpisodeOptions(timeout=90, player_limits=Limits(pids=30))

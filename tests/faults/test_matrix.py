@@ -8,6 +8,7 @@ same everywhere.
 
 from __future__ import annotations
 
+import stat
 import urllib.request
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -108,7 +109,10 @@ GAMES = [
     row("well", scores=True, engine=True),
     # before it is ready
     row("never-listens", *game("game_unhealthy"), options={"ready_timeout": READY}, says="did not answer", engine=True),
-    row("unhealthy", *game("game_unhealthy"), options={"ready_timeout": EXIT}, says="503", idle="ready", skip=EXIT),
+    *(
+        row(name, *game("game_unhealthy"), options={"ready_timeout": EXIT}, says=says, idle="ready", skip=EXIT)
+        for name, says in (("unhealthy", "503"), ("redirects-health", "302"), ("hints", "no answer"))
+    ),
     row("healthy-late", scores=True, config={"delay": 1.5}),
     row("exits-7-before-healthy", *game("game_unhealthy"), says="status 7", reason="exited", engine=True),
     row("exits-0-before-healthy", *game("game_unhealthy"), says="no, thank you", reason="exited"),
@@ -122,6 +126,10 @@ GAMES = [
         **HANGS,
     ),
     row("exits-5", *game("game_unhealthy"), says="something is very wrong", reason="exited", engine=True),
+    row("stops-itself", *game("episode_timeout"), options={"timeout": DEADLINE, "stop_grace": 0.5}, **HANGS),
+    row("storms", scores=True, config={"play_seconds": 0.6}),
+    row("paints", *game("game_unhealthy"), says="it says what it wants", reason="exited"),
+    row("loses-directory", *game("results_missing"), says="without writing results"),
     row("exits-137", *game("game_unhealthy")),
     row("kills-itself", *game("game_unhealthy"), reason="signal"),
     row("dies-slowly", *game("game_unhealthy"), says="the game task failed", config={"delay": 0.5}),
@@ -170,6 +178,10 @@ GAMES = [
     row("wrong-count", *game("results_malformed"), says="2 slots"),
     row("not-utf8", *game("results_malformed")),
     row("link-results", *game("artifact_transport_error"), engine=True),
+    row("fifo-results", *game("artifact_transport_error"), says="not a regular file"),
+    row("directory-results", *game("artifact_transport_error"), says="not a regular file"),
+    row("late-results", *game("results_missing"), says="without writing results"),
+    row("swaps-results", scores=True),
     row("huge-results", *game("results_malformed"), config={"size": 5 * MIB}),
     row("results-then-exits-5", *game("game_unhealthy"), scores=True, reason="exited", says="status 5"),
     # what comes after
@@ -205,6 +217,7 @@ GAMES = [
     ),
     # its contract
     row("accepts-any-token", *game("game_contract_violation"), config={"play_seconds": LONG}),
+    row("announces", *game("game_contract_violation"), config={"play_seconds": LONG}, says="sent a message"),
     row("fails-on-bad-token", *game("game_contract_violation"), config={"play_seconds": LONG}, says="500"),
     row("no-pages", *game("game_contract_violation"), config={"play_seconds": LONG}, says="404"),
     row("older-pages", scores=True, config={"play_seconds": 1.5}),
@@ -222,6 +235,18 @@ GAMES = [
         options={"viewer_timeout": 1},
         says="/global",
     ),
+    *(
+        row(
+            name,
+            *game("game_contract_violation"),
+            config={"play_seconds": LONG},
+            options={"viewer_timeout": 0.5},
+            says="/global",
+        )
+        for name in ("babbles", "long-head", "says-goodbye")
+    ),
+    row("pings-viewers", scores=True, config={"play_seconds": 0.5}, options={"watch": True}),
+    row("lies-to-viewers", scores=True, config={"play_seconds": 2.5}, options={"watch": True}),
     row("refuses-players", *game("game_contract_violation"), says="refuses player"),
     # players give up long before the game does
     row(
@@ -323,6 +348,30 @@ PLAYERS = [
     # deeper than a program may call itself, and longer than a path may be
     seat("digs 2500", scores=True, engine=True),
     seat("closes-streams", scores=True),
+    seat("loses-directory", scores=True),
+    seat("artifact-setuid", scores=True),
+    seat(f"long-line {2 * MIB}", scores=True, options={"player_limits": Limits(log_bytes=MIB)}, truncated="player-1"),
+    seat(
+        "hides-in-memory 32",
+        blames=player("player_error"),
+        config={"play_seconds": LONG},
+        options={"player_limits": Limits(disk_bytes=16 * MIB)},
+        reason="disk",
+    ),
+    # against whoever counts, lists or ends processes
+    seat("runs-away", scores=True),
+    seat("zombies 100", scores=True),
+    seat("renames-itself", "zombies 3", scores=True),
+    seat("crowds 200", scores=True),
+    seat("kills-group", blames=player("player_error"), config={"play_seconds": LONG}, reason="signal"),
+    seat(
+        "stops-itself",
+        blames=player("player_timeout"),
+        scores=True,
+        options={"player_exit_timeout": EXIT, "stop_grace": 0.5},
+        says=NOTHING_MORE,
+        **STAYS,
+    ),
 ]
 
 CASES = [
@@ -424,9 +473,13 @@ def judge(case: Case, found: Evidence) -> None:
         assert fault.phase
         assert fault.log is None or (found.layout.workspace / fault.log).exists()
 
+    # whoever reads them on a terminal
+    assert all(word.isprintable() for words in told for word in words.split()), told
+
     # the evidence: what was valid is kept, and nothing but regular files
     assert found.layout.results.exists() or not case.scores
-    assert not any(path.is_symlink() for path in found.layout.workspace.rglob("*"))
+    modes = [path.lstat().st_mode for path in found.layout.workspace.rglob("*")]
+    assert not any(stat.S_ISLNK(mode) or mode & (stat.S_ISUID | stat.S_ISGID) for mode in modes)
     if case.scores and case.game not in {"no-replay", "no-replay-lingers", "results-then-exits-5"}:
         assert found.layout.replay.read_text().endswith("the end\n")
     assert record.game is not None

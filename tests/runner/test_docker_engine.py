@@ -269,6 +269,17 @@ async def test_what_the_engine_cannot_hold_is_no_capability(place: Path) -> None
             assert can.network_isolation
 
 
+async def test_what_games_can_reach_of_this_machine_is_told(place: Path) -> None:
+    with socket.create_server(("", 0)) as service, socket.create_server(("127.0.0.1", 0)) as own:
+        reached, kept = (f"{each.getsockname()[1]}" for each in (service, own))
+        async with answering(place, ping("1.41"), info(Name=socket.gethostname()), ping("1.41"), info(Name="other")):
+            here, there = [await DockerBackend(host=f"unix://{place}").check() for _ in range(2)]
+    (told,) = [issue.message for issue in here if issue.code == "services_in_reach"]
+    assert reached in told
+    assert kept not in told
+    assert "services_in_reach" not in {issue.code for issue in there}
+
+
 async def test_check_tells_what_entering_would_raise(place: Path) -> None:
     (issue,) = await DockerBackend(host=f"unix://{place}").check()
     assert (issue.code, issue.severity) == ("docker_not_running", "error")

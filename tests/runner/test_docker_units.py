@@ -26,10 +26,11 @@ from support.registry import image_archive
 
 from coworld_core.docker_engine import Engine, EngineRefused, path_segment, resolve_address
 from coworld_core.episode.events import BaseEvent, LeakFound, LogTruncated
-from coworld_core.errors import BackendError, StartError, TransferError, UsageError
+from coworld_core.errors import BackendError, NotReadyError, StartError, TransferError, UsageError
 from coworld_core.ids import new_run_id
 from coworld_runner.backend import Backend, Found, HttpProbe, Limits, Placement, Port, UnitSpec
 from coworld_runner.backends import DockerBackend
+from coworld_runner.backends.docker import _inspect
 from coworld_runner.backends.docker._labels import run_labels
 from coworld_runner.backends.docker._networks import drop_network, make_network
 from coworld_runner.runs.scratch import make_scratch, open_scratch, scratch_root
@@ -111,6 +112,18 @@ async def test_what_is_written_anywhere_counts(arena: Arena) -> None:
         exit = await arena.run(backend, spec)
     assert exit.reason == "disk"
     assert "8388608 allowed" in exit.detail
+
+
+async def test_what_is_reserved_at_once_is_seen_at_once(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_inspect, "_DISK_SECONDS", 600.0)
+    code = (
+        "import os, time\nfor i in range(8):\n"
+        "    os.posix_fallocate(os.open(f'/tmp/{i}', os.O_WRONLY | os.O_CREAT), 0, 64 << 20)\ntime.sleep(600)"
+    )
+    spec = python(arena.spec("subject", limits=Limits(disk_bytes=64 << 20)), code)
+    async with arena.open() as backend:
+        exit = await arena.run(backend, spec)
+    assert exit.reason == "disk"
 
 
 async def test_a_volume_of_the_image_has_a_size_too_and_goes_with_the_unit(arena: Arena) -> None:
@@ -324,6 +337,20 @@ async def test_a_port_lost_before_the_start_is_chosen_again_with_its_environment
         assert unit.endpoint("extra").here != first
         assert f'"EXTRA": "{unit.endpoint("extra").here}"' in arena.text("game")
         assert unit.endpoint("extra").there == "game:9000"
+
+
+async def test_where_a_game_listens_that_nobody_outside_can_reach(arena: Arena) -> None:
+    code = (
+        "import http.server as h\nserver = h.HTTPServer(('127.0.0.1', 8080), h.SimpleHTTPRequestHandler)\n"
+        "print('up')\nserver.serve_forever()"
+    )
+    spec = python(arena.spec("game", ports=HTTP), code)
+    async with arena.open() as backend, backend.units([spec], publish=arena.publish) as (unit,):
+        await arena.said("game", "up")
+        with pytest.raises(NotReadyError) as caught:
+            await unit.wait_ready(HttpProbe(timeout=1))
+    assert str(caught.value.context["last"]).endswith("; it listens on 127.0.0.1:8080 only")
+    assert "0.0.0.0" in (caught.value.hint or "")
 
 
 # --- networks ---------------------------------------------------------------------------------------------------

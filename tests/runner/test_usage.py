@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from coworld_runner.collector.usage import disk_usage, too_much
+from coworld_runner.collector.usage import FreeRoom, disk_usage, too_much
 from coworld_runner.runs._trees import remove_tree
 
 BLOCK = 4096
@@ -72,3 +73,15 @@ def test_a_look_ends_with_what_is_too_much(tmp_path: Path, monkeypatch: pytest.M
     assert too_much(used, None, 20) == "21 files and directories or more, 20 allowed"
     assert too_much(used, None, None) == too_much(used, 1 << 20, 21) == ""
     assert too_much((7, 1), 6, None) == "7 bytes on disk, 6 allowed"
+
+
+def test_room_that_is_gone_at_once_is_seen(tmp_path: Path) -> None:
+    # a disk that nobody else fills, or empties, just now
+    places = [str(tmp_path / "none"), "/dev/shm"]
+    limited, unlimited = FreeRoom(places, 4 << 20, None), FreeRoom(places, None, None)
+    with tempfile.TemporaryFile(dir="/dev/shm") as file:
+        os.posix_fallocate(file.fileno(), 0, 16 << 20)
+        assert limited.fell()
+        assert not unlimited.fell()
+        limited.note()
+        assert not limited.fell()

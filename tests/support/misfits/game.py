@@ -16,6 +16,7 @@ import hashlib
 import itertools
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -52,6 +53,10 @@ BEHAVIOURS = {
     "dies-when-watched": "stops listening at the first viewer, and ends with status 5 only `delay` seconds later",
     "runs-out-of-memory": "allocates `size` bytes in the middle",
     "fills-disk": "writes `size` bytes beside its results",
+    "stops-itself": "sends itself STOP in the middle",
+    "storms": "opens and closes files beside its results without a pause, one of them with a name that is no text",
+    "paints": "writes what a terminal obeys, and ends with status 5 in the middle",
+    "loses-directory": "removes the directory of its results, and ends with status 0 in the middle",
     "floods-log": "writes `size` bytes to standard output, then plays on",
     "daemonises": "leaves a grandchild in a session of its own, then plays on",
     # its results
@@ -63,6 +68,10 @@ BEHAVIOURS = {
     "not-utf8": "writes results that are not UTF-8",
     "link-results": "makes its results a link to /etc/passwd",
     "huge-results": "writes `size` bytes of valid results",
+    "fifo-results": "makes a pipe of its results",
+    "directory-results": "makes a directory of its results",
+    "late-results": "ends with status 0, and has a child write its results afterwards",
+    "swaps-results": "has its results be a file, and a link to /etc/passwd, by turns",
     "results-then-exits-5": "writes good results and ends with status 5",
     # what comes after
     "lingers": "goes on for `delay` seconds after results and replay are complete",
@@ -77,6 +86,7 @@ BEHAVIOURS = {
     "current-results": "has results and a whole replay from the beginning, and is never over",
     # its contract
     "accepts-any-token": "lets anyone in",
+    "announces": "lets anyone in, and announces messages longer than anything",
     "fails-on-bad-token": "answers a bad token with status 500",
     "no-pages": "has no /client pages",
     "older-pages": "has its pages under /clients, as the first generations do",
@@ -86,6 +96,14 @@ BEHAVIOURS = {
     "hangs-players": "leaves the handshake of whoever has the right token unanswered",
     "endless-health": "answers /healthz with 200 and a page that never ends, from the second time on",
     "big-viewer": "sends viewers 2 MiB at once",
+    "redirects": "sends everybody who asks for more than its health to the port `elsewhere` of this machine",
+    "redirects-health": "sends who asks for its health there",
+    "hints": "answers /healthz with informational answers that never end",
+    "lies-to-viewers": "tells viewers of ticks and scores that are none",
+    "pings-viewers": "pings viewers without end",
+    "says-goodbye": "closes on viewers with a reason that a terminal obeys",
+    "babbles": "answers a viewer's handshake with what is no HTTP",
+    "long-head": "answers a viewer's handshake with a head that never ends",
 }
 
 
@@ -125,12 +143,18 @@ class Connection:
         head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(text)}\r\n"
         self._peer.sendall(f"{head}Connection: close\r\n\r\n{text}".encode())
 
-    def go_on_and_on(self) -> None:
-        """Answer plain HTTP without an end."""
-        self._peer.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+    def go_on_and_on(self, head: str, more: str, pause: float) -> None:
+        """Answer without an end."""
+        self._peer.sendall(head.encode())
         while True:
-            self._peer.sendall(b"and so on\n")
-            time.sleep(0.2)
+            self._peer.sendall(more.encode())
+            time.sleep(pause)
+
+    def redirect(self, port: int) -> None:
+        """Send whoever asks elsewhere, with a word to whoever is there."""
+        scheme = "ws" if "sec-websocket-key" in self._headers else "http"
+        place = f"{scheme}://127.0.0.1:{port}/?what=was+not+to+get+out"
+        self._peer.sendall(f"HTTP/1.1 302 Found\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n".encode())
 
     def upgrade(self) -> bool:
         """Make a websocket of it, if that is what is wanted."""
@@ -145,8 +169,17 @@ class Connection:
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message."""
+        self.send_frame(TEXT, json.dumps(message).encode())
+
+    def send_frame(self, kind: int, payload: bytes) -> None:
+        """Send anything."""
         with self._writing:
-            self._send(TEXT, json.dumps(message).encode())
+            self._send(kind, payload)
+
+    def announce(self) -> None:
+        """Begin a message that would be longer than anything, and leave it at that."""
+        with self._writing:
+            self._peer.sendall(bytes((0x80 | TEXT, 127)) + (1 << 60).to_bytes(8, "big"))
 
     def _send(self, kind: int, payload: bytes) -> None:
         length = len(payload)
@@ -219,6 +252,7 @@ class Game:
         self.connect_timeout: float = config.get("connect_timeout", 180)
         self.delay: float = config.get("delay", 1.0)
         self.size: int = config.get("size", 1 << 20)
+        self.elsewhere: int = config.get("elsewhere", 0)
         self.seed: int = config.get("seed", 0)
         self.players: dict[int, Connection] = {}
         self.connections: set[Connection] = set()
@@ -284,12 +318,27 @@ class Game:
         if url.path == "/go":
             self.all_there.set()
             connection.respond("200 OK", "gone\n")
+        elif self.is_("redirects") and url.path != "/healthz":
+            connection.redirect(self.elsewhere)
+        elif self.is_("babbles") and url.path == "/global":
+            connection.go_on_and_on("\x1b]0;hello\x07\x9b2J\0\r\n\r\n", "\0\r\n", 0.05)
+        elif self.is_("long-head") and url.path == "/global":
+            connection.go_on_and_on("HTTP/1.1 101 Switching Protocols\r\n", f"X: {'x' * 4000}\r\n", 0.0)
         elif url.path == "/healthz":
+            if self.is_("redirects-health"):
+                if self.asked:
+                    print(NOTHING_MORE, flush=True)
+                self.asked += 1
+                connection.redirect(self.elsewhere)
+                return True
+            if self.is_("hints"):
+                print(NOTHING_MORE, flush=True)
+                connection.go_on_and_on("", "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", 0.001)
             late = self.is_("healthy-late") and time.monotonic() - self.began < self.delay
             bad = self.is_("unhealthy") or late
             self.asked += 1
             if self.is_("endless-health") and self.asked > 1:
-                connection.go_on_and_on()
+                connection.go_on_and_on("HTTP/1.1 200 OK\r\n\r\n", "and so on\n", 0.2)
             if self.is_("unhealthy") and self.asked == 2:
                 # the first answer has arrived
                 print(NOTHING_MORE, flush=True)
@@ -297,7 +346,7 @@ class Game:
         elif url.path in pages and not self.is_("no-pages"):
             connection.respond("200 OK", "<!doctype html><title>misfits</title>\n")
         elif url.path == "/player":
-            if not self.is_("refuses-players") and (knows or self.is_("accepts-any-token")):
+            if not self.is_("refuses-players") and (knows or self.is_("accepts-any-token", "announces")):
                 return False
             failing = self.is_("fails-on-bad-token")
             connection.respond("500 Internal Server Error" if failing else "403 Forbidden", "no\n")
@@ -326,9 +375,35 @@ class Game:
             return
         if self.is_("big-viewer"):
             connection.send({"type": "state", "padding": "x" * (2 << 20)})
+        elif self.is_("announces"):
+            connection.announce()
+        elif self.is_("lies-to-viewers"):
+            self.lie(connection)
+        elif self.is_("pings-viewers"):
+            connection.send({"type": "state", "tick": 0, "max_ticks": 3})
+            while True:
+                connection.send_frame(PING, b"are you there?")
+                time.sleep(0.001)
+        elif self.is_("says-goodbye"):
+            connection.send_frame(CLOSE, struct.pack(">H", 1011) + "\x1b]0;bye\x07\x9b2J\u202e".encode())
         elif not self.is_("silent-viewer"):
             connection.send({"type": "state", "tick": 0, "max_ticks": 3})
         connection.wait_closed()
+
+    def lie(self, connection: Connection) -> None:
+        """Send what no reader of a state expects, each time as the first that is read for a while."""
+        huge = "9" * 400
+        for text in (
+            "[" * 100_000,
+            f'{{"tick": {huge}, "max_ticks": {huge}, "scores": [{huge}, {huge}]}}',
+            '{"tick": true, "max_ticks": -1, "scores": [1e999, NaN]}',
+            '{"tick": 1, "max_ticks": 0, "scores": [' + "1," * 100_000 + "1]}",
+            '{"tick": "\\ud800", "scores": {"0": 1}}',
+            "9" * 5000,
+            '"\\ud800"',
+        ):
+            connection.send_frame(TEXT, text.encode())
+            time.sleep(0.27)
 
     def break_off(self, connection: Connection) -> None:
         """End a connection without a word, and sometimes everything."""
@@ -340,6 +415,8 @@ class Game:
             os._exit(5)
 
     def _player(self, connection: Connection, slot: int | None) -> None:
+        if self.is_("announces") and slot is None:
+            connection.announce()
         connection.send({"type": "observation", "slot": slot})
         if slot is not None:
             self.players[slot] = connection
@@ -387,6 +464,19 @@ class Game:
             case "hangs" | "dies-when-watched":
                 print(NOTHING_MORE, flush=True)
                 for_ever()
+            case "stops-itself":
+                print(NOTHING_MORE, flush=True)
+                os.kill(os.getpid(), signal.SIGSTOP)
+            case "storms":
+                threading.Thread(
+                    target=storm, args=(file_of(os.environ["COGAME_RESULTS_URI"]).parent,), daemon=True
+                ).start()
+            case "paints":
+                os.write(2, b"\x1b]0;owned\x07\x1b[2J\x9b1mit says \xe2\x80\xaewhat it wants\r" + b"\0\xff" * 100)
+                os._exit(5)
+            case "loses-directory":
+                shutil.rmtree(file_of(os.environ["COGAME_RESULTS_URI"]).parent)
+                os._exit(0)
             case "ignores-term":
                 signal.signal(signal.SIGTERM, refuse)
                 print(NOTHING_MORE, flush=True)
@@ -431,6 +521,12 @@ class Game:
 
     def end(self) -> int:
         """Write what is to be left, say goodbye, and go."""
+        if self.is_("late-results"):
+            if os.fork():
+                os._exit(0)
+            time.sleep(0.2)
+        if self.is_("swaps-results"):
+            self.swap_results()
         self.write_results()
         if self.is_("half-results-exits", "results-then-exits-5"):
             os._exit(5 if self.is_("results-then-exits-5") else 0)
@@ -456,6 +552,12 @@ class Game:
         if self.is_("link-results"):
             path.symlink_to("/etc/passwd")
             return
+        if self.is_("fifo-results"):
+            os.mkfifo(path)
+            return
+        if self.is_("directory-results"):
+            path.mkdir()
+            return
         if self.is_("wrong-schema"):
             del results["ticks"]
         if self.is_("wrong-count"):
@@ -470,6 +572,16 @@ class Game:
         if self.is_("not-utf8"):
             data = data[:-1] + b', "name": "\xff\xfe"}'
         path.write_bytes(data)
+
+    def swap_results(self) -> None:
+        """Have results that are another thing whenever they are looked at."""
+        path = file_of(os.environ["COGAME_RESULTS_URI"])
+        link, file = path.with_name("link"), path.with_name("file")
+        for _ in range(200):
+            link.symlink_to("/etc/passwd")
+            link.replace(path)
+            file.write_text(json.dumps({"scores": [0, 1], "ticks": 3}))
+            file.replace(path)
 
     def write_replay(self) -> None:
         """Write a replay, as well or as badly as told."""
@@ -538,6 +650,14 @@ def flood(size: int) -> None:
     lines = ("all work and no play makes a dull log\n" * 1000).encode()
     for _ in range(size // len(lines) + 1):
         os.write(1, lines)
+
+
+def storm(directory: Path) -> None:
+    """Have whoever watches a directory told of more than can be heard."""
+    os.mkdir(os.fsencode(directory) + b"/\xff\x1b[2J\n")  # noqa: PTH102
+    while True:
+        for number in range(100):
+            os.close(os.open(directory / f"file-{number}", os.O_WRONLY | os.O_CREAT))
 
 
 def daemonise() -> None:

@@ -51,6 +51,16 @@ BEHAVIOURS = {
     "hides": "reserves ARG mebibytes in files that it removes and keeps open, then plays on",
     "drops-labels": "leaves a daemon without any environment, then plays on",
     "stops-parent": "stops the process that started it (SIGSTOP), then plays on",
+    "stops-itself": "sends itself STOP once the game is over",
+    "kills-group": "sends KILL to its process group, in the middle",
+    "runs-away": "leaves a daemon that is another process in another session every few milliseconds, then plays on",
+    "zombies": "forks ARG processes that end and are not waited for, then plays on",
+    "renames-itself": "takes a name that looks like the rest of a line of /proc, then plays on",
+    "crowds": "opens ARG connections to the game that say nothing, and plays on meanwhile",
+    "long-line": "writes ARG bytes to its log without the end of a line, then plays on",
+    "hides-in-memory": "reserves ARG mebibytes in files that are in memory alone, then plays on",
+    "artifact-setuid": "leaves an artifact that would run as its owner",
+    "loses-directory": "removes its directory, then plays on",
     "kills-parent": "leaves such a daemon, and kills the process that started it",
 }
 
@@ -245,6 +255,39 @@ def hide(mebibytes: int) -> list[int]:
     return kept
 
 
+def hide_in_memory(mebibytes: int) -> list[int]:
+    """Take memory that no process has mapped."""
+    kept = [os.memfd_create(f"hidden-{number}") for number in range(mebibytes)]
+    for descriptor in kept:
+        os.posix_fallocate(descriptor, 0, 1 << 20)
+    return kept
+
+
+def run_away() -> None:
+    """Leave a process behind that is never there any more when it is looked at."""
+    if os.fork():
+        return
+    mark = os.environ.get("MISFITS_MARK", "")
+    until = time.monotonic() + 600
+    while time.monotonic() < until:
+        if os.fork():
+            os._exit(0)
+        os.setsid()
+        time.sleep(0.002)
+    print(mark)
+
+
+def rename() -> None:
+    """Take another name for what lists processes."""
+    Path("/proc/self/comm").write_text(") Z 1 1 (\n")
+
+
+def crowd(count: int) -> list[socket.socket]:
+    """Open connections to the game, and leave it at that."""
+    url = urlsplit(os.environ["COWORLD_PLAYER_WS_URL"])
+    return [socket.create_connection((url.hostname or "", url.port or 80)) for _ in range(count)]
+
+
 def drop_labels() -> None:
     """Leave a process behind that nothing but its arguments tells from a stranger's."""
     if os.fork() == 0:
@@ -339,6 +382,31 @@ def main(behaviour: str = "well", *arguments: str) -> int:
             assert len(kept) == number
         case "drops-labels":
             drop_labels()
+        case "hides-in-memory":
+            kept = hide_in_memory(number)
+            assert len(kept) == number
+        case "runs-away":
+            run_away()
+        case "zombies":
+            for _ in range(number):
+                if os.fork() == 0:
+                    os._exit(0)
+        case "renames-itself":
+            rename()
+        case "crowds":
+            kept = crowd(number)
+            assert len(kept) == number
+        case "long-line":
+            for _ in range(number >> 16):
+                os.write(1, b"x" * (1 << 16))
+        case "kills-group":
+            play(until=2)
+            os.kill(0, signal.SIGKILL)
+        case "artifact-setuid":
+            artifact().write_bytes(zipped(10))
+            artifact().chmod(0o4777)
+        case "loses-directory":
+            artifact().parent.rmdir()
         case "stops-parent":
             signal_parent(signal.SIGSTOP)
         case "kills-parent":
@@ -356,6 +424,9 @@ def main(behaviour: str = "well", *arguments: str) -> int:
         case "hangs-after":
             print("and now nothing more", flush=True)
             time.sleep(3600)
+        case "stops-itself":
+            print("and now nothing more", flush=True)
+            os.kill(os.getpid(), signal.SIGSTOP)
         case "ignores-term":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             print("and now nothing more", flush=True)

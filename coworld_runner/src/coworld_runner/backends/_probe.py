@@ -28,6 +28,7 @@ async def wait_until_ready(
     *,
     since: float,
     stranger: Callable[[], str] | None = None,
+    missed: Callable[[], str] | None = None,
     elsewhere: Callable[[Callable[[str], None]], Awaitable[None]] | None = None,
 ) -> float:
     """Ask a unit until it answers 200, ends, or time is up.
@@ -37,6 +38,7 @@ async def wait_until_ready(
         probe: How.
         since: When it was started, on the event loop's clock.
         stranger: Says who answered when it was not the unit; empty when it was. Asked once per answer.
+        missed: Says where it listens when that is not where it can be reached; empty when it is, or cannot be seen.
         elsewhere: Asks in our place, from nearer to the unit: returns once it is ready, and tells what is seen until
             then.
 
@@ -105,6 +107,8 @@ async def wait_until_ready(
             seconds = anyio.current_time() - since
     if seconds is not None:
         return seconds
+    if exit is None and missed is not None and (words := missed()):
+        last = f"{last}; {words}"
     raise _not_ready(unit, probe, exit=exit, last=last, tail=await unit.log_tail())
 
 
@@ -128,6 +132,8 @@ def _not_ready(unit: Unit, probe: HttpProbe, *, exit: Exit | None, last: str, ta
         hint = f"GET {probe.path} must answer 200 as soon as the unit can play its part."
         if "stranger" in last:
             hint = "Another program has that port; stop it, or use a port that is free."
+        elif "it listens on" in last:
+            hint = "In a container it must listen on 0.0.0.0, and on the port it is told (COGAME_HOST, COGAME_PORT)."
         elif last == "connection refused":
             hint = "It must listen on the host and port that its environment names."
         elif last.startswith("status 503"):

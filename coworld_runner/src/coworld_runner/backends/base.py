@@ -222,6 +222,10 @@ class BaseUnit(Unit):
         """Who answers on a port of this unit if somebody else does; nobody can, where the platform holds the port."""
         return ""
 
+    def missed(self, port: str) -> str:
+        """Where it listens, in words, when others cannot reach a port of it for that; empty where that is not seen."""
+        return ""
+
     def inside(self) -> Placement:
         """Where a unit with a file system and a network of its own lives: at its mounts, and on all its addresses."""
         spec = self.spec
@@ -331,7 +335,11 @@ class BaseUnit(Unit):
     async def wait_ready(self, probe: HttpProbe) -> float:
         """Wait until it answers."""
         seconds = await wait_until_ready(
-            self, probe, since=self.started_at or anyio.current_time(), stranger=lambda: self.stranger(probe.port)
+            self,
+            probe,
+            since=self.started_at or anyio.current_time(),
+            stranger=lambda: self.stranger(probe.port),
+            missed=lambda: self.missed(probe.port),
         )
         self.tell(UnitReady, seconds=seconds)
         return seconds

@@ -21,6 +21,7 @@ from websockets.protocol import State
 
 from ..backend import Unit
 from ..episode import probes
+from ..websocket import game_socket, hear, words_of
 from .answers import required
 from .record import Evidence, Level
 
@@ -43,7 +44,6 @@ _MESSAGE_SECONDS = 10.0
 _PONG_SECONDS = 2.0
 _CONFIRM_SECONDS = 0.5
 _PARALLEL = 8
-_MESSAGE_LIMIT = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -102,12 +102,11 @@ def _query(slot: int | str, token: str) -> dict[str, str]:
 
 async def knock(address: str, query: dict[str, str]) -> tuple[Answer, int | None]:
     """Try to take a seat, and say what came of it; the status too, where there was one."""
-    url = f"ws://{address}/player?{urlencode(query)}"
     try:
-        async with _connected(url) as socket:
+        async with _connected(address, f"/player?{urlencode(query)}") as socket:
             try:
                 with anyio.fail_after(_ANSWER_SECONDS):
-                    await socket.recv()
+                    await hear(socket)
             except TimeoutError:
                 return "open", None
             except ConnectionClosed:
@@ -124,16 +123,8 @@ async def knock(address: str, query: dict[str, str]) -> tuple[Answer, int | None
         return "dropped", None
 
 
-def _connected(url: str) -> connect:
-    return connect(
-        url,
-        open_timeout=_OPEN_SECONDS,
-        close_timeout=0.5,
-        ping_interval=None,
-        max_size=_MESSAGE_LIMIT,
-        # never through a proxy: the address is this machine's own
-        proxy=None,
-    )
+def _connected(address: str, target: str) -> connect:
+    return game_socket(address, target, open_timeout=_OPEN_SECONDS, close_timeout=0.5, ping_interval=None)
 
 
 def _judge(asked: _Knock, answer: Answer, status: int | None) -> Evidence:
@@ -235,7 +226,7 @@ class ContractProbes:
 
     async def _viewers(self, address: str) -> None:
         try:
-            async with _connected(f"ws://{address}/global") as early:
+            async with _connected(address, "/global") as early:
                 if not await self._served(early, "viewer", "A viewer", first=None):
                     return
                 async with anyio.create_task_group() as group:
@@ -250,13 +241,13 @@ class ContractProbes:
 
     async def _late_viewer(self, address: str, early: ClientConnection) -> None:
         try:
-            async with _connected(f"ws://{address}/global") as late:
+            async with _connected(address, "/global") as late:
                 await self._served(late, "late_viewer", "A viewer that comes late", first=early)
         except (WebSocketException, OSError, EOFError, TimeoutError) as error:
             await anyio.sleep(_CONFIRM_SECONDS)
             # a game that has just ended its streams is not to blame; one that still serves the first viewer is
             if early.state is State.OPEN:
-                words = f"is not let in: {str(error) or type(error).__name__}"
+                words = f"is not let in: {words_of(error)}"
                 self._viewer_evidence("late_viewer", "A viewer that comes late", served=False, words=words)
 
     async def _served(self, socket: ClientConnection, code: str, who: str, *, first: ClientConnection | None) -> bool:
@@ -272,7 +263,7 @@ class ContractProbes:
         over = anyio.get_cancelled_exc_class()
         try:
             with anyio.fail_after(_MESSAGE_SECONDS):
-                message = await socket.recv()
+                message = await hear(socket)
         except TimeoutError:
             self._viewer_evidence(code, who, served=False, words=f"got no message within {_MESSAGE_SECONDS:g} s")
             return False
@@ -328,7 +319,7 @@ class ContractProbes:
 async def _last_message(socket: ClientConnection) -> bool:
     with anyio.move_on_after(_CONFIRM_SECONDS, shield=True):
         try:
-            return bool(await socket.recv())
+            return bool(await hear(socket))
         except ConnectionClosed:
             return False
     return False

@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from .files import state_of
+from .listening import listens_elsewhere
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,12 +175,13 @@ class Handler(BaseHTTPRequestHandler):
             try:
                 connection.request("GET", path, headers={"Connection": "close"})
                 status = connection.getresponse().status
-                if status == 200:
+                missed = self._missed(port)
+                if status == 200 and not missed:
                     self._line({"status": 200})
                     return
-                last = f"status {status}"
+                last = f"status {status}{missed}"
             except ConnectionRefusedError:
-                last = "connection refused"
+                last = f"connection refused{self._missed(port)}"
             except socket.timeout:  # noqa: UP041 - TimeoutError only since Python 3.10
                 last = f"no answer within {patience:g} s"
                 patience = min(patience * 2, 5.0)
@@ -194,6 +196,11 @@ class Handler(BaseHTTPRequestHandler):
                 self._line({"last": last})
             # in a thread of this request's own: nothing tells that a program has begun to answer
             time.sleep(interval)
+
+    def _missed(self, port: int) -> str:
+        """Why others do not reach what is asked for from within."""
+        words = listens_elsewhere(port, besides=self.collector.settings.port)
+        return f"; {words}" if words else ""
 
     def _send_file(self, name: str) -> None:
         descriptor = self._opened(name)

@@ -11,7 +11,7 @@ import time
 
 from .files import Files
 from .processes import Processes
-from .usage import disk_usage, too_much
+from .usage import FreeRoom, disk_usage, too_much
 from .waiting import GO, address
 
 TYPE_CHECKING = False
@@ -24,6 +24,8 @@ _HELD_SECONDS = 120.0
 """How long a unit is held back for files that nobody brings."""
 _DISK_SECONDS = 1.0
 _DISK_SHARE = 20
+_ROOM_SECONDS = 0.1
+"""Between two looks whether much of the disk is gone at once."""
 
 
 class CollectorSettings:
@@ -82,13 +84,17 @@ class Collector:
         return disk_usage([self.settings.directory], most_bytes=most_bytes, most_entries=most_entries)
 
     def _watch_disk(self) -> None:
-        pause = _DISK_SECONDS
+        room = FreeRoom([self.settings.directory], self.settings.disk, self.settings.entries)
+        begun = ended = time.monotonic()
         while True:
             # a thread of this program's own: nothing tells how much a directory holds
-            time.sleep(pause)
+            time.sleep(max(_ROOM_SECONDS, _DISK_SHARE * (ended - begun)))
+            if time.monotonic() - ended < _DISK_SECONDS and not room.fell():
+                continue
             begun = time.monotonic()
+            room.note()
             over = too_much(self.used(), self.settings.disk, self.settings.entries)
-            pause = max(_DISK_SECONDS, _DISK_SHARE * (time.monotonic() - begun))
+            ended = time.monotonic()
             if over:
                 self.over_disk = over
                 self.signal("KILL")

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["disk_usage", "too_much"]
+__all__ = ["FreeRoom", "disk_usage", "too_much"]
 
 _NO_LIMIT = float("inf")
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -40,7 +40,8 @@ def disk_usage(
         directories: Where to look.
         most_bytes: Look no further when it is more than this.
         most_entries: Look no further when there are more than this.
-        processes: Whose open files count too, if they have no name any more and are on the same disks.
+        processes: Whose open files count too, if they have no name any more: on the same disks like all others, and
+            elsewhere, as in memory, with their blocks alone, for programs reserve there what they may never need.
     """
     look = _Look(most_bytes, most_entries)
     for directory in directories:
@@ -57,6 +58,48 @@ def too_much(used: tuple[int, int], most_bytes: float | None, most_entries: floa
     if most_entries is not None and used[1] > most_entries:
         return f"{used[1]} files and directories or more, {most_entries:.0f} allowed"
     return ""
+
+
+class FreeRoom:
+    """What is free of the disks that a unit writes to: cheap to see, so that it is looked at once when much is gone.
+
+    Room can be reserved far quicker than it is written, all of a disk between two looks at a directory.
+
+    Args:
+        places: Somewhere on each disk; what cannot be seen never changes.
+        most_bytes: What the unit may write in all; None: any number.
+        most_entries: How many files and directories it may make; None: any number.
+    """
+
+    def __init__(self, places: Iterable[str], most_bytes: float | None, most_entries: float | None) -> None:
+        self._places = [*places]
+        self._most = tuple(_NO_LIMIT if most is None else most for most in (most_bytes, most_entries))
+        self._before: list[tuple[int, int]] = []
+        self.note()
+
+    def note(self) -> None:
+        """Go by what is free now; for the beginning of a look."""
+        self._before = self._now()
+
+    def fell(self) -> bool:
+        """Whether so much is gone since then that the unit alone may have taken too much; others may have, too."""
+        now = self._now()
+        return any(
+            before[what] - now[disk][what] > most
+            for disk, before in enumerate(self._before)
+            for what, most in enumerate(self._most)
+        )
+
+    def _now(self) -> list[tuple[int, int]]:
+        return [self._free(place) for place in self._places]
+
+    @staticmethod
+    def _free(place: str) -> tuple[int, int]:
+        try:
+            status = os.statvfs(place)
+        except (OSError, AttributeError):
+            return 0, 0
+        return status.f_bavail * status.f_frsize, status.f_favail
 
 
 class _Base:
@@ -136,12 +179,12 @@ class _Look:
             else:
                 os.close(descriptor)
 
-    def _count(self, status: os.stat_result) -> None:
+    def _count(self, status: os.stat_result, *, here: bool = True) -> None:
         if not stat.S_ISDIR(status.st_mode) and status.st_nlink != 1:
             if (status.st_dev, status.st_ino) in self._seen:
                 return
             self._seen.add((status.st_dev, status.st_ino))
-        self.bytes += max(status.st_size, getattr(status, "st_blocks", 0) * 512)
+        self.bytes += max(status.st_size if here else 0, getattr(status, "st_blocks", 0) * 512)
 
     def open_files(self, pid: int) -> None:
         """Count files that a process has open, and that nobody finds by a name."""
@@ -157,6 +200,6 @@ class _Look:
                 status = os.stat(f"{place}/{number}")  # noqa: PTH116
             except OSError:
                 continue
-            if stat.S_ISREG(status.st_mode) and not status.st_nlink and status.st_dev in self._disks:
+            if stat.S_ISREG(status.st_mode) and not status.st_nlink:
                 self.entries += 1
-                self._count(status)
+                self._count(status, here=status.st_dev in self._disks)

@@ -207,7 +207,7 @@ TABLE: tuple[Row, ...] = (
         what="not_ready",
         error_type="game_unhealthy",
         party="game",
-        hint="Read the game's log. It must answer GET /healthz with 200 on COGAME_PORT.",
+        hint="Read the game's log. It must listen on COGAME_HOST and COGAME_PORT, and answer GET /healthz with 200.",
     ),
     Row(
         seen="a page is missing, a wrong token is let in or a right one refused, the viewer hears nothing",

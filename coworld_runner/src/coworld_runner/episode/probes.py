@@ -37,8 +37,8 @@ _HTTP_TIMEOUT = 5.0
 _REFUSAL_WAIT = 2.0
 _POLICY_VIOLATION = 1008
 """The close code for a caller that is not to be let in."""
-_MESSAGE_LIMIT = 256 * 1024 * 1024
-"""Bytes of one viewer message; a whole replay may come as one."""
+_READ_LIMIT = 4 * 1024 * 1024
+"""Bytes of a message that are read. That there is one is all that the checks ask, and how far a game is takes few."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ def load_libraries() -> None:
     """Import what the checks and the record need, ahead of time; that takes as long as a small game's whole start."""
     import importlib.metadata
 
-    import websockets.asyncio.client
+    from .. import websocket
 
-    _ = importlib.metadata, websockets.asyncio.client
+    _ = importlib.metadata, websocket
 
 
 async def get_status(address: str, path: str, *, timeout: float = _HTTP_TIMEOUT) -> int:
@@ -135,18 +135,19 @@ async def probe_refusal(address: str, slot: int | str, token: str, *, why: str) 
     Right answers: handshake refused with 401 or 403, any handshake failure that is no status, or closed within two
     seconds without a message. Another status, a message, or staying open are violations.
     """
-    from websockets.asyncio.client import connect
     from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-    url = f"ws://{address}/player?{urlencode({'slot': slot, 'token': token})}"
+    from ..websocket import game_socket, hear
+
+    target = f"/player?{urlencode({'slot': slot, 'token': token})}"
     name = f"refuses_{why}"
     try:
-        async with connect(
-            url, open_timeout=_HTTP_TIMEOUT, close_timeout=0.5, max_size=_MESSAGE_LIMIT, proxy=None
+        async with game_socket(
+            address, target, max_size=_READ_LIMIT, open_timeout=_HTTP_TIMEOUT, close_timeout=0.5
         ) as socket:
             try:
                 with anyio.fail_after(_REFUSAL_WAIT):
-                    await socket.recv()
+                    await hear(socket)
             except TimeoutError:
                 return ProbeResult(
                     name, False, f"/player stayed open for {_REFUSAL_WAIT:g} s with {why.replace('_', ' ')}"
@@ -174,20 +175,18 @@ async def probe_seat(address: str, slot: int, token: str) -> ProbeResult:
     For a seat that nobody holds: the caller takes it for a moment. What comes after the handshake is the game's own
     matter, unless it says by close code 1008 that the caller was not to be let in.
     """
-    from websockets.asyncio.client import connect
     from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+
+    from ..websocket import game_socket, hear, words_of
 
     name = "lets_owner_in"
     try:
-        async with connect(
-            f"ws://{address}/player?{seat_query(slot, token)}",
-            open_timeout=_HTTP_TIMEOUT,
-            close_timeout=0.5,
-            max_size=_MESSAGE_LIMIT,
-            proxy=None,
+        target = f"/player?{seat_query(slot, token)}"
+        async with game_socket(
+            address, target, max_size=_READ_LIMIT, open_timeout=_HTTP_TIMEOUT, close_timeout=0.5
         ) as socket:
             with anyio.move_on_after(_REFUSAL_WAIT):
-                await socket.recv()
+                await hear(socket)
             return ProbeResult(name, True, "let in")
     except ConnectionClosed as error:
         refused = error.rcvd is not None and error.rcvd.code == _POLICY_VIOLATION
@@ -198,29 +197,30 @@ async def probe_seat(address: str, slot: int, token: str) -> ProbeResult:
     except TimeoutError:
         return ProbeResult(name, False, f"/player leaves player {slot}, whose token is right, without an answer")
     except (InvalidHandshake, OSError, EOFError) as error:
-        return ProbeResult(name, False, f"/player could not be reached: {error}", reached=False)
+        return ProbeResult(name, False, f"/player could not be reached: {words_of(error)}", reached=False)
 
 
 async def first_message(address: str, path: str, *, timeout: float) -> ProbeResult:
     """Check that a viewer socket sends a non-empty message within ``timeout`` seconds."""
-    from websockets.asyncio.client import connect
     from websockets.exceptions import WebSocketException
+
+    from ..websocket import game_socket, hear, words_of
 
     name = path.split("?")[0].strip("/") + "_message"
     try:
         with anyio.fail_after(timeout):
-            async with connect(
-                f"ws://{address}{path}", open_timeout=timeout, close_timeout=0.5, max_size=_MESSAGE_LIMIT, proxy=None
+            async with game_socket(
+                address, path, max_size=_READ_LIMIT, open_timeout=timeout, close_timeout=0.5
             ) as socket:
-                message = await socket.recv()
+                heard = await hear(socket)
     except TimeoutError:
         return ProbeResult(name, False, f"{path.split('?')[0]} sent no message within {timeout:g} s")
     except (WebSocketException, OSError, EOFError) as error:
-        detail = f"{path.split('?')[0]} could not be read: {str(error) or type(error).__name__}"
+        detail = f"{path.split('?')[0]} could not be read: {words_of(error)}"
         return ProbeResult(name, False, detail, reached=False)
-    if not message:
+    if not heard:
         return ProbeResult(name, False, f"{path.split('?')[0]} sent an empty message")
-    return ProbeResult(name, True, f"{len(message)} bytes")
+    return ProbeResult(name, True, heard)
 
 
 async def watch_global(address: str, on_state: Callable[[dict[str, Any]], None], *, interval: float = 0.25) -> None:
@@ -229,13 +229,12 @@ async def watch_global(address: str, on_state: Callable[[dict[str, Any]], None],
     Messages in between are dropped unread, so that a fast game costs little. Any failure just ends it: this is a
     courtesy for a person who watches, no check.
     """
-    from websockets.asyncio.client import connect
     from websockets.exceptions import WebSocketException
 
+    from ..websocket import game_socket
+
     try:
-        async with connect(
-            f"ws://{address}/global", open_timeout=10, close_timeout=0.5, max_size=_MESSAGE_LIMIT, proxy=None
-        ) as socket:
+        async with game_socket(address, "/global", open_timeout=10, close_timeout=0.5, max_size=_READ_LIMIT) as socket:
             latest = 0.0
             while True:
                 message = await socket.recv()
@@ -245,7 +244,7 @@ async def watch_global(address: str, on_state: Callable[[dict[str, Any]], None],
                 latest = now
                 try:
                     state = json.loads(message)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
                 if isinstance(state, dict):
                     on_state(state)  # pyright: ignore[reportUnknownArgumentType]

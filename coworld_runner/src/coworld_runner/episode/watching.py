@@ -318,19 +318,26 @@ class Watch:
         await probes.watch_global(self._game.endpoint().here, self._note_progress)
 
     def _note_progress(self, state: dict[str, Any]) -> None:
-        tick, ticks, scores = state.get("tick"), state.get("max_ticks"), state.get("scores")
+        scores = state.get("scores")
         listed = cast("list[object]", scores) if isinstance(scores, list) else []
         numbers = tuple(float(score) for score in listed if _is_number(score))
-        if len(numbers) != len(listed):
+        if not len(numbers) == len(listed) == len(self._setup.plan.seats):
             numbers = ()
-        event = GameProgressed(
-            tick=tick if isinstance(tick, int) else None,
-            max_ticks=ticks if isinstance(ticks, int) else None,
-            scores=numbers,
-        )
+        event = GameProgressed(tick=_count(state.get("tick")), max_ticks=_count(state.get("max_ticks")), scores=numbers)
         if event.tick is not None or event.scores:
             self._ledger.publish(event)
 
 
+_MOST = 1 << 53
+"""Whole numbers up to here are numbers for everybody who reads an event."""
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST else None
+
+
 def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    # an integer may be more than a float can hold
+    return not isinstance(value, bool) and (
+        (isinstance(value, int) and abs(value) <= _MOST) or (isinstance(value, float) and math.isfinite(value))
+    )

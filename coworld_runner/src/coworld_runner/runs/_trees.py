@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from ._files import strip_controls
+
 __all__ = ["remove_tree"]
 
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -191,4 +193,6 @@ def _unlock(name: str, parent: int | None) -> None:
 
 
 def _words(name: object, error: OSError) -> str:
-    return f"{name}: {error.strerror or error}"
+    # it may be any bytes, and is told to people and in JSON
+    shown = " ".join(strip_controls(os.fsencode(str(name)).decode("utf-8", "replace")).split())
+    return f"{shown}: {error.strerror or error}"

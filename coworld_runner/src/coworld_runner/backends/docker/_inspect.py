@@ -16,11 +16,17 @@ from coworld_core.episode.outcome import Exit
 from coworld_core.errors import StartError
 
 from ...backend import UnitSpec
-from ...collector.usage import disk_usage, too_much
+from ...collector.usage import FreeRoom, disk_usage, too_much
 from ._images import is_full
 
-__all__ = ["explained", "image_of", "over_disk", "require_program", "start_error", "state_of"]
+__all__ = ["DiskLooks", "explained", "image_of", "require_program", "start_error", "state_of"]
 
+_DISK_SECONDS = 1.0
+"""Seconds between two looks at what a unit has written."""
+_ROOM_SECONDS = 0.1
+"""Seconds between two looks whether much of a disk is gone at once."""
+_DISK_SHARE = 20
+"""A look may take at most one part in so many of the time."""
 _OOM_SECONDS = 1.0
 """How long after its end the engine may tell that a container was killed for its memory."""
 
@@ -116,7 +122,7 @@ async def state_of(engine: Engine, path: str) -> Mapping[str, Any]:
     return (await engine.call("GET", f"{path}/json"))["State"]
 
 
-async def over_disk(engine: Engine, path: str, spec: UnitSpec) -> str:
+async def _over_disk(engine: Engine, path: str, spec: UnitSpec) -> str:
     """In what way a unit is over its disk limit, if it is; what cannot be seen counts as nothing.
 
     The bytes are those of its container's own layer and of its directory; the files are those of its directory, which
@@ -140,13 +146,37 @@ async def over_disk(engine: Engine, path: str, spec: UnitSpec) -> str:
     return too_much((used, entries), limits.disk_bytes, limits.disk_entries)
 
 
+class DiskLooks:
+    """Looks at what a unit has written; the engine has no event for it."""
+
+    def __init__(self, engine: Engine, path: str, spec: UnitSpec) -> None:
+        self._engine, self._path, self._spec = engine, path, spec
+        # below its directory, and where the engine keeps containers, if that is here
+        places = [str(spec.directory or ""), str(engine.info.get("DockerRootDir") or "")]
+        self._room = FreeRoom(filter(None, places), spec.limits.disk_bytes, spec.limits.disk_entries)
+        self._begun = self._ended = anyio.current_time()
+
+    async def until_over(self) -> str:
+        """Wait until it is over its limit; returns in what way."""
+        while True:
+            await anyio.sleep(max(_ROOM_SECONDS, _DISK_SHARE * (self._ended - self._begun)))
+            if anyio.current_time() - self._ended < _DISK_SECONDS and not self._room.fell():
+                continue
+            self._begun = anyio.current_time()
+            self._room.note()
+            over = await _over_disk(self._engine, self._path, self._spec)
+            self._ended = anyio.current_time()
+            if over:
+                return over
+
+
 async def explained(engine: Engine, id: str, path: str, spec: UnitSpec, ended: Exit) -> Exit:
     """The end of a container that nobody ended, with what the engine and the disk know of its reason."""
     if ended.reason == "signal" and ended.signal == signal.SIGKILL and await _ran_out_of_memory(engine, id, spec):
         return ended.model_copy(update={"reason": "oom"})
     if spec.limits.of_disk and ended.reason in ("exited", "signal") and not ended.ok:
         # a program that may not write any more ends by itself, often before anybody has looked
-        over = await over_disk(engine, path, spec)
+        over = await _over_disk(engine, path, spec)
         if over:
             return ended.model_copy(update={"reason": "disk", "detail": over})
     return ended

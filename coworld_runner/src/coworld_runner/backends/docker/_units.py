@@ -19,11 +19,12 @@ from coworld_core.errors import StartError, TransferError
 
 from ..._concurrency import nursery
 from ...backend import Backend, Endpoint, Publish, UnitSpec
+from ...collector.listening import listens_elsewhere
 from ..base import LOCALHOST, BaseUnit, port_taken
 from ..process._shim import descendants
 from ._container import command, container_body, exit_of, programs
 from ._files import fetch_archived, hand_back
-from ._inspect import explained, image_of, over_disk, require_program, start_error, state_of
+from ._inspect import DiskLooks, explained, image_of, require_program, start_error, state_of
 from ._labels import labels_of, object_name, remove_container
 from ._logs import follow_logs
 from ._networks import SharedNetwork
@@ -32,10 +33,6 @@ from ._unit_networks import UnitNetworks, uncancelled
 __all__ = ["DockerUnit", "Place", "Run"]
 
 _PORT_TRIES = 5
-_DISK_SECONDS = 1.0
-"""Seconds between two looks at what a unit has written; the engine has no event for it."""
-_DISK_SHARE = 20
-"""A look may take at most one part in so many of the time."""
 
 
 @dataclass
@@ -116,6 +113,11 @@ class DockerUnit(BaseUnit):
             return ()
         # of an engine elsewhere it is the number of some stranger here
         return (self._pid, *descendants(self._pid)) if ours else ()
+
+    def missed(self, port: str) -> str:
+        """Where its programs listen instead, where the engine runs on this machine."""
+        number = {item.name: item.number for item in self.spec.ports}[port]
+        return listens_elsewhere(number, f"/proc/{self._pid}/net") if self.processes() else ""
 
     @property
     def _path(self) -> str:
@@ -280,15 +282,10 @@ class DockerUnit(BaseUnit):
 
     async def _watch_disk(self) -> None:
         """End it when it has written too much. The kernel keeps each single file from growing far beyond."""
+        looks = DiskLooks(self._engine, self._path, self.spec)
         await self.started.wait()
-        pause = _DISK_SECONDS
         while True:
-            await anyio.sleep(pause)
-            begun = anyio.current_time()
-            over = await over_disk(self._engine, self._path, self.spec)
-            pause = max(_DISK_SECONDS, _DISK_SHARE * (anyio.current_time() - begun))
-            if over:
-                await self._signal("SIGKILL", "disk", over)
+            await self._signal("SIGKILL", "disk", await looks.until_over())
 
     async def _conclude(self) -> Exit:
         """Wait for its end and find out how it came."""

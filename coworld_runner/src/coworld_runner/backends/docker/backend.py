@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -30,7 +31,9 @@ from coworld_core.episode.events import BaseEvent
 from coworld_core.errors import BackendUnavailable, UsageError
 from coworld_core.issues import Issue
 
+from ..._hints import listed
 from ...backend import Capabilities, Found, ImageInfo, Publish, Reaped, UnitSpec
+from ...collector.listening import open_ports
 from ..base import BaseBackend, refuse_taken_names
 from ..registry import BackendOptions
 from ._images import Images
@@ -284,6 +287,17 @@ async def _issues(engine: Engine) -> tuple[Issue, ...]:
         for key, what in limits.items()
         if not info.get(key, True)
     )
+    near = info.get("Name") == socket.gethostname() and not engine.security("rootless")
+    if near and (ports := await anyio.to_thread.run_sync(open_ports)):
+        issues.append(
+            Issue(
+                code="services_in_reach",
+                severity="warning",
+                message=f"What listens on all addresses of this machine can be reached by games (not by players), "
+                f"unless a firewall is in between: port {listed(map(str, ports), limit=20)}.",
+                hint="Have services listen on 127.0.0.1, or keep them from 198.18.0.0/15.",
+            )
+        )
     free = await anyio.to_thread.run_sync(_free_bytes, str(info.get("DockerRootDir") or ""))
     if free is not None and free < _LOW_DISK:
         issues.append(

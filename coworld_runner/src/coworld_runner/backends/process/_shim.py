@@ -40,9 +40,9 @@ else:
         import signal
 
 if TYPE_CHECKING or __package__:
-    from ...collector.usage import disk_usage, too_much
+    from ...collector.usage import FreeRoom, disk_usage, too_much
 else:
-    from collector.usage import disk_usage, too_much
+    from collector.usage import FreeRoom, disk_usage, too_much
 
 __all__ = ["descendants", "main"]
 
@@ -123,7 +123,8 @@ class _Tree:
         self.status: int | None = None
         self.reason = "-"
         self.detail = ""
-        self._disk_due = 0.0
+        self._disk_due = self._disk_spared = 0.0
+        self._room = FreeRoom(directories, disk or None, entries or None)
         self.prctl = _prctl()
 
     # -- starting
@@ -201,13 +202,15 @@ class _Tree:
                 if used > self.memory:
                     self.reason, self.detail = "oom", f"{used} bytes of memory, {self.memory} allowed"
                     return True
-        return time.monotonic() >= self._disk_due and self.over_disk()
+        now = time.monotonic()
+        return (now >= self._disk_due or (now >= self._disk_spared and self._room.fell())) and self.over_disk()
 
     def over_disk(self) -> bool:
         """Look whether the tree's directories hold more than they may."""
         if not self.disk and not self.entries:
             return False
         began = time.monotonic()
+        self._room.note()
         used = disk_usage(
             self.directories,
             most_bytes=self.disk or float("inf"),
@@ -215,7 +218,8 @@ class _Tree:
             processes=descendants(os.getpid(), self.pids),
         )
         now = time.monotonic()
-        self._disk_due = now + max(_DISK_TICK, (now - began) * _DISK_SHARE)
+        self._disk_spared = now + (now - began) * _DISK_SHARE
+        self._disk_due = max(now + _DISK_TICK, self._disk_spared)
         over = too_much(used, self.disk or None, self.entries or None)
         if over:
             self.reason, self.detail = "disk", over

@@ -121,8 +121,9 @@ def _headers(given: Mapping[str, str], prefix: str) -> dict[str, str]:
 
 
 async def _tunnel(socket: WebSocket) -> None:
-    from websockets.asyncio.client import connect
     from websockets.exceptions import InvalidHandshake
+
+    from coworld_runner.websocket import game_socket
 
     services = cast("Services", socket.app.state.services)
     target = await _target(services, socket)
@@ -130,12 +131,12 @@ async def _tunnel(socket: WebSocket) -> None:
         await socket.close(1008)
         return
     try:
-        async with connect(
-            f"ws://{target.address}{target.path}",
+        async with game_socket(
+            target.address,
+            target.path,
             max_size=_MESSAGE_LIMIT,
             ping_interval=None,
             compression=None,
-            proxy=None,
             open_timeout=30,
             close_timeout=2,
         ) as game:

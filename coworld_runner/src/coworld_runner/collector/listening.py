@@ -1,0 +1,68 @@
+"""Where programs listen in a network, as the kernel's tables tell: for one that nobody outside can reach.
+
+It is asked from beside a unit in a pod, and from the runner, so it stands on the standard library alone.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+__all__ = ["listens_elsewhere", "open_ports"]
+
+_LISTEN = "0A"
+_OF_THE_ENGINE = "127.0.0.11"
+"""Where Docker answers for names, in the container's own network."""
+_MOST = 3
+
+
+def listens_elsewhere(port: int, tables: str = "/proc/self/net", *, besides: int = 0) -> str:
+    """Where is listened instead of on a port where others can reach it, in words.
+
+    Args:
+        port: The port that others are told.
+        tables: The directory of the network's tables.
+        besides: A port that is somebody else's.
+
+    Returns:
+        Empty if there is somebody on that port for all, if nobody listens at all, or where that is not told.
+    """
+    places = sorted(place for place in _listening(tables) if place[1] != besides and place[0] != _OF_THE_ENGINE)
+    there = [place for place in places if place[1] == port]
+    if any(not _is_loopback(address) for address, _ in there):
+        return ""
+    names = [
+        f"[{address}]:{number}" if ":" in address else f"{address}:{number}" for address, number in there or places
+    ]
+    if not names:
+        return ""
+    return f"it listens on {' and '.join(names[:_MOST])}" + (" only" if there else "")
+
+
+def open_ports(tables: str = "/proc/self/net") -> list[int]:
+    """Ports on which somebody listens for others than this machine itself; none where that is not told."""
+    return sorted({port for address, port in _listening(tables) if not _is_loopback(address)})
+
+
+def _is_loopback(address: str) -> bool:
+    return address.startswith(("127.", "::ffff:127.")) or address == "::1"
+
+
+def _listening(tables: str) -> set[tuple[str, int]]:
+    found: set[tuple[str, int]] = set()
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        try:
+            with open(f"{tables}/{table}", encoding="ascii") as file:  # noqa: PTH123
+                lines = file.read().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            if fields[3] == _LISTEN:
+                address, _, port = fields[1].partition(":")
+                # words of four bytes, each as this machine has it in memory
+                packed = b"".join(
+                    int(address[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(address), 8)
+                )
+                found.add((socket.inet_ntop(family, packed), int(port, 16)))
+    return found
