@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 
 if TYPE_CHECKING:
+    from .acting import Act as Act
+    from .acting import load_act as load_act
     from .audit import audit_rules as audit_rules
     from .errors import ActionRefused as ActionRefused
     from .errors import ReplayFormatError as ReplayFormatError
@@ -35,5 +37,6 @@ if TYPE_CHECKING:
     from .schemas import game_section as game_section
     from .schemas import read_config as read_config
     from .schemas import results_schema as results_schema
+    from .schemas import rules_config as rules_config
 
 __getattr__, __dir__ = lazy_names(__name__)

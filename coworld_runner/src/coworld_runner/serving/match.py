@@ -226,8 +226,7 @@ class Match:
                 await self._wait_for_moves()
             if self._failure is not None:
                 break
-            actions = {slot: self._action(slot) for slot in self._play.to_act}
-            done = self._play.step(actions)
+            done = self._play.step({slot: self._seats[slot].action for slot in self._play.to_act})
             self._frame = self._play.frame()
             self._writer.add(self._frame, done)
         if self._failure is not None:
@@ -303,12 +302,6 @@ class Match:
             due = now + period
         await anyio.sleep_until(due)
         return due
-
-    def _action(self, slot: int) -> Any:
-        seat = self._seats[slot]
-        if seat.acted:
-            return seat.action
-        return self._play.held(slot) if isinstance(self._config.pace, Ticks) and self._config.pace.hold else None
 
     def _deadline(self, seat: _Seat) -> float:
         return math.inf if self._clock is None else seat.asked + self._clock.per_move + seat.bank
