@@ -13,10 +13,12 @@ from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .batch import rollouts as rollouts
-    from .playing import Policies as Policies
-    from .playing import Policy as Policy
+    from .environments import as_aec_env as as_aec_env
+    from .environments import as_parallel_env as as_parallel_env
     from .playing import PolicyError as PolicyError
     from .playing import Rollout as Rollout
+    from .playing import SeatPolicies as SeatPolicies
+    from .playing import SeatPolicy as SeatPolicy
     from .playing import rollout as rollout
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final, cast
 from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
 from coworld_core.rules import Rules, RulesConfig
 
-from .playing import RANDOM, Policies, Rollout, Table, several
+from .playing import RANDOM, PolicyTable, Rollout, SeatPolicies, several
 
 __all__ = ["rollouts", "work"]
 
@@ -25,7 +25,7 @@ SECONDS: Final = 0.05
 
 def rollouts(
     rules: type[Rules],
-    policies: Policies = RANDOM,
+    policies: SeatPolicies = RANDOM,
     *,
     episodes: int,
     processes: int = 1,
@@ -69,15 +69,15 @@ def rollouts(
 @dataclass(frozen=True, kw_only=True)
 class _Job:
     rules: type[Rules]
-    policies: Policies
+    policies: SeatPolicies
     config: RulesConfig | Mapping[str, Any] | None
     seats: int | None
     seed: int
     record: bool
     episodes: int
 
-    def table(self) -> Table:
-        return Table(self.rules, self.policies, config=self.config, seats=self.seats)
+    def table(self) -> PolicyTable:
+        return PolicyTable(self.rules, self.policies, config=self.config, seats=self.seats)
 
 
 def _alone(job: _Job) -> Generator[Rollout]:

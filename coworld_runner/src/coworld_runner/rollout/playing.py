@@ -30,16 +30,16 @@ from coworld_core.rules.play import to_plain
 
 from ..random_player import sample
 
-__all__ = ["RANDOM", "Policies", "Policy", "PolicyError", "Rollout", "Table", "rollout", "several"]
+__all__ = ["RANDOM", "PolicyError", "PolicyTable", "Rollout", "SeatPolicies", "SeatPolicy", "rollout", "several"]
 
 RANDOM: Final = "random"
 """The policy that does any legal action."""
 
-Policy = Act | str | os.PathLike[str]
+SeatPolicy = Act | str | os.PathLike[str]
 """A function `act(observation, legal, rng)`, awaited where it is asynchronous; a file or module that has one, as
 `load_act` finds it; or `random`."""
 
-Policies = Policy | Sequence[Policy]
+SeatPolicies = SeatPolicy | Sequence[SeatPolicy]
 """One policy for all seats, or one for each."""
 
 _HERE: Final = str(Path(__file__).parent)
@@ -94,7 +94,7 @@ class Rollout:
 
 def rollout(
     rules: type[Rules],
-    policies: Policies = RANDOM,
+    policies: SeatPolicies = RANDOM,
     *,
     config: RulesConfig | Mapping[str, Any] | None = None,
     seats: int | None = None,
@@ -123,16 +123,16 @@ def rollout(
         RulesError: The rules fail; its `replay` has the game up to there, if one was to be kept.
         PolicyError: A policy raises; the same.
     """
-    with Table(rules, policies, config=config, seats=seats) as table:
+    with PolicyTable(rules, policies, config=config, seats=seats) as table:
         return table.play(seed, record=record)
 
 
-def several(policies: Policies) -> bool:
+def several(policies: SeatPolicies) -> bool:
     """Whether there is one for each seat."""
     return isinstance(policies, Sequence) and not isinstance(policies, str | os.PathLike)
 
 
-class Table:
+class PolicyTable:
     """Rules and who sits there, ready for any number of episodes.
 
     Args:
@@ -148,12 +148,12 @@ class Table:
     def __init__(
         self,
         rules: type[Rules],
-        policies: Policies,
+        policies: SeatPolicies,
         *,
         config: RulesConfig | Mapping[str, Any] | None,
         seats: int | None,
     ) -> None:
-        named = cast("list[Policy]", list(cast("Any", policies)) if several(policies) else [policies])
+        named = cast("list[SeatPolicy]", list(cast("Any", policies)) if several(policies) else [policies])
         least, most = rules.seats, rules.most_seats or rules.seats
         count = seats if seats is not None else len(named) if len(named) > 1 else least
         if not least <= count <= most or len(named) not in (1, count):
@@ -177,7 +177,7 @@ class Table:
                 known[id(policy)] = self._chooser(policy)
         self._choose = [known[id(named[seat % len(named)])] for seat in range(count)]
 
-    def __enter__(self) -> Table:
+    def __enter__(self) -> PolicyTable:
         self._stack.__enter__()
         return self
 
@@ -238,7 +238,7 @@ class Table:
 
     # who sits there
 
-    def _chooser(self, policy: Policy) -> _Choose:
+    def _chooser(self, policy: SeatPolicy) -> _Choose:
         if policy == RANDOM:
             return self._random()
         act = load_act(os.fspath(policy)) if isinstance(policy, str | os.PathLike) else policy
