@@ -28,12 +28,10 @@ from coworld_core.rules import (
 from coworld_core.rules.errors import own_lines
 from coworld_core.rules.play import to_plain
 
+from ..players import RANDOM
 from ..random_player import sample
 
-__all__ = ["RANDOM", "PolicyError", "PolicyTable", "Rollout", "SeatPolicies", "SeatPolicy", "rollout", "several"]
-
-RANDOM: Final = "random"
-"""The policy that does any legal action."""
+__all__ = ["PolicyError", "PolicyTable", "Rollout", "SeatPolicies", "SeatPolicy", "rollout", "several"]
 
 SeatPolicy = Act | str | os.PathLike[str]
 """A function `act(observation, legal, rng)`, awaited where it is asynchronous; a file or module that has one, as
