@@ -268,7 +268,10 @@ def _player_protocol(rules: type[Rules]) -> str:
     )
     schemas = "".join(
         f"\n## {title}\n\n```json\n{json.dumps(schema, indent=2)}\n```\n"
-        for title, schema in (("An action", action_schema(rules)), ("An observation", observation_schema(rules)))
+        for title, schema in (
+            ("An action", action_schema(rules)),
+            ("An observation (`observation_schema` of `hello`)", observation_schema(rules)),
+        )
         if schema
     )
     return _PLAYER_PROTOCOL.replace("PROTOCOL", PROTOCOL).replace("CLOCK", clock) + schemas

@@ -20,5 +20,6 @@ if TYPE_CHECKING:
     from .playing import SeatPolicies as SeatPolicies
     from .playing import SeatPolicy as SeatPolicy
     from .playing import rollout as rollout
+    from .seat_env import SeatEnv as SeatEnv
 
 __getattr__, __dir__ = lazy_names(__name__)

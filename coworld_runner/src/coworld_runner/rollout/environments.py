@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -162,6 +164,14 @@ class ObservationSpace:
             ) from None
         return cls(made.space, made.encode)
 
+    def with_mask(self, actions: ActionSpace) -> Space[Any]:
+        """A space of what is seen, with a mask where actions have one."""
+        own = deepcopy(self.space)
+        if not actions.masks:
+            return own
+        count = int(cast("spaces.Discrete", actions.space).n)
+        return spaces.Dict({"observation": own, "action_mask": spaces.Box(0, 1, (count,), np.int8)})
+
 
 class _Arena:
     """What both kinds of environment have: a play, and the way between it and spaces."""
@@ -193,16 +203,9 @@ class _Arena:
         )
         self._seeds = random.Random()
         # Each agent has spaces of its own, as each samples by itself.
-        self.action_spaces = {agent: _again(self.actions.space) for agent in self.agents}
-        self.observation_spaces = {agent: self._seen(self.actions) for agent in self.agents}
+        self.action_spaces = {agent: deepcopy(self.actions.space) for agent in self.agents}
+        self.observation_spaces = {agent: self.observations.with_mask(self.actions) for agent in self.agents}
         self.last = [0.0] * len(self.agents)
-
-    def _seen(self, actions: ActionSpace) -> Space[Any]:
-        own = _again(self.observations.space)
-        if not actions.masks:
-            return own
-        count = int(cast("spaces.Discrete", actions.space).n)
-        return spaces.Dict({"observation": own, "action_mask": spaces.Box(0, 1, (count,), np.int8)})
 
     def reset(self, seed: int | None) -> None:
         if seed is not None:
@@ -249,8 +252,6 @@ class _Arena:
             return None, {"refused": refused.message}
 
     def _legal(self, seat: int) -> list[Any]:
-        import json
-
         return [json.loads(text) for text in self.play.legal(seat) or ()]
 
     def step(self, actions: Mapping[int, Any]) -> list[float]:
@@ -268,12 +269,6 @@ class _Arena:
 
     def render(self) -> str:
         return self.play.frame().drawing
-
-
-def _again(space: Space[Any]) -> Any:
-    from copy import deepcopy
-
-    return deepcopy(space)
 
 
 class RulesAECEnv(AECEnv[str, Any, Any]):

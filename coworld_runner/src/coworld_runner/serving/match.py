@@ -22,7 +22,7 @@ from coworld_core.rules import (
     RulesError,
     Ticks,
 )
-from coworld_core.rules.schemas import action_schema
+from coworld_core.rules.schemas import action_schema, observation_schema
 from coworld_core.rules.wire import PROTOCOL
 
 from .outbox import Outbox
@@ -77,6 +77,10 @@ class Match:
             self._schema = action_schema(rules)
         except Exception as error:
             raise RulesError.raised(error, where="Action", tick=0) from error
+        try:
+            self._seen = observation_schema(rules)
+        except Exception as error:
+            raise RulesError.raised(error, where="Observation", tick=0) from error
         self._play = Play(rules, config=config.rules, seats=config.seats, seed=seed)
         pace = config.pace
         self._clock = None if isinstance(pace, Ticks) else pace
@@ -326,6 +330,7 @@ class Match:
             "seats": self._config.seats,
             "pace": self._config.pace.describe(),
             "action_schema": self._schema,
+            **({"observation_schema": self._seen} if self._seen else {}),
         }
         return _json({"type": "hello", **_about(self._rules, self._config), **more})
 
