@@ -33,6 +33,7 @@ from coworld_core.rules import (
     read_config,
     read_replay,
     results_schema,
+    trajectory,
 )
 from coworld_core.rules.play import to_json, to_plain
 
@@ -348,6 +349,19 @@ def test_a_replay_that_goes_another_way_is_told_with_both_values() -> None:
         play_again(changed(), replay)
 
 
+def test_what_every_seat_saw_and_did_is_in_a_table() -> None:
+    replay = read_replay(recorded())
+    rows = trajectory(Guess, replay).to_records()
+    assert [(row["tick"], row["seat"], row["name"]) for row in rows][:3] == [(0, 0, "A"), (0, 1, "B"), (1, 0, "A")]
+    assert rows[0]["observation"] == '{"drawn":[],"heard":[]}'
+    assert str(rows[0]["legal"]).startswith('[{"loud":false,"number":0}')
+    assert (rows[0]["action"], rows[1]["action"]) == ('{"loud":false,"number":5}', '{"loud":false,"number":0}')
+    assert replay.results is not None
+    assert [row["score"] for row in rows] == [*[None] * 4, *replay.results["scores"]]
+    live = cast("type[Rules]", type("Guess", (Guess,), {"live_scores": True}))
+    assert all(step.score is not None for step in trajectory(live, replay).steps)
+
+
 # --- the audit ------------------------------------------------------------------------------------------------------
 
 
@@ -378,6 +392,7 @@ COUNT = iter(range(10**9))
         (outside(lambda: random.Random()), "rules_use_global_random"),
         (changed(observe=lambda *_: next(COUNT)), "rules_not_deterministic"),
         (changed(step=lambda self, _: self.drawn.append(self.rng.random() * 0)), "rules_ignore_seed"),
+        (changed(observe=lambda self, _: self.rng.random()), "rules_change_when_asked"),
         (changed(step=boom), "rules_failed"),
     ],
 )

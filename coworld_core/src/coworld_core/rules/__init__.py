@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     from .replay import ReplayTick as ReplayTick
     from .replay import ReplayWriter as ReplayWriter
     from .replay import RulesReplay as RulesReplay
+    from .replay import Trajectory as Trajectory
+    from .replay import TrajectoryStep as TrajectoryStep
     from .replay import play_again as play_again
     from .replay import read_replay as read_replay
+    from .replay import trajectory as trajectory
     from .schemas import EpisodeConfig as EpisodeConfig
     from .schemas import action_schema as action_schema
     from .schemas import config_schema as config_schema

@@ -220,8 +220,11 @@ class Play:
             last = last if known is None else known.get(to_json(last))
         return self._ask("default", seat) if last is None else last
 
-    def results(self) -> dict[str, Any]:
-        """The results of a game that is over: `scores`, `ticks`, and what the rules add."""
+    def scores_now(self) -> list[float] | None:
+        """The score of each seat, where it means something: at the end, or at any time with `Rules.live_scores`."""
+        return self._scores() if self.over or self._class.live_scores else None
+
+    def _scores(self) -> list[float]:
         raw = self._ask("scores")
         try:
             scores = [float(score) for score in raw]
@@ -229,6 +232,11 @@ class Play:
             raise self._wrong("scores", f"scores are numbers, one a seat, not {raw!r}") from None
         if len(scores) != self.seats or not all(math.isfinite(score) for score in scores):
             raise self._wrong("scores", f"scores are {self.seats} finite numbers, one a seat, not {scores}")
+        return scores
+
+    def results(self) -> dict[str, Any]:
+        """The results of a game that is over: `scores`, `ticks`, and what the rules add."""
+        scores = self._scores()
         more = self._ask("results")
         if more is None:
             return {"scores": scores, "ticks": self.tick}

@@ -216,7 +216,7 @@ class _Arena:
             seats=len(self.agents),
             seed=self._seeds.randrange(2**32) if seed is None else seed,
         )
-        self.last = self._scores() if self.rules.live_scores else [0.0] * len(self.agents)
+        self.last = self.play.scores_now() or [0.0] * len(self.agents)
 
     @property
     def truncated(self) -> bool:
@@ -257,15 +257,10 @@ class _Arena:
     def step(self, actions: Mapping[int, Any]) -> list[float]:
         """Go on by one tick; returns what each seat has got by it."""
         self.play.step(actions)
-        if not (self.play.over or self.rules.live_scores):
-            return [0.0] * len(self.agents)
-        scores = self._scores()
+        scores = self.play.scores_now() or self.last
         gained = [now - before for now, before in zip(scores, self.last, strict=True)]
         self.last = scores
         return gained
-
-    def _scores(self) -> list[float]:
-        return self.play.results()["scores"]
 
     def render(self) -> str:
         return self.play.frame().drawing
