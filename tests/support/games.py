@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
 import random
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
 from coworld_core.rules import Rules, RulesConfig, Ticks
 
-__all__ = ["Gather", "dies", "fails", "last_or_stay"]
+__all__ = ["Gather", "dies", "fails", "kit_examples", "last_or_stay"]
 
 SIZE = 5
 
@@ -91,3 +94,23 @@ def dies(observation: Any, legal: Any, rng: random.Random) -> Any:
 def fails(observation: Any, legal: Any, rng: random.Random) -> Any:
     """Raise."""
     return legal[7]
+
+
+def kit_examples() -> list[type[Rules]]:
+    """The rules of the examples that are made with the kit, those whose libraries are here."""
+    found: list[type[Rules]] = []
+    for path in sorted((Path(__file__).parents[2] / "examples").glob("*/coworld_manifest_template.json")):
+        command = json.loads(path.read_text(encoding="utf-8"))["game"]["runnable"].get("run", [])
+        if "coworld_runner.serving" not in command:
+            continue
+        name, _, rules = command[-1].partition(":")
+        spec = importlib.util.spec_from_file_location(name, path.with_name(f"{name}.py"))
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except ModuleNotFoundError:
+            continue
+        found.append(getattr(module, rules))
+    return found
