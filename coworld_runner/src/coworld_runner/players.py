@@ -22,14 +22,12 @@ from ._hints import did_you_mean, listed
 from .backend import Backend
 from .own_players import OwnPlayer, near_file, read_own_player
 from .package.resolving import Package
+from .random_player import RANDOM
 
-__all__ = ["HUMAN", "RANDOM", "PlayerRef", "housing_words", "player_host", "read_players"]
+__all__ = ["HUMAN", "PlayerRef", "housing_words", "player_host", "read_players"]
 
 HUMAN = "human"
 """The word that leaves a seat to a person."""
-
-RANDOM = "random"
-"""The word for a player that does anything which is legal, in any game of the kit."""
 
 _REPEATED = re.compile(r"(?P<word>.+)@(?P<count>\d{1,4})", re.DOTALL)
 _FORMS = "A file is ./NAME, an image has a tag: NAME:latest."

@@ -13,6 +13,9 @@ import sys
 import time
 from typing import Any
 
+RANDOM = "random"
+"""The word for it, wherever players and policies are named."""
+
 PROTOCOL = "coworld.seat/1"
 MOST_DEPTH = 6
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final, cast
 from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
 from coworld_core.rules import Rules, RulesConfig
 
-from ..players import RANDOM
+from ..random_player import RANDOM
 from .playing import PolicyTable, Rollout, SeatPolicies, several
 
 __all__ = ["rollouts", "work"]

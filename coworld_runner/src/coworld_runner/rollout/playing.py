@@ -28,8 +28,7 @@ from coworld_core.rules import (
 from coworld_core.rules.errors import own_lines
 from coworld_core.rules.play import to_plain
 
-from ..players import RANDOM
-from ..random_player import sample
+from ..random_player import RANDOM, sample
 
 __all__ = ["PolicyError", "PolicyTable", "Rollout", "SeatPolicies", "SeatPolicy", "rollout", "several"]
 
