@@ -30,15 +30,20 @@ def sample(schema: Any, rng: random.Random) -> Any:
     return _sampled(schema, schema, rng, 0)
 
 
-def _sampled(schema: Any, root: Any, rng: random.Random, depth: int) -> Any:
-    if not isinstance(schema, dict) or depth > 2 * MOST_DEPTH:
-        return None
-    known: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
-    if "$ref" in known:
+def resolved(schema: Any, root: Any) -> dict[str, Any]:
+    """A part of a JSON Schema, where it stands; `{}` where there is none."""
+    while isinstance(schema, dict) and "$ref" in schema:
         target: Any = root
-        for part in str(known["$ref"]).lstrip("#/").split("/"):
+        for part in str(schema["$ref"]).lstrip("#/").split("/"):  # pyright: ignore[reportUnknownArgumentType]
             target = target.get(part.replace("~1", "/").replace("~0", "~"), {})
-        return _sampled(target, root, rng, depth + 1)
+        schema = target
+    return schema if isinstance(schema, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def _sampled(schema: Any, root: Any, rng: random.Random, depth: int) -> Any:
+    known = resolved(schema, root)
+    if depth > 2 * MOST_DEPTH:
+        return None
     if "const" in known:
         return known["const"]
     if "enum" in known:

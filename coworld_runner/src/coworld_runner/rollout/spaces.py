@@ -24,6 +24,7 @@ from typing import Any, Final, cast
 
 from coworld_core.rules.play import to_json
 
+from ..random_player import resolved
 from ._extra import env_missing
 
 try:
@@ -112,20 +113,11 @@ def every_value(schema: _Json, *, most: int = MOST_CHOICES) -> list[Any] | None:
     return _every(schema, schema, most, 0)
 
 
-def _resolved(schema: Any, root: _Json) -> _Json:
-    while isinstance(schema, Mapping) and "$ref" in schema:
-        target: Any = root
-        for part in str(cast("_Json", schema)["$ref"]).lstrip("#/").split("/"):
-            target = target.get(part.replace("~1", "/").replace("~0", "~"), {})
-        schema = target
-    return cast("_Json", schema) if isinstance(schema, Mapping) else {}
-
-
 def _types(known: _Json, root: _Json) -> list[_Json]:
     """What a value may be, each by itself."""
     several: Any = known.get("anyOf") or known.get("oneOf")
     if several:
-        return [one for inner in several for one in _types(_resolved(inner, root), root)]
+        return [one for inner in several for one in _types(resolved(inner, root), root)]
     if isinstance(known.get("type"), list):
         return [{**known, "type": kind} for kind in known["type"]]
     return [known]
@@ -142,7 +134,7 @@ def _bounds(known: _Json) -> tuple[float | None, float | None]:
 
 
 def _every(schema: Any, root: _Json, most: int, depth: int) -> list[Any] | None:
-    known = _resolved(schema, root)
+    known = resolved(schema, root)
     if depth > 20:
         return None
     kinds = _types(known, root)
@@ -206,7 +198,7 @@ def _product(parts: Sequence[list[Any] | None], most: int) -> list[Any] | None:
 
 
 def _codec(schema: Any, root: _Json, place: str) -> Codec:
-    known = _resolved(schema, root)
+    known = resolved(schema, root)
     kinds = _types(known, root)
     others = [kind for kind in kinds if kind.get("type") != "null" and kind.get("const", 0) is not None]
     if len(kinds) > 1 and len(others) == 1:
