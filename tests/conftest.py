@@ -149,6 +149,7 @@ SLOW = (
     "tests/runner/test_many.py::test_more_at_a_time_than_files_may_be_open",
     "tests/runner/test_process_death.py",
     "tests/runner/test_process_units.py::test_what_was_seen_last_is_told_apart",
+    "tests/runner/test_seat_env.py",
     "tests/runner/test_serving_program.py",
     "tests/security/test_local_processes.py",
     "tests/security/test_standings.py",

@@ -89,3 +89,10 @@ def test_evaluation() -> None:
         "credit",
         "seconds",
     }
+
+
+@pytest.mark.timeout(300)
+def test_rollout() -> None:
+    found = figures("rollout.py", "--rounds", "1", "--episodes", "10")
+    assert set(found["of_bare"]) >= {"nim: random", "nim: a function", "nim: AECEnv", "gather: a function"}
+    assert found["two_processes_ticks_per_second"] > 0

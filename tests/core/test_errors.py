@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import traceback
 from typing import get_args
 
 import pytest
 
 from coworld_core.errors import TRANSFER_CODES, TransferCode, TransferError, TransferParty, UsageError, unwrapped
+from coworld_core.rules import RulesError
 
 
 def test_every_code_of_a_transfer_has_a_party() -> None:
@@ -50,3 +52,15 @@ def test_a_traceback_says_what_to_do_next() -> None:
     shown = "".join(traceback.format_exception_only(error)).strip()
     assert shown.endswith("UsageError: There is no backend 'dokcer'. Did you mean 'docker'?")
     assert (error.message, str(UsageError("No."))) == ("There is no backend 'dokcer'.", "No.")
+
+
+def test_an_error_comes_whole_from_another_process() -> None:
+    try:
+        raise UsageError("No.", hint="Ask again.")
+    except UsageError as cause:
+        error = RulesError.raised(cause, where="step", tick=3, seat=1)
+    there = pickle.loads(pickle.dumps(error))
+    assert (there.message, there.where, there.tick, there.seat, there.lines) == (
+        *(error.message, "step", 3, 1),
+        error.lines,
+    )

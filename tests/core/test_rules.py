@@ -33,7 +33,9 @@ from coworld_core.rules import (
     read_config,
     read_replay,
     results_schema,
+    trajectory,
 )
+from coworld_core.rules.play import to_json, to_plain
 
 
 class Guess(Rules):
@@ -129,11 +131,48 @@ def test_what_is_no_legal_action_is_refused(seat: int, value: object, code: str,
     assert refused.value.code == code
 
 
-def test_a_held_action_is_there_while_it_is_legal() -> None:
-    play = Play(changed(legal=lambda self, seat: [self.Action(number=n) for n in range(10 - len(self.drawn) * 5)]))
-    play.step({0: play.read(0, {"number": 4}), 1: play.read(1, {"number": 7})})
-    assert play.held(0).number == 4
-    assert play.held(1) is None
+def test_a_seat_that_says_nothing_goes_on_with_its_last_action_while_that_is_legal() -> None:
+    some = {"legal": lambda self, seat: [self.Action(number=n) for n in range(10 - len(self.drawn) * 5)]}
+    said = {0: {"number": 4}, 1: {"number": 7}}
+    for pace, second in ((Ticks(hz=4), [[0, 4], [1, 0]]), (Ticks(hz=4, hold=False), [[0, None], [1, 0]])):
+        play = Play(changed(pace=pace, **some))
+        play.step({seat: play.read(seat, action) for seat, action in said.items()})
+        play.step({})
+        assert json.loads(play.observe(0))["heard"] == second
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"b": (1, [True, None], "x"), "a": [[1, 2], [3]]},
+        [Guess.Action(number=3)],
+        {"x": {"b": 1, "a": ()}, "c": 2.5},
+        {2: "numbers as keys"},
+        3,
+        "text",
+    ],
+)
+def test_values_are_what_their_texts_are_read_as(value: Any) -> None:
+    plain = to_plain(value)
+    assert plain == json.loads(to_json(value))
+    assert json.dumps(plain) == json.dumps(json.loads(to_json(value))), "in the same order, too"
+    assert not isinstance(value, list | dict) or plain is not value
+
+
+@pytest.mark.parametrize("value", [{1, 2}, [float("nan")], {"a": object()}, float("inf"), [{"b": {1}}]])
+def test_what_has_no_text_has_no_plain_value(value: object) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        to_json(value)
+    with pytest.raises((ValueError, TypeError)):
+        to_plain(value)
+
+
+def test_options_and_observations_are_those_of_the_wire() -> None:
+    play = Play(Guess)
+    play.step({0: play.options(0)[3]})  # type: ignore[index]
+    assert json.loads(play.observe(1)) == play.observation(1)
+    assert [to_json(action) for action in play.options(0) or []] == play.legal(0)
+    assert Play(changed(to_act=lambda _: [1])).options(0) == []
 
 
 def boom(*_: object) -> Any:
@@ -320,6 +359,19 @@ def test_a_replay_that_goes_another_way_is_told_with_both_values() -> None:
         play_again(changed(), replay)
 
 
+def test_what_every_seat_saw_and_did_is_in_a_table() -> None:
+    replay = read_replay(recorded())
+    rows = trajectory(Guess, replay).to_records()
+    assert [(row["tick"], row["seat"], row["name"]) for row in rows][:3] == [(0, 0, "A"), (0, 1, "B"), (1, 0, "A")]
+    assert rows[0]["observation"] == '{"drawn":[],"heard":[]}'
+    assert str(rows[0]["legal"]).startswith('[{"loud":false,"number":0}')
+    assert (rows[0]["action"], rows[1]["action"]) == ('{"loud":false,"number":5}', '{"loud":false,"number":0}')
+    assert replay.results is not None
+    assert [row["score"] for row in rows] == [*[None] * 4, *replay.results["scores"]]
+    live = cast("type[Rules]", type("Guess", (Guess,), {"live_scores": True}))
+    assert all(step.score is not None for step in trajectory(live, replay).steps)
+
+
 # --- the audit ------------------------------------------------------------------------------------------------------
 
 
@@ -350,6 +402,7 @@ COUNT = iter(range(10**9))
         (outside(lambda: random.Random()), "rules_use_global_random"),
         (changed(observe=lambda *_: next(COUNT)), "rules_not_deterministic"),
         (changed(step=lambda self, _: self.drawn.append(self.rng.random() * 0)), "rules_ignore_seed"),
+        (changed(observe=lambda self, _: self.rng.random()), "rules_change_when_asked"),
         (changed(step=boom), "rules_failed"),
     ],
 )

@@ -15,6 +15,7 @@ def test_the_site_has_its_pages() -> None:
         "start-here.md",
         "tutorial.md",
         "write-a-player.md",
+        "train.md",
         "evaluation.md",
         "write-a-game.md",
         "manifest.md",

@@ -81,6 +81,19 @@ def test_at_n_repeats_a_player(nim: Package, here: Path) -> None:
         read_players(["./bot.py@0"], nim)
 
 
+def test_random_is_a_program_that_goes_anywhere(nim: Package, here: Path) -> None:
+    made(here / "random", "#!/bin/sh\n", 0o755)
+    plan = plan_episode(nim, players=["random@2"])
+    own = plan.seats[0].own
+    assert own is not None
+    assert (own.argv("/in", in_image=True), own.needs_client) == (("python", "/in/random_player.py"), False)
+    assert names(plan) == ["random", "random (2)"]
+    other = nim.manifest.model_copy(deep=True)
+    other.game.protocols.player.__dict__["value"] = "Send moves."
+    with pytest.raises(UsageError, match=r"plays games that speak coworld.seat/1 .* nim speaks a protocol of its own"):
+        read_players(["random"], dataclasses.replace(nim, manifest=other))
+
+
 @pytest.mark.parametrize(
     ("word", "hint"),
     [

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import anyio
 import httpx2
 import pytest
 from pydantic import BaseModel, field_validator
+from support.games import Gather
 from support.served import TOKENS, Sticks, Table, hear, serving, sit, tell
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus
 
 from coworld_core.rules import RulesError, Ticks, Turns, read_replay
+from coworld_runner import random_player
 from coworld_runner.serving.outbox import MAX_NOTICES, Outbox
 
 
@@ -409,3 +413,14 @@ async def test_a_type_of_actions_that_is_none_is_told_before_anybody_comes() -> 
     with pytest.raises(RulesError, match="Action, tick 0: Pydantic"):
         async with serving(Unreadable):
             pass
+
+
+@pytest.mark.timeout(30)
+async def test_random_plays_any_game_with_nothing_of_ours() -> None:
+    for rules in (Sticks, Gather):
+        async with serving(rules) as table, anyio.create_task_group() as players:
+            for slot in range(2):
+                command = [sys.executable, "-I", random_player.__file__]
+                players.start_soon(partial(anyio.run_process, command, env={"COWORLD_PLAYER_WS_URL": table.url(slot)}))
+            await table.over.wait()
+            assert table.match.results()["ticks"] >= 2

@@ -96,9 +96,19 @@ class CoworldError(Exception):
         """The message, and what to do next, as a traceback shows them; programs have ``message`` and ``hint``."""
         return f"{self.message} {self.hint}" if self.hint else self.message
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Whatever a class asks for when it is made: an error that comes from another process has it already.
+        return _restored, (type(self), self.args, self.__dict__)
+
     def to_dict(self) -> dict[str, object]:
         """The error as JSON-ready data: ``code``, ``message``, ``hint``, ``context``."""
         return {"code": self.code, "message": self.message, "hint": self.hint, "context": self.context}
+
+
+def _restored(kind: type[CoworldError], args: tuple[object, ...], state: dict[str, object]) -> CoworldError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class UsageError(CoworldError):

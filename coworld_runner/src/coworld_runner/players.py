@@ -1,11 +1,12 @@
 """What a person may name as a player, wherever one is named: read here and nowhere else.
 
-A bundled player's id; a file or a directory of one's own; an image; ``human``. ``@N`` behind any of them stands for N
-seats in a row.
+A bundled player's id; a file or a directory of one's own; an image; ``random``; ``human``. ``@N`` behind any of them
+stands for N seats in a row.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,11 +16,13 @@ from typing import Literal
 from coworld_core.errors import ImageError, UsageError
 from coworld_core.images import ImageRef
 from coworld_core.manifest.models import Manifest, Runnable
+from coworld_core.rules.wire import PROTOCOL
 
 from ._hints import did_you_mean, listed
 from .backend import Backend
 from .own_players import OwnPlayer, near_file, read_own_player
 from .package.resolving import Package
+from .random_player import RANDOM
 
 __all__ = ["HUMAN", "PlayerRef", "housing_words", "player_host", "read_players"]
 
@@ -119,11 +122,28 @@ def _read(word: str, package: Package) -> PlayerRef:
         return PlayerRef(word=word, kind="bundled")
     if word == HUMAN:
         return PlayerRef(word=word, kind="human")
+    if word == RANDOM:
+        return PlayerRef(word=word, kind="own", own=_random_player(manifest))
     if _is_path(word):
         return PlayerRef(word=word, kind="own", own=read_own_player(word))
     if _is_bare(word) and word not in _images(manifest) and word not in package.contexts:
         raise _unknown(word, manifest)
     return PlayerRef(word=word, kind="image")
+
+
+def _random_player(manifest: Manifest) -> OwnPlayer:
+    protocol = manifest.game.protocols.player
+    # what stands elsewhere may say so, and else the player does when it is spoken to
+    if protocol.type == "text" and PROTOCOL not in protocol.value:
+        raise UsageError(
+            f"{RANDOM!r} plays games that speak {PROTOCOL} and say with it what is legal; {manifest.game.name} speaks "
+            "a protocol of its own.",
+            code="random_unknown",
+            hint=f"The package's own players are {listed(player.id for player in manifest.player)}.",
+            context={"game": manifest.game.name},
+        )
+    file = str(Path(__file__).with_name("random_player.py"))
+    return dataclasses.replace(read_own_player(file), name=RANDOM)
 
 
 def _is_path(word: str) -> bool:

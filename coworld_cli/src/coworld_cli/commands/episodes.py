@@ -65,7 +65,7 @@ def play(out: Output, options: PlayOptions, open_browser: bool | None) -> int:
     """Play in the browser: with people, bots or both.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file
-    or a directory of yours, the id of a bundled player, an image, or human: one for all seats, or one a seat.
+    or a directory of yours, the id of a bundled player, an image, random or human: one for all seats, or one a seat.
 
     Without --human bots sit in all seats and you watch. The links hold the seats' tokens: whoever has one can play.
 

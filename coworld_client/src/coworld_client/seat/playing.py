@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
-import importlib.util
 import inspect
 import json
 import os
 import random
 import sys
 import time
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from coworld_core.errors import CoworldError, UsageError
+from coworld_core.rules import Act, load_act
 from coworld_core.rules.wire import PROTOCOL
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
 __all__ = ["Act", "SeatError", "load_act", "play_seat", "seat_url"]
-
-Act = Callable[[Any, Any, random.Random], Any | Awaitable[Any]]
-"""A player: `act(observation, legal, rng)` returns an action as JSON, or awaits one. `legal` is the list of legal
-actions, or None where the game does not list them."""
 
 URL_VARIABLES: Final = ("COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL")
 """Where a runner leaves the address of the game: the present name and the older one."""
@@ -56,37 +49,6 @@ def seat_url() -> str:
         if url := os.environ.get(variable):
             return url
     raise UsageError(f"{URL_VARIABLES[0]} is not set; a runner sets it to the address of the game.", code="no_seat")
-
-
-def load_act(name: str) -> Act:
-    """The function that a name means: `bot.py`, `bot.py:act`, `package.module` or `package.module:act`.
-
-    Raises:
-        UsageError: There is no such file, module or function. Whatever the module itself raises comes through.
-    """
-    place, _, function = name.partition(":")
-    function = function or "act"
-    if place.endswith(".py"):
-        path = Path(place).resolve()
-        if not path.is_file():
-            raise UsageError(f"There is no player at {place}.", code="no_player")
-        # Beside it may be what it imports.
-        sys.path.insert(0, str(path.parent))
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module
-        spec.loader.exec_module(module)
-    else:
-        try:
-            module = importlib.import_module(place)
-        except ModuleNotFoundError as error:
-            raise UsageError(f"There is no module {error.name!r} for {name!r}.", code="no_player") from error
-    found = getattr(module, function, None)
-    if not callable(found):
-        raise UsageError(f"{place} has no function {function}(observation, legal, rng).", code="no_player")
-    return cast("Act", found)
 
 
 async def play_seat(act: Act, url: str, *, seed: int | None = None) -> dict[str, Any] | None:

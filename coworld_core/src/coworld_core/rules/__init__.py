@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 
 if TYPE_CHECKING:
+    from .acting import Act as Act
+    from .acting import load_act as load_act
     from .audit import audit_rules as audit_rules
     from .errors import ActionRefused as ActionRefused
     from .errors import ReplayFormatError as ReplayFormatError
@@ -27,13 +29,17 @@ if TYPE_CHECKING:
     from .replay import ReplayTick as ReplayTick
     from .replay import ReplayWriter as ReplayWriter
     from .replay import RulesReplay as RulesReplay
+    from .replay import Trajectory as Trajectory
+    from .replay import TrajectoryStep as TrajectoryStep
     from .replay import play_again as play_again
     from .replay import read_replay as read_replay
+    from .replay import trajectory as trajectory
     from .schemas import EpisodeConfig as EpisodeConfig
     from .schemas import action_schema as action_schema
     from .schemas import config_schema as config_schema
     from .schemas import game_section as game_section
     from .schemas import read_config as read_config
     from .schemas import results_schema as results_schema
+    from .schemas import rules_config as rules_config
 
 __getattr__, __dir__ = lazy_names(__name__)

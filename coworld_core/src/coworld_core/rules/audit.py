@@ -28,6 +28,7 @@ __all__ = ["AUDIT_CODES", "audit_rules"]
 AUDIT_CODES: Final = {
     "rules_failed": "the rules raise, or return what they may not",
     "rules_not_deterministic": "the same seed and actions have given another game",
+    "rules_change_when_asked": "asking what is to be seen has changed the game",
     "rules_ignore_seed": "chance is used, and another seed has changed nothing",
     "rules_read_clock": "a clock is read",
     "rules_use_files": "a file is opened",
@@ -52,11 +53,11 @@ def audit_rules(
 ) -> Report:
     """Play random legal actions several times over, and compare.
 
-    Compared are whole games, or their first `ticks` ticks: twice with the same seed, and with other seeds where `rng`
-    was used. While they are played, every call of a clock, a file, a socket or of random numbers other than `rng` is an
-    error, with its line. What a library in C does by itself is not seen, nor an order that hangs on hashes of texts,
-    which are others in another process. The order in which actions arrive needs no check: `Play` hands them over in the
-    order of seats.
+    Compared are whole games, or their first `ticks` ticks: twice with the same seed, once more without looking at
+    anything but the end, and with other seeds where `rng` was used. While they are played, every call of a clock, a
+    file, a socket or of random numbers other than `rng` is an error, with its line. What a library in C does by itself
+    is not seen, nor an order that hangs on hashes of texts, which are others in another process. The order in which
+    actions arrive needs no check: `Play` hands them over in the order of seats.
 
     Args:
         rules: The game.
@@ -71,9 +72,9 @@ def audit_rules(
         The findings, with the codes of `AUDIT_CODES`; `line` is the line in the file that the message names.
     """
 
-    def run(game_seed: int, script: _Script | None = None) -> _Script:
+    def run(game_seed: int, script: _Script | None = None, *, looking: bool = True) -> _Script:
         play = Play(rules, config=config, seats=seats, seed=game_seed)
-        return _run(play, ticks, script=script, choose=random.Random(seed), sample=sample)
+        return _run(play, ticks, script=script, choose=random.Random(seed), sample=sample, looking=looking)
 
     found: list[Issue] = []
     with _watched(found):
@@ -81,6 +82,8 @@ def audit_rules(
             first = run(seed)
             if difference := first.difference(run(seed, first)):
                 found.append(_issue("rules_not_deterministic", f"The same seed and actions: {difference}"))
+            elif difference := first.last().difference(run(seed, first, looking=False)):
+                found.append(_issue("rules_change_when_asked", f"Only the end was looked at: {difference}"))
             elif first.chance and not any(first.difference(run(seed + n)) for n in range(1, 6)):
                 found.append(_issue("rules_ignore_seed", "Chance is used, and five other seeds gave the same game."))
         except RulesError as error:
@@ -96,10 +99,16 @@ class _Script:
     actions: list[dict[int, Any]] = field(default_factory=list[dict[int, Any]])
     seen: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
     chance: bool = False
+    begin: int = 0
+    """The tick of what was seen first."""
+
+    def last(self) -> _Script:
+        """What was to be seen at the end, and nothing else."""
+        return _Script(seen=self.seen[-1:], begin=self.begin + len(self.seen) - 1)
 
     def difference(self, other: _Script) -> str | None:
         """The first difference in words."""
-        for tick, (ours, theirs) in enumerate(zip(self.seen, other.seen, strict=False)):
+        for tick, (ours, theirs) in enumerate(zip(self.seen, other.seen, strict=False), self.begin):
             for what, value in ours.items():
                 if value != theirs.get(what):
                     return f"at tick {tick}, {what} was {value!r} and then {theirs.get(what)!r}."
@@ -113,11 +122,14 @@ def _run(
     script: _Script | None,
     choose: random.Random,
     sample: Callable[[random.Random], Any] | None,
+    looking: bool,
 ) -> _Script:
     done = _Script()
     while True:
-        done.seen.append(_view(play))
-        if play.over or play.tick >= ticks:
+        end = play.over or play.tick >= ticks
+        if looking or end:
+            done.seen.append(_view(play))
+        if end:
             break
         actions = _actions(play, choose, sample) if script is None else script.actions[play.tick]
         done.actions.append(actions)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import traceback
 from pathlib import Path
-from types import TracebackType
 
 from ..errors import CoworldError
 
-__all__ = ["ActionRefused", "ReplayFormatError", "RulesError"]
+__all__ = ["ActionRefused", "ReplayFormatError", "RulesError", "own_lines"]
 
 _HERE = str(Path(__file__).parent)
 
@@ -42,6 +41,7 @@ class RulesError(CoworldError):
         tick: As given.
         seat: As given.
         lines: The lines of the rules that lead to it, as a traceback has them, innermost last; without ours.
+        replay: The game up to there, where one was kept.
     """
 
     kind = "answer"
@@ -55,7 +55,8 @@ class RulesError(CoworldError):
         self.where = where
         self.tick = tick
         self.seat = seat
-        self.lines = () if cause is None else _own_lines(cause.__traceback__)
+        self.replay: bytes | None = None
+        self.lines = () if cause is None else own_lines(cause)
 
     @classmethod
     def raised(cls, cause: Exception, *, where: str, tick: int, seat: int | None = None) -> RulesError:
@@ -65,6 +66,12 @@ class RulesError(CoworldError):
         return cls(problem, where=where, tick=tick, seat=seat, cause=cause)
 
 
-def _own_lines(trace: TracebackType | None) -> tuple[str, ...]:
-    frames = [frame for frame in traceback.extract_tb(trace) if not frame.filename.startswith(_HERE)]
+def own_lines(error: BaseException, *, without: str = _HERE) -> tuple[str, ...]:
+    """The lines of an author's code that lead to an error, as a traceback has them, innermost last.
+
+    Args:
+        error: What was raised.
+        without: The directory whose lines are ours.
+    """
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(without)]
     return tuple(line.rstrip("\n") for line in traceback.format_list(frames))

@@ -69,6 +69,10 @@ class Rules(abc.ABC):
     max_ticks: ClassVar[int] = 100_000
     """A game that is not over after so many ticks is never over, which is an error of its rules."""
 
+    live_scores: ClassVar[bool] = False
+    """Whether `scores` means something before the game is over, too. Rewards of environments are then its differences
+    from tick to tick; else all of them come at the end."""
+
     version: ClassVar[str] = "0"
     """The version of the rules; a replay of another is shown, and not played again."""
 
@@ -108,7 +112,7 @@ class Rules(abc.ABC):
 
     @abc.abstractmethod
     def scores(self) -> Sequence[float]:
-        """The score of each seat, more is better; asked for when the game is over."""
+        """The score of each seat, more is better; asked for once the game is over, with `live_scores` at any time."""
 
     def default(self, seat: int) -> Any | None:
         """What `seat` does when it has missed its time."""

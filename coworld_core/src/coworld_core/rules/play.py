@@ -14,8 +14,9 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from .errors import ActionRefused, RulesError
 from .game import Rules, RulesConfig
+from .pace import Ticks
 
-__all__ = ["MAX_LEGAL_TOLD", "Frame", "Play", "to_json"]
+__all__ = ["MAX_LEGAL_TOLD", "Frame", "Play", "to_json", "to_plain"]
 
 MAX_LEGAL_TOLD: Final = 10_000
 """Most legal actions of one seat; more are better described by their type."""
@@ -39,6 +40,9 @@ class Frame:
 class Play:
     """One episode, from its start until nobody is to act.
 
+    What goes over a wire is asked for as JSON text (`observe`, `legal`); who plays in the same process asks for the
+    same as values (`observation`, `options`), which costs a fraction. Neither is made before it is asked for.
+
     Args:
         rules: The game.
         config: Its config; by default one that is all defaults.
@@ -61,10 +65,17 @@ class Play:
         self.tick = 0
         self.to_act: tuple[int, ...] = ()
         self._class = rules
+        self._most_ticks = rules.max_ticks
+        self._holds = isinstance(rules.pace, Ticks) and rules.pace.hold
+        self._options: dict[int, list[Any] | None] = {}
         self._legal: dict[int, dict[str, Any] | None] = {}
         self._held: dict[int, Any] = {}
+        self._turns: dict[int | tuple[int, ...], tuple[int, ...]] = {seat: (seat,) for seat in range(count)}
         self._seed = seed
-        self._rules = rules(rules.Config() if config is None else config, seats=count, rng=random.Random(seed))
+        try:
+            self._rules = rules(rules.Config() if config is None else config, seats=count, rng=random.Random(seed))
+        except Exception as error:
+            raise RulesError.raised(error, where="__init__", tick=0) from error
         self._ask("start")
         self._look()
 
@@ -91,6 +102,14 @@ class Play:
         """What a seat sees, as JSON text."""
         return self._json("observe", self._ask("observe", seat), seat)
 
+    def observation(self, seat: int) -> Any:
+        """The same as a value of its own: what the text would be read as."""
+        value = self._ask("observe", seat)
+        try:
+            return to_plain(value)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise self._wrong("observe", f"not a JSON value: {error}", seat) from error
+
     def text(self, seat: int) -> str | None:
         """What a seat sees in words, where the rules have words."""
         text = self._ask("text", seat)
@@ -109,6 +128,29 @@ class Play:
             return []
         known = self._known(seat)
         return None if known is None else list(known)
+
+    def options(self, seat: int) -> list[Any] | None:
+        """The same as the rules have them, which `step` takes as they are; not to be changed."""
+        if seat in self._options:
+            return self._options[seat]
+        if seat not in self.to_act:
+            return []
+        try:
+            actions: Any = self._rules.legal(seat)
+        except Exception as error:
+            raise RulesError.raised(error, where="legal", tick=self.tick, seat=seat) from error
+        if actions is not None:
+            kind = type(actions)  # pyright: ignore[reportUnknownVariableType]
+            if kind is not list:
+                if not isinstance(actions, Iterable):
+                    raise self._wrong("legal", f"it returns the legal actions, or None, not {actions!r}", seat)
+                actions = list(cast("Iterable[Any]", actions))
+            if not actions:
+                raise self._wrong("legal", "a seat that is to act has no legal action", seat)
+            if len(actions) > MAX_LEGAL_TOLD:
+                raise self._wrong("legal", f"{len(actions)} legal actions; return None and let the type say", seat)
+        self._options[seat] = actions
+        return actions
 
     def read(self, seat: int, value: object) -> Any:
         """An action that came as JSON, checked: `value` is what `json.loads` returned.
@@ -150,8 +192,9 @@ class Play:
         """Go on by one tick.
 
         Args:
-            actions: Actions that `read` has returned, by seat. Who is to act and is not in it, or does None, has missed
-                its time: it does its default. Others are not heard.
+            actions: Actions that `read` has returned, or that are of `options`, by seat. Who is to act and is not in
+                it, or does None, has missed its time: where the pace says so it goes on with its last action, if that
+                is legal again, and else it does its default. Others are not heard.
 
         Returns:
             What each seat that was to act has done, in ascending order.
@@ -159,23 +202,29 @@ class Play:
         done: dict[int, Any] = {}
         for seat in self.to_act:
             action = actions.get(seat)
-            done[seat] = self._ask("default", seat) if action is None else action
-        self._ask("step", done)
-        self._held.update((seat, action) for seat, action in done.items() if action is not None)
+            done[seat] = self._missed(seat) if action is None else action
+        if self._holds:
+            self._held.update((seat, action) for seat, action in done.items() if action is not None)
+        try:
+            self._rules.step(done)
+        except Exception as error:
+            raise RulesError.raised(error, where="step", tick=self.tick) from error
         self.tick += 1
         self._look()
         return done
 
-    def held(self, seat: int) -> Any | None:
-        """The last action of a seat where it is legal again, for games that go on with it; else None."""
-        action = self._held.get(seat)
-        if action is None or seat not in self.to_act:
-            return None
-        known = self._known(seat)
-        return action if known is None else known.get(to_json(action))
+    def _missed(self, seat: int) -> Any | None:
+        last = self._held.get(seat)
+        if last is not None:
+            known = self._known(seat)
+            last = last if known is None else known.get(to_json(last))
+        return self._ask("default", seat) if last is None else last
 
-    def results(self) -> dict[str, Any]:
-        """The results of a game that is over: `scores`, `ticks`, and what the rules add."""
+    def scores_now(self) -> list[float] | None:
+        """The score of each seat, where it means something: at the end, or at any time with `Rules.live_scores`."""
+        return self._scores() if self.over or self._class.live_scores else None
+
+    def _scores(self) -> list[float]:
         raw = self._ask("scores")
         try:
             scores = [float(score) for score in raw]
@@ -183,8 +232,15 @@ class Play:
             raise self._wrong("scores", f"scores are numbers, one a seat, not {raw!r}") from None
         if len(scores) != self.seats or not all(math.isfinite(score) for score in scores):
             raise self._wrong("scores", f"scores are {self.seats} finite numbers, one a seat, not {scores}")
+        return scores
+
+    def results(self) -> dict[str, Any]:
+        """The results of a game that is over: `scores`, `ticks`, and what the rules add."""
+        scores = self._scores()
         more = self._ask("results")
-        added: Any = json.loads(self._json("results", {} if more is None else more))
+        if more is None:
+            return {"scores": scores, "ticks": self.tick}
+        added: Any = json.loads(self._json("results", more))
         if not isinstance(added, dict) or {"scores", "ticks"} & cast("dict[str, Any]", added).keys():
             raise self._wrong("results", "results are an object without scores and ticks, which are there already")
         return {"scores": scores, "ticks": self.tick, **added}
@@ -203,31 +259,44 @@ class Play:
         return RulesError(problem, where=where, tick=self.tick, seat=seat)
 
     def _look(self) -> None:
-        self._legal.clear()
-        named: Any = self._ask("to_act")
+        if self._options:
+            self._options = {}
+            if self._legal:
+                self._legal = {}
+        try:
+            named: Any = self._rules.to_act()
+        except Exception as error:
+            raise RulesError.raised(error, where="to_act", tick=self.tick) from error
+        kind = type(named)  # pyright: ignore[reportUnknownVariableType]
+        turn: tuple[int, ...] | None = None
+        if kind is list:
+            # The same few turns come again and again: each is looked at once.
+            try:
+                turn = self._turns.get(named[0] if len(named) == 1 else tuple(named))
+            except TypeError:
+                turn = None
+        if turn is None:
+            turn = self._turn(named)
+        self.to_act = turn
+        if self.tick >= self._most_ticks and turn:
+            raise self._wrong("to_act", f"the game is not over after {self.tick} ticks (max_ticks)")
+
+    def _turn(self, named: Any) -> tuple[int, ...]:
         if not isinstance(named, Sequence | set | frozenset | range) or isinstance(named, str):
             raise self._wrong("to_act", f"it returns the seats that are to act, not {named!r}")
         seats = list(cast("Iterable[Any]", named))
         for seat in seats:
             if not isinstance(seat, int) or not 0 <= seat < self.seats:
                 raise self._wrong("to_act", f"there is no seat {seat!r}; there are {self.seats}")
-        self.to_act = tuple(sorted(set(seats)))
-        if self.to_act and self.tick >= self._class.max_ticks:
-            raise self._wrong("to_act", f"the game is not over after {self.tick} ticks (max_ticks)")
+        self._turns[tuple(seats)] = turn = tuple(sorted(set(seats)))
+        return turn
 
     def _known(self, seat: int) -> dict[str, Any] | None:
         if seat not in self._legal:
-            actions: Any = self._ask("legal", seat)
-            known: dict[str, Any] | None = None
-            if actions is not None:
-                if not isinstance(actions, Iterable):
-                    raise self._wrong("legal", f"it returns the legal actions, or None, not {actions!r}", seat)
-                known = {self._json("legal", action, seat): action for action in cast("Iterable[Any]", actions)}
-                if not known:
-                    raise self._wrong("legal", "a seat that is to act has no legal action", seat)
-                if len(known) > MAX_LEGAL_TOLD:
-                    raise self._wrong("legal", f"{len(known)} legal actions; return None and let the type say", seat)
-            self._legal[seat] = known
+            options = self.options(seat)
+            self._legal[seat] = (
+                None if options is None else {self._json("legal", action, seat): action for action in options}
+            )
         return self._legal[seat]
 
     def _json(self, where: str, value: object, seat: int | None = None) -> str:
@@ -253,6 +322,33 @@ def to_json(value: object) -> str:
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json")
     return json.dumps(value, separators=(",", ":"), sort_keys=True, allow_nan=False, default=_plain)
+
+
+_ATOMS: Final = frozenset({str, int, bool, type(None)})
+
+
+def to_plain(value: Any) -> Any:
+    """A value as `json.loads` would return it from `to_json`, and as quickly as may be; nothing in it is shared.
+
+    Raises:
+        ValueError: There is a NaN or an infinity in it.
+        TypeError: There is something in it that has no JSON form, or a set.
+    """
+    kind = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind in _ATOMS:
+        return value
+    if kind is float:
+        if not math.isfinite(value):
+            raise ValueError(f"Out of range float values are not JSON compliant: {value!r}")
+        return value
+    if kind is list or kind is tuple:
+        return list(value) if _ATOMS.issuperset(map(type, value)) else [to_plain(item) for item in value]
+    if kind is dict and all(type(key) is str for key in value):
+        # In the order of the wire, for whoever goes through it.
+        return {key: to_plain(value[key]) for key in sorted(value)}
+    if isinstance(value, BaseModel):
+        return to_plain(value.model_dump(mode="json"))
+    return json.loads(to_json(value))
 
 
 def _plain(value: object) -> object:

@@ -9,17 +9,31 @@ from __future__ import annotations
 import io
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..compression import Unpacker, detect_compression
+from ..tables import TableRow, Tabular, html_table
 from .errors import ReplayFormatError, RulesError
 from .game import Rules
-from .play import Frame, Play, to_json
+from .play import Frame, Play, to_json, to_plain
 
-__all__ = ["FORMAT", "ReplayHeader", "ReplayTick", "ReplayWriter", "RulesReplay", "play_again", "read_replay"]
+__all__ = [
+    "FORMAT",
+    "ReplayHeader",
+    "ReplayTick",
+    "ReplayWriter",
+    "RulesReplay",
+    "Trajectory",
+    "TrajectoryStep",
+    "play_again",
+    "read_replay",
+    "trajectory",
+]
 
 FORMAT: Final = "coworld.replay/1"
 """The format, as the header names it."""
@@ -62,6 +76,57 @@ class RulesReplay(BaseModel):
     ticks: list[ReplayTick]
     results: dict[str, Any] | None = None
     reason: str | None = Field(default=None, description="How it ended; None where the replay is cut short.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrajectoryStep:
+    """One seat in one tick.
+
+    Attributes:
+        tick: The ticks that had been played.
+        seat: The seat.
+        name: Its name.
+        acts: Whether it was to act.
+        observation: What it saw, as JSON.
+        legal: Its legal actions; None where its type says it all.
+        action: What it did; None where it missed its time, or was not to act.
+        score: Its score after that tick: with the last one, or at any time where the rules have `live_scores`.
+    """
+
+    tick: int
+    seat: int
+    name: str
+    acts: bool
+    observation: Any
+    legal: list[Any] | None
+    action: Any
+    score: float | None = None
+
+
+@dataclass(frozen=True)
+class Trajectory(Tabular):
+    """What every seat saw and did, tick by tick; in a table, what is no number or text is JSON text."""
+
+    steps: tuple[TrajectoryStep, ...] = field(repr=False)
+
+    def to_records(self) -> list[TableRow]:
+        """One row for each tick and seat, with the columns of `TrajectoryStep`."""
+        return [
+            {
+                "tick": step.tick,
+                "seat": step.seat,
+                "name": step.name,
+                "acts": step.acts,
+                "observation": to_json(step.observation),
+                "legal": None if step.legal is None else to_json(step.legal),
+                "action": None if step.action is None else to_json(step.action),
+                "score": step.score,
+            }
+            for step in self.steps
+        ]
+
+    def _repr_html_(self) -> str:
+        return html_table(f"{len(self.steps)} rows", self.to_records())
 
 
 class ReplayWriter:
@@ -133,6 +198,45 @@ def play_again(rules: type[Rules], replay: RulesReplay) -> Play:
         RulesError: The rules fail, or the game goes another way; the message has the tick and both values.
         ReplayFormatError: Code `replay_of_others`: it is of other rules, or of another version of these.
     """
+    play = _begun(rules, replay)
+    for _ in _ticks_again(play, replay):
+        pass
+    return play
+
+
+def trajectory(rules: type[Rules], replay: RulesReplay) -> Trajectory:
+    """What every seat saw and did in a replay, for training and for data frames: the game is played again for it.
+
+    Raises:
+        RulesError: As for `play_again`.
+        ReplayFormatError: As for `play_again`.
+    """
+    play = _begun(rules, replay)
+    steps: list[TrajectoryStep] = []
+    told: list[TrajectoryStep] = []
+    for actions in chain(_ticks_again(play, replay), (None,)):
+        # What was done is known before, and what it was worth after.
+        scores = play.scores_now()
+        steps += [replace(step, score=scores[step.seat]) for step in told] if scores else told
+        if actions is not None:
+            told = [_step(play, seat, name, actions.get(seat)) for seat, name in enumerate(replay.header.names)]
+    return Trajectory(steps=tuple(steps))
+
+
+def _step(play: Play, seat: int, name: str, action: Any) -> TrajectoryStep:
+    legal = play.options(seat)
+    return TrajectoryStep(
+        tick=play.tick,
+        seat=seat,
+        name=name,
+        acts=seat in play.to_act,
+        observation=play.observation(seat),
+        legal=None if legal is None else to_plain(legal),
+        action=action,
+    )
+
+
+def _begun(rules: type[Rules], replay: RulesReplay) -> Play:
     header = replay.header
     if (header.rules, header.version) != (rules.__name__, rules.version):
         raise ReplayFormatError(
@@ -140,9 +244,14 @@ def play_again(rules: type[Rules], replay: RulesReplay) -> Play:
             code="replay_of_others",
         )
     config = rules.Config.model_validate_json(json.dumps(header.config))
-    play = Play(rules, config=config, seats=header.seats, seed=header.seed)
+    return Play(rules, config=config, seats=header.seats, seed=header.seed)
+
+
+def _ticks_again(play: Play, replay: RulesReplay) -> Generator[Mapping[int, Any]]:
+    """Play tick by tick; what is handed out are the actions of each, before they are done."""
     for number, seen in enumerate(replay.ticks):
         if number:
+            yield seen.actions
             # What a default was, and what a policy chose, are written alike; both are legal.
             play.step(
                 {seat: None if action is None else play.read(seat, action) for seat, action in seen.actions.items()}
@@ -151,7 +260,6 @@ def play_again(rules: type[Rules], replay: RulesReplay) -> Play:
         then = Frame(tick=seen.tick, to_act=tuple(seen.to_act), drawing=seen.drawing)
         if frame != then:
             raise RulesError(f"it was {then}, and is now {frame}", where="play_again", tick=seen.tick)
-    return play
 
 
 def _unpacked(data: bytes, source: str, limit: int) -> bytes:

@@ -16,7 +16,15 @@ from .pace import Pace, Turns
 from .play import adapter
 from .wire import PROTOCOL
 
-__all__ = ["EpisodeConfig", "action_schema", "config_schema", "game_section", "read_config", "results_schema"]
+__all__ = [
+    "EpisodeConfig",
+    "action_schema",
+    "config_schema",
+    "game_section",
+    "read_config",
+    "results_schema",
+    "rules_config",
+]
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -177,7 +185,7 @@ def read_config(rules: type[Rules], config: Mapping[str, Any]) -> EpisodeConfig:
     common = {key: value for key, value in config.items() if key in _Common.model_fields}
     own = {key: value for key, value in config.items() if key not in common}
     shared = cast("_Common", _validated(_Common, common))
-    mine = cast("RulesConfig", _validated(rules.Config, own))
+    mine = rules_config(rules, own)
     count, least, most = len(shared.tokens), rules.seats, rules.most_seats or rules.seats
     if not least <= count <= most:
         raise _invalid(
@@ -204,6 +212,15 @@ def read_config(rules: type[Rules], config: Mapping[str, Any]) -> EpisodeConfig:
         pace=pace,
         connect_timeout=shared.player_connect_timeout_seconds,
     )
+
+
+def rules_config(rules: type[Rules], config: Mapping[str, Any] | RulesConfig | None) -> RulesConfig:
+    """The rules' own config, of its fields as JSON.
+
+    Raises:
+        UsageError: Code `config_invalid`; the message says which field and what it must be.
+    """
+    return config if isinstance(config, RulesConfig) else cast("RulesConfig", _validated(rules.Config, config or {}))
 
 
 def _validated(model: type[BaseModel], value: Mapping[str, Any]) -> BaseModel:
@@ -251,7 +268,10 @@ def _player_protocol(rules: type[Rules]) -> str:
     )
     schemas = "".join(
         f"\n## {title}\n\n```json\n{json.dumps(schema, indent=2)}\n```\n"
-        for title, schema in (("An action", action_schema(rules)), ("An observation", observation_schema(rules)))
+        for title, schema in (
+            ("An action", action_schema(rules)),
+            ("An observation (`observation_schema` of `hello`)", observation_schema(rules)),
+        )
         if schema
     )
     return _PLAYER_PROTOCOL.replace("PROTOCOL", PROTOCOL).replace("CLOCK", clock) + schemas

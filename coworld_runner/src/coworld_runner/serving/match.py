@@ -22,7 +22,7 @@ from coworld_core.rules import (
     RulesError,
     Ticks,
 )
-from coworld_core.rules.schemas import action_schema
+from coworld_core.rules.schemas import action_schema, observation_schema
 from coworld_core.rules.wire import PROTOCOL
 
 from .outbox import Outbox
@@ -73,10 +73,7 @@ class Match:
         self._rules = rules
         self._config = config
         self._log = log
-        try:
-            self._schema = action_schema(rules)
-        except Exception as error:
-            raise RulesError.raised(error, where="Action", tick=0) from error
+        self._schemas = _schemas(rules)
         self._play = Play(rules, config=config.rules, seats=config.seats, seed=seed)
         pace = config.pace
         self._clock = None if isinstance(pace, Ticks) else pace
@@ -119,7 +116,7 @@ class Match:
         outbox = seat.outbox = Outbox()
         self._say(seat, f"seat {slot} ({json.dumps(self._config.names[slot])}) {'re' * seat.seen}connected")
         seat.seen = True
-        outbox.notify(_hello(self._rules, self._config, slot, self._schema))
+        outbox.notify(_hello(self._rules, self._config, slot, self._schemas))
         if self._end is not None:
             outbox.finish(self._end, reason=OVER)
         else:
@@ -226,8 +223,7 @@ class Match:
                 await self._wait_for_moves()
             if self._failure is not None:
                 break
-            actions = {slot: self._action(slot) for slot in self._play.to_act}
-            done = self._play.step(actions)
+            done = self._play.step({slot: self._seats[slot].action for slot in self._play.to_act})
             self._frame = self._play.frame()
             self._writer.add(self._frame, done)
         if self._failure is not None:
@@ -313,12 +309,6 @@ class Match:
         await anyio.sleep_until(due)
         return due
 
-    def _action(self, slot: int) -> Any:
-        seat = self._seats[slot]
-        if seat.acted:
-            return seat.action
-        return self._play.held(slot) if isinstance(self._config.pace, Ticks) and self._config.pace.hold else None
-
     def _deadline(self, seat: _Seat) -> float:
         return math.inf if self._clock is None else seat.asked + self._clock.per_move + seat.bank
 
@@ -380,14 +370,24 @@ def _state(frame: Frame) -> str:
     return _json({"type": "state", "tick": frame.tick, "to_act": frame.to_act, "drawing": frame.drawing})
 
 
-def _hello(rules: type[Rules], config: EpisodeConfig, slot: int, schema: Mapping[str, Any]) -> str:
-    more = {
-        "protocol": PROTOCOL,
-        "seat": slot,
-        "seats": config.seats,
-        "pace": config.pace.describe(),
-        "action_schema": schema,
-    }
+def _schemas(rules: type[Rules]) -> dict[str, Any]:
+    """What `hello` says of actions, and of observations where the rules declare them."""
+    found: dict[str, Any] = {}
+    for name, where, schema in (
+        ("action_schema", "Action", action_schema),
+        ("observation_schema", "Observation", observation_schema),
+    ):
+        try:
+            found[name] = schema(rules)
+        except Exception as error:
+            raise RulesError.raised(error, where=where, tick=0) from error
+    if not found["observation_schema"]:
+        del found["observation_schema"]
+    return found
+
+
+def _hello(rules: type[Rules], config: EpisodeConfig, slot: int, schemas: Mapping[str, Any]) -> str:
+    more = {"protocol": PROTOCOL, "seat": slot, "seats": config.seats, "pace": config.pace.describe(), **schemas}
     return _json({"type": "hello", **_about(rules, config), **more})
 
 

@@ -1,0 +1,25 @@
+"""Rules played in the process, without sockets: for training, tests and audits, at the speed of a library.
+
+`rollout` plays one episode, `rollouts` many; `as_parallel_env` and `as_aec_env` make environments of PettingZoo of
+rules, and `SeatEnv` one of Gymnasium of a seat of any Coworld. What an environment needs is the extra `env`, and is
+imported when one is made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coworld_core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .batch import rollouts as rollouts
+    from .environments import as_aec_env as as_aec_env
+    from .environments import as_parallel_env as as_parallel_env
+    from .playing import PolicyError as PolicyError
+    from .playing import Rollout as Rollout
+    from .playing import SeatPolicies as SeatPolicies
+    from .playing import SeatPolicy as SeatPolicy
+    from .playing import rollout as rollout
+    from .seat_env import SeatEnv as SeatEnv
+
+__getattr__, __dir__ = lazy_names(__name__)

@@ -1,0 +1,297 @@
+"""One episode of rules, in the process."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+from coworld_core.errors import CoworldError, UsageError
+from coworld_core.rules import (
+    Act,
+    ActionRefused,
+    Play,
+    ReplayHeader,
+    ReplayWriter,
+    Rules,
+    RulesConfig,
+    RulesError,
+    action_schema,
+    load_act,
+    rules_config,
+)
+from coworld_core.rules.errors import own_lines
+from coworld_core.rules.play import to_plain
+
+from ..random_player import RANDOM, sample
+
+__all__ = ["PolicyError", "PolicyTable", "Rollout", "SeatPolicies", "SeatPolicy", "rollout", "several"]
+
+SeatPolicy = Act | str | os.PathLike[str]
+"""A function `act(observation, legal, rng)`, awaited where it is asynchronous; a file or module that has one, as
+`load_act` finds it; or `random`."""
+
+SeatPolicies = SeatPolicy | Sequence[SeatPolicy]
+"""One policy for all seats, or one for each."""
+
+_HERE: Final = str(Path(__file__).parent)
+_Choose = Callable[[Play, int], Any]
+
+
+class PolicyError(CoworldError):
+    """A policy that raised.
+
+    Attributes:
+        tick: The ticks that had been played.
+        seat: Whose policy it is.
+        lines: The lines that lead to it, as a traceback has them, innermost last; without ours.
+        replay: The game up to there, where one was kept.
+    """
+
+    kind = "answer"
+    default_code = "policy_failed"
+
+    def __init__(self, cause: Exception, *, tick: int, seat: int) -> None:
+        said = str(cause)
+        problem = type(cause).__name__ + (f": {said}" if said else "")
+        super().__init__(
+            f"The policy of seat {seat} failed in tick {tick}: {problem}", context={"tick": tick, "seat": seat}
+        )
+        self.tick = tick
+        self.seat = seat
+        self.lines = own_lines(cause, without=_HERE)
+        self.replay: bytes | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollout:
+    """An episode that was played.
+
+    Attributes:
+        scores: The score of each seat; more is better.
+        ticks: Ticks played.
+        results: The results, as the game leaves them: `scores`, `ticks`, and what the rules add.
+        seed: The seed of all chance.
+        refused: How many actions of each seat were refused; each has missed its time instead.
+        replay: The replay, where one was asked for; `read_replay` reads it.
+    """
+
+    scores: tuple[float, ...]
+    ticks: int
+    results: Mapping[str, Any] = field(repr=False)
+    seed: int
+    refused: tuple[int, ...]
+    replay: bytes | None = field(default=None, repr=False)
+
+
+def rollout(
+    rules: type[Rules],
+    policies: SeatPolicies = RANDOM,
+    *,
+    config: RulesConfig | Mapping[str, Any] | None = None,
+    seats: int | None = None,
+    seed: int = 0,
+    record: bool = False,
+) -> Rollout:
+    """Play one episode to its end, in this process and without a clock.
+
+    A policy sees what its seat would see at a websocket. What it returns is checked in the same way; an action that is
+    refused counts in `refused`, and its seat has missed its time. `None` lets time pass on purpose.
+
+    ::
+
+        rollout(Nim, ["bot.py", lambda observation, legal, rng: legal[-1]], seed=7).scores
+
+    Args:
+        rules: The game.
+        policies: Who plays, one for all seats or one for each.
+        config: The rules' own config, or its fields as JSON; by default one that is all defaults.
+        seats: How many seats; by default as many as there are policies, or the least that the game has.
+        seed: The seed of all chance, that of the policies too.
+        record: Whether to keep a replay.
+
+    Raises:
+        UsageError: There is no such policy, their number is wrong, or the config cannot be played.
+        RulesError: The rules fail; its `replay` has the game up to there, if one was to be kept.
+        PolicyError: A policy raises; the same.
+    """
+    with PolicyTable(rules, policies, config=config, seats=seats) as table:
+        return table.play(seed, record=record)
+
+
+def several(policies: SeatPolicies) -> bool:
+    """Whether there is one for each seat."""
+    return isinstance(policies, Sequence) and not isinstance(policies, str | os.PathLike)
+
+
+class PolicyTable:
+    """Rules and who sits there, ready for any number of episodes.
+
+    Args:
+        rules: The game.
+        policies: As for `rollout`.
+        config: As for `rollout`.
+        seats: As for `rollout`.
+
+    Raises:
+        UsageError: As for `rollout`.
+    """
+
+    def __init__(
+        self,
+        rules: type[Rules],
+        policies: SeatPolicies,
+        *,
+        config: RulesConfig | Mapping[str, Any] | None,
+        seats: int | None,
+    ) -> None:
+        named = cast("list[SeatPolicy]", list(cast("Any", policies)) if several(policies) else [policies])
+        least, most = rules.seats, rules.most_seats or rules.seats
+        count = seats if seats is not None else len(named) if len(named) > 1 else least
+        if not least <= count <= most or len(named) not in (1, count):
+            has = f"{least}" if least == most else f"{least} to {most}"
+            raise UsageError(
+                f"{rules.__name__} has {has} seats; here are {len(named)} policies for {count}.",
+                code="wrong_seats",
+                hint="Give one policy for all seats, or one for each.",
+            )
+        self._rules = rules
+        self._config = rules_config(rules, config)
+        self._seats = count
+        self._refused = [0] * count
+        self._seed = 0
+        self._chances: dict[int, random.Random] = {}
+        self._stack = ExitStack()
+        self._portal: Any = None
+        known: dict[int, _Choose] = {}
+        for policy in named:
+            if id(policy) not in known:
+                known[id(policy)] = self._chooser(policy)
+        self._choose = [known[id(named[seat % len(named)])] for seat in range(count)]
+
+    def __enter__(self) -> PolicyTable:
+        self._stack.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    def play(self, seed: int, *, record: bool = False) -> Rollout:
+        """Play one episode."""
+        self._refused = [0] * self._seats
+        self._seed = seed
+        self._chances.clear()
+        writer: ReplayWriter | None = None
+        try:
+            play = Play(self._rules, config=self._config, seats=self._seats, seed=seed)
+            if record:
+                writer = ReplayWriter(self._header(seed))
+                writer.add(play.frame())
+            self._through(play, writer)
+            results = play.results()
+        except (RulesError, PolicyError) as error:
+            if writer is not None:
+                error.replay = writer.finish(reason="failed")
+            raise
+        return Rollout(
+            scores=tuple(results["scores"]),
+            ticks=play.tick,
+            results=results,
+            seed=seed,
+            refused=tuple(self._refused),
+            replay=None if writer is None else writer.finish(reason="over", results=results),
+        )
+
+    def _through(self, play: Play, writer: ReplayWriter | None) -> None:
+        choose = self._choose
+        while turn := play.to_act:
+            actions: dict[int, Any] = {}
+            for seat in turn:
+                actions[seat] = choose[seat](play, seat)
+            done = play.step(actions)
+            if writer is not None:
+                writer.add(play.frame(), done)
+
+    def _chance(self, seat: int) -> random.Random:
+        """The random numbers of a seat: what one draws changes nothing for another. Seeding costs as much as a move."""
+        if seat not in self._chances:
+            self._chances[seat] = random.Random((self._seed << 16) + seat + 1)
+        return self._chances[seat]
+
+    def _header(self, seed: int) -> ReplayHeader:
+        return ReplayHeader(
+            rules=self._rules.__name__,
+            version=self._rules.version,
+            config=self._config.model_dump(mode="json"),
+            seed=seed,
+            seats=self._seats,
+            names=[f"Seat {seat}" for seat in range(self._seats)],
+        )
+
+    # who sits there
+
+    def _chooser(self, policy: SeatPolicy) -> _Choose:
+        if policy == RANDOM:
+            return self._random()
+        act = load_act(os.fspath(policy)) if isinstance(policy, str | os.PathLike) else policy
+        # What is no function may still be asked like one.
+        asked = act if inspect.isroutine(act) else getattr(act, "__call__", act)  # noqa: B004
+        waits = inspect.iscoroutinefunction(asked)
+
+        def choose(play: Play, seat: int) -> Any:
+            options = play.options(seat)
+            legal: list[Any] | None = None if options is None else to_plain(options)
+            seen, rng = play.observation(seat), self._chance(seat)
+            try:
+                answer: Any = self._awaited(act, seen, legal, rng) if waits else act(seen, legal, rng)
+            except Exception as error:
+                raise PolicyError(error, tick=play.tick, seat=seat) from error
+            if answer is None:
+                return None
+            if legal is not None and options is not None:
+                for index, one in enumerate(legal):
+                    # One of those that were handed out, unless it was changed meanwhile.
+                    if one is answer and (type(one) in _UNCHANGED or to_plain(options[index]) == one):
+                        return options[index]
+            try:
+                return play.read(seat, answer)
+            except ActionRefused:
+                self._refused[seat] += 1
+                return None
+
+        return choose
+
+    def _random(self) -> _Choose:
+        schema: dict[str, Any] | None = None
+
+        def choose(play: Play, seat: int) -> Any:
+            nonlocal schema
+            # One stream for all that play at random.
+            rng = self._chances.get(-1) or self._chance(-1)
+            options = play.options(seat)
+            if options is not None:
+                return options[int(rng.random() * len(options))]
+            schema = schema or action_schema(self._rules)
+            try:
+                return play.read(seat, sample(schema, rng))
+            except ActionRefused:
+                self._refused[seat] += 1
+                return None
+
+        return choose
+
+    def _awaited(self, act: Act, *arguments: Any) -> Any:
+        if self._portal is None:
+            from anyio.from_thread import start_blocking_portal
+
+            # A notebook has an event loop already, in which nobody can wait for another.
+            self._portal = self._stack.enter_context(start_blocking_portal())
+        return self._portal.call(act, *arguments)
+
+
+_UNCHANGED: Final = frozenset({str, int, float, bool})

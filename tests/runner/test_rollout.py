@@ -1,0 +1,208 @@
+"""Rules played in the process: the same game as at a websocket, whatever plays it and in however many processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import psutil
+import pytest
+from support.games import Gather, dies, fails, last_or_stay
+from support.served import Sticks
+
+from coworld_core.errors import EnvironmentFault, UsageError
+from coworld_core.rules import Rules, RulesError, play_again, read_replay
+from coworld_runner.random_player import choose, sample
+from coworld_runner.rollout import PolicyError, Rollout, rollout, rollouts
+
+
+def last(observation: Any, legal: Any, rng: random.Random) -> Any:
+    return legal[-1]
+
+
+def test_an_episode_of_functions_files_and_chance(tmp_path: Path) -> None:
+    bot = tmp_path / "bot.py"
+    bot.write_text("def act(observation, legal, rng):\n    return {'take': min(3, observation['left'])}\n")
+
+    async def waits(observation: Any, legal: Any, rng: random.Random) -> Any:
+        return legal[-1]
+
+    for policies in (last, bot, str(bot), waits, [last, bot]):
+        done = rollout(Sticks, cast("Any", policies))
+        assert (done.scores, done.ticks, done.refused, done.replay) == ((0.0, 1.0), 2, (0, 0), None)
+    games = {rollout(Sticks, ["random", last], seed=seed).ticks for seed in range(20)}
+    assert len(games) > 1
+    assert rollout(Sticks, config={"sticks": 3}).results == rollout(Sticks, config=Sticks.Config(sticks=3)).results
+
+
+def test_a_game_is_the_same_for_the_same_seed_and_its_replay_plays_again() -> None:
+    one, two = (rollout(Gather, "random", seats=3, seed=5, record=True) for _ in range(2))
+    assert one == two
+    assert one != rollout(Gather, "random", seats=3, seed=6, record=True)
+    assert one.replay is not None
+    replay = read_replay(one.replay)
+    assert (replay.header.seats, replay.reason, replay.results) == (3, "over", one.results)
+    assert play_again(Gather, replay).results() == one.results
+
+
+def test_what_is_handed_out_is_the_policys_own() -> None:
+    def vandal(observation: Any, legal: Any, rng: random.Random) -> Any:
+        observation["left"] = 0
+        legal[0]["take"] = 99
+        return legal[0]
+
+    assert rollout(Sticks, vandal).refused == (3, 3), "an action that was changed is another one"
+
+
+def test_a_refused_action_misses_its_time() -> None:
+    done = rollout(Gather, [lambda *_: "up", lambda *_: None])
+    assert done.refused == (8, 0)
+    held: list[str] = []
+
+    class Seen(Gather):
+        def step(self, actions: Any) -> None:
+            held.append(actions[0])
+            super().step(actions)
+
+    rollout(Seen, [lambda o, legal, rng: None if held else "left", lambda *_: "stay"])
+    assert held == ["left"] * 8, "as at a websocket, it goes on with its last action"
+
+
+@pytest.mark.parametrize("policies", [["random"] * 3, [], ["random"] * 5])
+def test_as_many_policies_as_seats(policies: list[Any]) -> None:
+    with pytest.raises(UsageError, match=rf"Sticks has 2 seats; here are {len(policies)} policies"):
+        rollout(Sticks, policies)
+    with pytest.raises(UsageError, match="config cannot be played: sticks"):
+        rollout(Sticks, config={"sticks": "many"})
+
+
+def test_a_policy_that_raises_is_named_with_its_lines() -> None:
+    def clumsy(observation: Any, legal: Any, rng: random.Random) -> Any:
+        return {}["nothing"] if observation["left"] < 6 else legal[0]
+
+    with pytest.raises(PolicyError, match="policy of seat 1 failed in tick 1: KeyError: 'nothing'") as failed:
+        rollout(Sticks, clumsy, record=True)
+    assert (failed.value.seat, failed.value.tick, len(failed.value.lines)) == (1, 1, 1)
+    assert 'return {}["nothing"]' in failed.value.lines[0]
+    assert len(read_replay(failed.value.replay or b"").ticks) == 2
+
+
+def test_rules_that_raise_leave_their_replay() -> None:
+    def step(self: Any, actions: Any) -> None:
+        if self.left < 3:
+            raise ZeroDivisionError("boom")
+        Sticks.step(self, actions)
+
+    broken = cast("type[Rules]", type("BrokenLater", (Sticks,), {"step": step}))
+    with pytest.raises(RulesError, match="step, tick 4: ZeroDivisionError: boom") as failed:
+        rollout(broken, lambda o, legal, rng: legal[0], record=True)
+    replay = read_replay(failed.value.replay or b"")
+    assert (len(replay.ticks), replay.reason, replay.results) == (5, "failed", None)
+
+
+def test_many_episodes_do_not_depend_on_who_plays_them() -> None:
+    alone = list(rollouts(Gather, ["random", last_or_stay], episodes=9, seed=3, record=True))
+    assert [done.seed for done in alone] == list(range(3, 12))
+    assert alone == [rollout(Gather, ["random", last_or_stay], seed=3 + n, record=True) for n in range(9)]
+    for processes in (2, 3):
+        assert list(
+            rollouts(Gather, ["random", last_or_stay], episodes=9, processes=processes, seed=3, record=True)
+        ) == (alone)
+
+
+def test_what_fails_in_another_process_is_told_here() -> None:
+    with pytest.raises(EnvironmentFault, match="ended with status 7, at the episode with seed"):
+        list(rollouts(Sticks, dies, episodes=4, processes=2))
+    played: list[Rollout] = []
+    with pytest.raises(PolicyError, match="seat 0 failed in tick 0: IndexError") as failed:
+        played.extend(rollouts(Sticks, fails, episodes=4, processes=2))
+    assert failed.value.lines
+
+
+def test_what_has_no_name_is_for_this_process_alone() -> None:
+    with pytest.raises(UsageError, match="cannot be handed to another process") as refused:
+        list(rollouts(Sticks, lambda o, legal, rng: legal[0], episodes=2, processes=2))
+    assert refused.value.code == "not_portable"
+    for wrong in ({"episodes": -1}, {"episodes": 1, "processes": 0}):
+        with pytest.raises(UsageError, match="must not be below"):
+            rollouts(Sticks, **cast("Any", wrong))
+
+
+def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import sys\nsys.path[:0] = [{str(Path(__file__).parents[1])!r}, {str(tmp_path)!r}]\n"
+        "from support.served import Sticks\nfrom coworld_runner.rollout import rollouts\n"
+        "def act(observation, legal, rng):\n    return legal[0]\n"
+        "if __name__ == '__main__':\n"
+        "    for done in rollouts(Sticks, act, episodes=10**9, processes=2):\n"
+        "        print(done.ticks, flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert int(running.stdout.readline()) > 0
+        workers = psutil.Process(running.pid).children(recursive=True)
+        assert len(workers) == 2
+        os.killpg(running.pid, signal.SIGINT)
+        running.stdout.close()
+        said = running.stderr.read()
+        running.wait(30)
+    assert said.count("KeyboardInterrupt") == 1, said
+    gone, alive = psutil.wait_procs(workers, timeout=10)
+    assert alive == []
+    assert len(gone) == len(workers)
+
+
+# --- what random does where a game lists nothing --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "integer", "minimum": 1, "maximum": 3},
+        {"type": "integer", "exclusiveMinimum": 1, "multipleOf": 5, "maximum": 20},
+        {"type": "number", "maximum": -3},
+        {"enum": ["a", 2]},
+        {"const": None},
+        {"type": ["string", "null"], "minLength": 2, "maxLength": 3},
+        {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 4},
+        {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "minItems": 2, "maxItems": 2},
+        {"anyOf": [{"$ref": "#/$defs/Deep"}, {"type": "null"}], "$defs": {"Deep": {"type": "boolean"}}},
+        {
+            "$ref": "#/$defs/Tree",
+            "$defs": {
+                "Tree": {
+                    "type": "object",
+                    "required": ["name"],
+                    "properties": {
+                        "name": {"type": "string"},
+                        "children": {"type": "array", "items": {"$ref": "#/$defs/Tree"}},
+                    },
+                }
+            },
+        },
+    ],
+    ids=json.dumps,
+)
+def test_a_sample_is_what_the_schema_allows(schema: dict[str, Any]) -> None:
+    from jsonschema import Draft202012Validator as Validator
+
+    rng = random.Random(1)
+    for _ in range(50):
+        Validator(schema).validate(sample(schema, rng))
+    assert choose([4], schema, rng) == 4
+
+
+def test_random_plays_where_a_game_lists_nothing() -> None:
+    done = rollout(Gather, "random", config={"rounds": 30})
+    assert done.refused == (0, 0)
+    assert sum(done.scores) > 0

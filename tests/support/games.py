@@ -1,0 +1,116 @@
+"""A game of the kit in which all act at once, with chance, at a pace of its own; policies for other processes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from coworld_core.rules import Rules, RulesConfig, Ticks
+
+__all__ = ["Gather", "dies", "fails", "kit_examples", "last_or_stay"]
+
+SIZE = 5
+
+
+class Gather(Rules):
+    """Everybody walks along a line of five places, and gets a point for being where the berry is."""
+
+    class Config(RulesConfig):
+        rounds: int = Field(default=8, ge=1)
+
+    Action = Literal["left", "right", "stay"]
+
+    class Observation(BaseModel):
+        own: int = Field(ge=0, lt=SIZE)
+        others: list[int] = Field(min_length=0, max_length=3)
+        berry: list[bool] = Field(min_length=SIZE, max_length=SIZE)
+        near: Literal["here", "far"]
+        last: int | None = None
+
+    class Results(BaseModel):
+        berries: list[int]
+
+    config: Config
+    seats = 2
+    most_seats = 4
+    pace = Ticks(hz=50)
+    live_scores = True
+    version = "3"
+
+    def start(self) -> None:
+        self.at = [seat % SIZE for seat in range(self.seats)]
+        self.points = [0] * self.seats
+        self.berries = [self.rng.randrange(SIZE)]
+
+    def to_act(self) -> range:
+        return range(self.seats if len(self.berries) <= self.config.rounds else 0)
+
+    def default(self, seat: int) -> str:
+        return "stay"
+
+    def observe(self, seat: int) -> Observation:
+        berry = self.berries[-1]
+        return self.Observation(
+            own=self.at[seat],
+            others=[place for other, place in enumerate(self.at) if other != seat],
+            berry=[place == berry for place in range(SIZE)],
+            near="here" if self.at[seat] == berry else "far",
+            last=self.berries[-2] if len(self.berries) > 1 else None,
+        )
+
+    def step(self, actions: Mapping[int, Any]) -> None:
+        for seat, action in actions.items():
+            self.at[seat] = (self.at[seat] + {"left": -1, "right": 1, "stay": 0}[action]) % SIZE
+            self.points[seat] += self.at[seat] == self.berries[-1]
+        self.berries.append(self.rng.randrange(SIZE))
+
+    def scores(self) -> list[float]:
+        return [float(points) for points in self.points]
+
+    def draw(self) -> str:
+        return "".join("o" if place in self.at else "*" if place == self.berries[-1] else "." for place in range(SIZE))
+
+    def results(self) -> dict[str, Any]:
+        return {"berries": self.berries}
+
+
+def last_or_stay(observation: Any, legal: Any, rng: random.Random) -> Any:
+    """Play the game above, somehow."""
+    return rng.choice(["left", "stay"]) if observation["near"] == "far" else "stay"
+
+
+def dies(observation: Any, legal: Any, rng: random.Random) -> Any:
+    """End the process."""
+    os._exit(7)
+
+
+def fails(observation: Any, legal: Any, rng: random.Random) -> Any:
+    """Raise."""
+    return legal[7]
+
+
+def kit_examples() -> list[type[Rules]]:
+    """The rules of the examples that are made with the kit, those whose libraries are here."""
+    found: list[type[Rules]] = []
+    for path in sorted((Path(__file__).parents[2] / "examples").glob("*/coworld_manifest_template.json")):
+        command = json.loads(path.read_text(encoding="utf-8"))["game"]["runnable"].get("run", [])
+        if "coworld_runner.serving" not in command:
+            continue
+        name, _, rules = command[-1].partition(":")
+        spec = importlib.util.spec_from_file_location(name, path.with_name(f"{name}.py"))
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except ModuleNotFoundError:
+            continue
+        found.append(getattr(module, rules))
+    return found
