@@ -34,6 +34,7 @@ class Case:
     severity: str = "error"
     mode: str = "read"
     template: bool = False
+    published: str | None = None
     also: frozenset[str] = field(default_factory=frozenset)
     """Other codes that the same change rightly gets."""
 
@@ -649,10 +650,10 @@ CASES = [
     ),
     Case(
         "api_version",
-        put("apiVersion", value="coworld.softmax.com/v1"),
+        put("apiVersion", value="coworld.softmax.com/v0"),
         "/apiVersion",
-        '"coworld.softmax.com/v1"',
-        "v0",
+        '"apiVersion"',
+        "Remove it",
         "warning",
     ),
     Case(
@@ -663,30 +664,69 @@ CASES = [
         "Did you mean",
     ),
     Case("unknown_api_version", put("apiVersion", value=1), "/apiVersion", "1", "does not know"),
-    Case("newer_field", put("tags", value=["a"]), "/tags", '"tags"', "no effect", "warning"),
-    Case("newer_field", put("tags", value=["a"]), "/tags", '"tags"', "Remove it", mode="strict"),
+    Case("newer_field", put("tags", value=["a", "b", "c"]), "/tags", '"tags"', "has no effect", "info"),
+    Case("newer_field", put("tags", value=["a", "b", "c"]), "/tags", '"tags"', "again", "info", mode="strict"),
     Case(
-        "newer_field",
-        put("game", "player_runtime", value="game-hosted"),
-        "/game/player_runtime",
-        '"player_runtime"',
-        "host its players",
+        "too_few_tags",
+        put("tags", value=["a"]),
+        "/tags",
+        "[",
+        "at least three",
+        mode="strict",
+        also=frozenset({"newer_field"}),
+    ),
+    Case(
+        "bad_place",
+        put("game", "replay_viewer", value={"bundle": "a/../b"}),
+        "/game/replay_viewer/bundle",
+        '"a/../b"',
+        "inside the package",
+        mode="strict",
+        also=frozenset({"newer_field"}),
+    ),
+    Case(
+        "player_file",
+        both(drop("player", 0, "image"), put("player", 0, "file", value="bot.py")),
+        "/player/0/file",
+        '"file"',
+        "hosts its players",
         "warning",
     ),
     Case(
-        "reporter_reference", put("reporter", 0, value="summary@1"), "/reporter/0", '"summary@1"', "left out", "warning"
-    ),
-    Case(
-        "reporter_reference",
-        put("reporter", 0, value="summary@1"),
-        "/reporter/0",
-        '"summary@1"',
-        "container",
+        "other_runtime",
+        put("game", "player_runtime", value="game-hosted"),
+        "/player/0/image",
+        '"image"',
+        "is an image",
         mode="strict",
     ),
     Case(
-        "player_file", rename("player", 0, "image", to="file"), "/player/0/file", '"file"', "cannot be run", "warning"
+        "image_and_file",
+        put("player", 0, "file", value="bot.py"),
+        "/player/0/file",
+        '"file"',
+        "both",
+        also=frozenset({"player_file"}),
     ),
+    Case(
+        "not_yet_published",
+        put("tags", value=["a", "b", "c"]),
+        "/tags",
+        '"tags"',
+        "0.1.32",
+        published="0.1.26",
+        also=frozenset({"newer_field"}),
+    ),
+    Case(
+        "no_longer_published",
+        put("tags", value=["a", "b", "c"]),
+        "/reporter/0",
+        "{",
+        "up to 0.1.29",
+        published="0.1.64",
+        also=frozenset({"newer_field"}),
+    ),
+    Case("tags_missing", drop("reporter"), "", "{", "certify", "warning", published="0.1.64"),
 ]
 
 
@@ -731,7 +771,8 @@ def text_at(text: str, line: int, column: int) -> str:
 def test_each_code(case: Case, document: Document) -> None:
     case.change(document)
     text = json.dumps(document, indent=2)
-    report = check_manifest(text.encode(), mode=case.mode, template=case.template)  # pyright: ignore[reportArgumentType]
+    rules: Any = {"mode": case.mode, "template": case.template, "published": case.published}
+    report = check_manifest(text.encode(), **rules)
     found = [issue for issue in report.issues if issue.code == case.code]
     assert found, str(report)
     issue = found[0]
@@ -747,10 +788,10 @@ def test_each_code(case: Case, document: Document) -> None:
     assert len(issue.message) < 300
     if case.severity == "error":
         with pytest.raises(ManifestError) as raised:
-            load_manifest(text.encode(), mode=case.mode, template=case.template)  # pyright: ignore[reportArgumentType]
+            load_manifest(text.encode(), **rules)
         assert raised.value.report == report
     else:
-        loaded = load_manifest(text.encode(), mode=case.mode, template=case.template)  # pyright: ignore[reportArgumentType]
+        loaded = load_manifest(text.encode(), **rules)
         assert loaded.report == report
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
 from coworld_core import durations
+from coworld_core.versions import Published
 
 from .. import exitcodes
 from .._group import NounGroup
@@ -29,6 +30,7 @@ from ..terminal import echo
 
 if TYPE_CHECKING:
     from coworld_core.issues import Report
+    from coworld_core.manifest.published import Accepted
     from coworld_runner.build.building import BuildResult
     from coworld_runner.certification import Certification
     from coworld_runner.documents import DocumentName
@@ -145,11 +147,14 @@ def build(
 
 
 def _build_answer(result: BuildResult) -> dict[str, object]:
+    from coworld_core.manifest.published import accepted_by
+
     return {
         "ok": True,
         "manifest": str(result.manifest_path),
         "coworld": result.manifest.game.name,
         "version": result.version,
+        "accepted_by": str(accepted_by(result.manifest)),
         "seconds": round(result.seconds, 3),
         "images": [
             {
@@ -170,6 +175,12 @@ def _build_answer(result: BuildResult) -> dict[str, object]:
 @manifest_argument
 @click.option("--strict", is_flag=True, help="Allow only what `coworld build` writes: nothing old, nothing unknown.")
 @click.option(
+    "--for",
+    "published",
+    type=click.Choice(get_args(Published)),
+    help="Count as an error whatever that published version refuses.",
+)
+@click.option(
     "--fail-on",
     type=click.Choice(["error", "warning"]),
     default="error",
@@ -178,7 +189,7 @@ def _build_answer(result: BuildResult) -> dict[str, object]:
 )
 @package_server_option
 @output_options
-def validate(out: Output, manifest: str, strict: bool, fail_on: str, server: str) -> int:
+def validate(out: Output, manifest: str, strict: bool, published: Published | None, fail_on: str, server: str) -> int:
     """Check a manifest and list everything that is wrong with it.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. A template is
@@ -188,16 +199,23 @@ def validate(out: Output, manifest: str, strict: bool, fail_on: str, server: str
     errors.
     """
     from coworld_core.errors import ManifestError
+    from coworld_core.manifest.published import accepted_by
     from coworld_runner.package.resolving import resolve_package
 
     from ..render.issues import render_report
 
     about = ""
+    accepted: Accepted | None = None
 
     async def check(_: Running) -> Report:
-        nonlocal about
+        nonlocal about, accepted
         try:
-            package = await resolve_package(manifest, mode="strict" if strict else "read", server=_api_address(server))
+            package = await resolve_package(
+                manifest,
+                mode="strict" if strict or published else "read",
+                server=_api_address(server),
+                published=published,
+            )
         except ManifestError as error:
             return error.report
         game = package.manifest.game
@@ -206,7 +224,9 @@ def validate(out: Output, manifest: str, strict: bool, fail_on: str, server: str
             plural(len(package.manifest.variants), "variant"),
             "a template" if package.is_template else "",
         ]
+        accepted = accepted_by(package.manifest)
         about = clean(f"{game.name} {game.version}: {', '.join(filter(None, parts))}", one_line=True)
+        about += f"; for coworld {accepted}"
         return package.report
 
     report = run_async(out, check)
@@ -216,6 +236,7 @@ def validate(out: Output, manifest: str, strict: bool, fail_on: str, server: str
             "ok": ok,
             "errors": len(report.errors),
             "warnings": len(report.warnings),
+            "accepted_by": str(accepted) if accepted is not None else None,
             **report.model_dump(mode="json"),
         }
     )

@@ -22,7 +22,7 @@ from coworld_core.episode.events import BaseEvent, Notice, PhaseFinished, PhaseS
 from coworld_core.images import HOSTED_PLATFORM, Platform
 from coworld_core.issues import Issue, Report
 from coworld_core.manifest.loading import dump_manifest
-from coworld_core.manifest.models import ROLE_SECTIONS, Manifest
+from coworld_core.manifest.models import Manifest
 
 from ._plan import BuildPlan, plan_build
 from ._builder import Builder, BuiltImage, check_platform, jobs_of
@@ -126,7 +126,7 @@ async def build_coworld(
             with _Phase("tag", publish), unwrapped():
                 images = await builder.references(planned, resolve_mutable=resolve_mutable)
         with _Phase("write", publish):
-            manifest = _with_images(planned.manifest, {name: image.reference for name, image in images.items()})
+            manifest = planned.manifest.with_images({name: image.reference for name, image in images.items()})
             await anyio.to_thread.run_sync(_write, planned.output, dump_manifest(manifest))
         finished = finished.model_copy(update={"status": "completed", "ok": True})
     except anyio.get_cancelled_exc_class():
@@ -159,17 +159,6 @@ class _Phase:
 
     def __exit__(self, *exc: object) -> None:
         self._publish(PhaseFinished(phase=self._name, seconds=time.monotonic() - self._begun))
-
-
-def _with_images(manifest: Manifest, images: Mapping[str, str]) -> Manifest:
-    """The manifest with its images under other names."""
-    game = manifest.game
-    runnable = game.runnable.model_copy(update={"image": images[game.runnable.image]})
-    sections = {
-        name: tuple(entry.model_copy(update={"image": images[entry.image]}) for entry in manifest.section(name))
-        for name in ROLE_SECTIONS
-    }
-    return manifest.model_copy(update={"game": game.model_copy(update={"runnable": runnable}), **sections})
 
 
 def _write(output: Path, text: str) -> None:
