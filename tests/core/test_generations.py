@@ -116,6 +116,7 @@ def test_a_file_player_is_refused_where_it_would_run(generation: Generation) -> 
     written = json.loads(dump_manifest(loaded.manifest))
     assert (lost(document, written), lost(written, document)) == (set(), set())
     assert {issue.code for issue in loaded.report.warnings} == {"player_file"}
+    assert not any(image.startswith("file:") for image in loaded.manifest.images())
     image = ImageRef.parse(loaded.manifest.player[0].image)
     assert image.kind == "file"
     with pytest.raises(ImageError, match="file player") as raised:

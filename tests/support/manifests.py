@@ -10,6 +10,8 @@ __all__ = ["lost"]
 LIFTED = {("game", "protocols", "player"), ("game", "protocols", "global")}
 """Bare text that becomes a document."""
 
+_NEW_NAMES: dict[str | int, str | int] = {"image_uri": "image"}
+
 
 def lost(before: Any, after: Any) -> set[tuple[str | int, ...]]:
     """Places of a document whose value another lacks; null is the same as nothing."""
@@ -19,6 +21,7 @@ def lost(before: Any, after: Any) -> set[tuple[str | int, ...]]:
         if value is not None
         and not _same(value, _at(after, place))
         and not (place in LIFTED and _same(value, _at(after, (*place, "value"))))
+        and not _same(value, _at(after, tuple(_NEW_NAMES.get(part, part) for part in place if part != "runnable")))
     }
 
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from .._findings import Findings, Path, did_you_mean, dotted, listed, meant, quoted
 from .._shape import field_names
+from ..jsonedit import Edit
 from .models import ROLE_SECTIONS, GameManifest, RoleRunnable, Runnable, Variant, reporter_kind
 from .published import newer_fields
 
@@ -79,30 +80,34 @@ def lift(raw: Mapping[str, Any], *, strict: bool, template: bool) -> Lifted:
         _template_version(lifted, game, template=template)
     if strict:
         return lifted
+    _nested_runnables(lifted)
+    _image_uris(lifted)
+    _fixture_variant(lifted)
     if game:
         if runnable and _left_out(runnable, "type", field_names(Runnable)):
             runnable["type"] = "game"
-            _said(
-                lifted, "lifted_game_type", ("game", "runnable"), '"type" is left out of game.runnable; it is "game".'
-            )
+            message = '"type" is left out of game.runnable; it is "game".'
+            edit = Edit("set", ("game", "runnable", "type"), "game")
+            _said(lifted, "lifted_game_type", ("game", "runnable"), message, edit)
         _docs(lifted, game, docs)
         for name in ("player", "global"):
             if isinstance(text := protocols.get(name), str) and text:
                 protocols[name] = {"type": "text", "value": text}
                 path = ("game", "protocols", name)
-                _said(lifted, "lifted_protocol_doc", path, f"game.protocols.{name} is bare text, read as a document.")
+                message = f"game.protocols.{name} is bare text, read as a document."
+                _said(lifted, "lifted_protocol_doc", path, message, Edit("set", path, protocols[name]))
     for section, index, entry in _entries(document):
         container = section != "reporter" or reporter_kind(entry) == "container"
         if container and _left_out(entry, "type", field_names(RoleRunnable)):
             entry["type"] = section
             message = f'"type" is left out of {section}[{index}]; it is {quoted(section)}.'
-            _said(lifted, "lifted_role_type", (section, index), message)
+            _said(lifted, "lifted_role_type", (section, index), message, Edit("set", (section, index, "type"), section))
     _parent_ids(lifted)
     return lifted
 
 
-def _said(lifted: Lifted, code: str, path: Path, message: str) -> None:
-    lifted.findings.add(code, path, message, severity="info")
+def _said(lifted: Lifted, code: str, path: Path, message: str, *edits: Edit) -> None:
+    lifted.findings.add(code, path, message, severity="info", edits=edits)
 
 
 def _copy(value: Any) -> Any:
@@ -137,7 +142,15 @@ def _api_version(lifted: Lifted) -> None:
     path = ("apiVersion",)
     if version == API_VERSIONS[0]:
         message = f"{version} is what a manifest without apiVersion is; published versions refuse it spelled out."
-        lifted.findings.add("api_version", path, message, "Remove it.", severity="warning", at_key=True)
+        lifted.findings.add(
+            "api_version",
+            path,
+            message,
+            "Remove it.",
+            severity="warning",
+            at_key=True,
+            edits=[Edit("remove", path)],
+        )
     elif version not in (None, *API_VERSIONS):
         lifted.document.pop("apiVersion")
         hint = did_you_mean(version, API_VERSIONS) if isinstance(version, str) else f"Known: {API_VERSIONS[-1]}."
@@ -229,13 +242,92 @@ def _docs(lifted: Lifted, game: dict[str, Any], docs: dict[str, Any]) -> None:
         {k: v for k, v in game.items() if k != "docs"}, "docs", field_names(GameManifest)
     ):
         game["docs"] = {"readme": readme, "pages": []}
-        _said(lifted, "lifted_docs", ("game",), "game.docs is left out; the description stands in as the readme.")
+        message = "game.docs is left out; the description stands in as the readme."
+        _said(lifted, "lifted_docs", ("game",), message, Edit("set", ("game", "docs"), game["docs"]))
     elif isinstance(game.get("docs"), dict) and docs.get("readme") is None:
         rest = {key: value for key, value in docs.items() if key != "readme"}
         if _left_out(rest, "readme", ("pages",)):
             docs["readme"] = readme
             path = ("game", "docs")
-            _said(lifted, "lifted_readme", path, "game.docs.readme is left out; the description stands in for it.")
+            message = "game.docs.readme is left out; the description stands in for it."
+            _said(lifted, "lifted_readme", path, message, Edit("set", (*path, "readme"), readme))
+
+
+def _nested_runnables(lifted: Lifted) -> None:
+    """A role's program in an object of its own, as some early manifests had it."""
+    for section, index, entry in _entries(lifted.document):
+        nested = entry.get("runnable")
+        if not isinstance(nested, dict):
+            continue
+        inner = cast("dict[str, Any]", nested)
+        path: Path = (section, index, "runnable")
+        strangers = [name for name in inner if name not in (*field_names(Runnable), "image_uri")]
+        twice = [name for name, value in inner.items() if name in entry and entry[name] != value]
+        if strangers or twice:
+            names = listed(strangers or twice, limit=4, word="and")
+            also = f"also says {names}, otherwise" if twice else f"has {names}, which no program has"
+            message = f"{dotted(path)} is where early manifests had a player's program; it {also}."
+            lifted.findings.add("unclear_form", path, message, "Write the program's fields beside id and name.")
+            continue
+        entry.pop("runnable")
+        entry.update(inner)
+        message = f"The fields of {dotted(path)} are read as if they stood beside id and name."
+        # the first takes the place of the object, and the order stays
+        edits = [Edit("set", (section, index, name), value) for name, value in inner.items()]
+        _said(lifted, "lifted_runnable", path, message, *edits, Edit("remove", path))
+
+
+def _image_uris(lifted: Lifted) -> None:
+    """An image under the name that it has where platforms list images."""
+    game = lifted.document.get("game")
+    runnable = cast("dict[str, Any]", game).get("runnable") if isinstance(game, dict) else None
+    places: list[tuple[Path, dict[str, Any]]] = [
+        ((section, index), entry) for section, index, entry in _entries(lifted.document)
+    ]
+    if isinstance(runnable, dict):
+        places.append((("game", "runnable"), cast("dict[str, Any]", runnable)))
+    for place, entry in places:
+        if not isinstance(uri := entry.get("image_uri"), str):
+            continue
+        path = (*place, "image_uri")
+        if "image" not in entry:
+            entry["image"] = entry.pop("image_uri")
+            edit = Edit("rename", path, "image")
+        elif entry["image"] == uri:
+            entry.pop("image_uri")
+            edit = Edit("remove", path)
+        else:
+            message = f"{dotted(place)} has both an image and another image_uri; the image is taken."
+            hint = "Name the one that is meant as image, and leave image_uri out."
+            lifted.findings.add("unclear_form", path, message, hint, severity="warning", at_key=True)
+            lifted.kept.append((path, entry.pop("image_uri")))
+            continue
+        _said(lifted, "lifted_image_uri", path, f"{dotted(path)} is read as the image.", edit)
+
+
+def _fixture_variant(lifted: Lifted) -> None:
+    """A certification that says whose config it takes instead of the config."""
+    fixture = _copied(lifted.document, "certification")
+    if "variant_id" not in fixture:
+        return
+    path: Path = ("certification", "variant_id")
+    name = fixture.pop("variant_id")
+    lifted.kept.append((path, name))
+    configs = [
+        cast("dict[str, Any]", variant).get("game_config")
+        for variant in cast("list[Any]", lifted.document.get("variants") or [])
+        if isinstance(variant, dict) and cast("dict[str, Any]", variant).get("id") == name
+    ]
+    if len(configs) == 1 and isinstance(configs[0], dict) and fixture.get("game_config", configs[0]) == configs[0]:
+        edits = [] if "game_config" in fixture else [Edit("set", ("certification", "game_config"), configs[0])]
+        fixture["game_config"] = configs[0]
+        message = f"certification.variant_id is read as the config of the variant {quoted(name)}."
+        _said(lifted, "lifted_variant_id", path, message, *edits, Edit("remove", path))
+        return
+    told = "names no variant" if not configs else "is not the config that certification.game_config has"
+    message = f"certification.variant_id {quoted(name)} {told}; it has no effect."
+    hint = "Write the config that is meant as certification.game_config, and leave variant_id out."
+    lifted.findings.add("unclear_form", path, message, hint, severity="warning", at_key=True)
 
 
 def _parent_ids(lifted: Lifted) -> None:
@@ -255,7 +347,8 @@ def _parent_ids(lifted: Lifted) -> None:
         lifted.kept.append((path, parent))
         message = "parent_id is from an older generation of manifests and has no effect"
         if parent is None or (parent in ids and parent != variant.get("id")):
-            lifted.findings.add("lifted_parent_id", path, f"{message}.", severity="info", at_key=True)
+            edits = [Edit("remove", path)] if parent is None else []
+            lifted.findings.add("lifted_parent_id", path, f"{message}.", severity="info", at_key=True, edits=edits)
         else:
             message = f"{message}; {quoted(parent)} is no other variant anyway."
             lifted.findings.add("lifted_parent_id", path, message, severity="warning", at_key=True)

@@ -42,9 +42,11 @@ def manifest_rules(document: Mapping[str, Any], *, strict: bool, template: bool)
     findings.extend(_duplicates("variants", document.get("variants"), ("variants",)))
     findings.extend(_pages(game))
     tokens_told = False
-    for name, rules in (("config_schema", config_schema_findings), ("results_schema", results_schema_findings)):
+    for name in ("config_schema", "results_schema"):
         if isinstance(schema := game.get(name), dict):
-            found = rules(cast("dict[str, Any]", schema))
+            rules = cast("dict[str, Any]", schema)
+            results = name == "results_schema"
+            found = results_schema_findings(rules, strict=strict) if results else config_schema_findings(rules)
             tokens_told = tokens_told or any(finding.code == "bad_tokens_schema" for finding in found)
             findings.extend(_named(found, ("game", name)), below=("game", name))
     for finding in _configs(document, game):

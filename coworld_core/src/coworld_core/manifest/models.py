@@ -420,7 +420,8 @@ class Manifest(Model):
 
     def images(self) -> tuple[str, ...]:
         """Every image the manifest names, once each: the game's first, then in the order of the sections."""
-        return tuple(dict.fromkeys([self.game.runnable.image, *(entry.image for entry in self.roles())]))
+        named = [self.game.runnable.image, *(entry.image for entry in self.roles() if entry.file is None)]
+        return tuple(dict.fromkeys(named))
 
     @property
     def is_template(self) -> bool:

@@ -56,6 +56,7 @@ async def build_coworld(
     template: Path | None = None,
     version: str | None = None,
     output: Path | None = None,
+    service: str | None = None,
     resolve_mutable: bool = False,
     platform: str | None = None,
     build_args: Mapping[str, str] | None = None,
@@ -71,11 +72,12 @@ async def build_coworld(
     named by digest stay; all others get a content tag ``NAME:coworld-<12 hex of the image id>``.
 
     Args:
-        project: See ``plan_build``, like ``compose``, ``template``, ``version`` and ``output``.
+        project: See ``plan_build``, like ``compose``, ``template``, ``version``, ``output`` and ``service``.
         compose: The compose file.
         template: The template.
         version: The version.
         output: The manifest to write.
+        service: The one service to build.
         resolve_mutable: Pin images of a registry that are not built here to the digest they have there now.
         platform: os/architecture to build for; None: as each service says, else the engine's own.
         build_args: Build arguments that go before those of the compose file.
@@ -104,7 +106,9 @@ async def build_coworld(
         raise UsageError("At least one image must be built at a time.", code="bad_parallel")
 
     def plan() -> BuildPlan:
-        return plan_build(project, compose=compose, template=template, version=version, output=output)
+        return plan_build(
+            project, compose=compose, template=template, version=version, output=output, service=service
+        )
 
     with _Phase("check", publish):
         planned = await anyio.to_thread.run_sync(plan)

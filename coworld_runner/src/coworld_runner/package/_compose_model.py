@@ -172,8 +172,12 @@ def _project(root: Place, top: Mapping[str, Place]) -> str:
     if not name and "name" in top:
         with contextlib.suppress(ValueError):
             name = top["name"].text()
-    name = name or root.reading.path.parent.name
-    return re.sub(r"[^a-z0-9_-]", "", name.lower()).lstrip("_-") or "coworld"
+    return project_name(name or root.reading.path.parent.name)
+
+
+def project_name(text: str) -> str:
+    """A name as compose makes one for a project."""
+    return re.sub(r"[^a-z0-9_-]", "", text.lower()).lstrip("_-") or "coworld"
 
 
 def read_services(root: Place) -> tuple[Service, ...]:

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from coworld_core.errors import ManifestError
+from coworld_core.issues import Report
 
-from ._compose_model import Build, ComposeFile, Contexts, Service, read_services
+from ._compose_model import Build, ComposeFile, Contexts, Service, project_name, read_services
 from ._compose_places import COMPOSE_NAMES, Reading
 from ._variables import interpolate, read_env_file
 
@@ -25,20 +26,45 @@ __all__ = [
     "Service",
     "contexts_for",
     "find_compose",
+    "find_dockerfile",
     "interpolate",
     "load_compose",
     "read_env_file",
+    "without_compose",
 ]
 
 
 def find_compose(directory: Path) -> Path | None:
     """The compose file in a directory, else in the one above it, else None."""
+    return _found(directory, COMPOSE_NAMES)
+
+
+def find_dockerfile(directory: Path) -> Path | None:
+    """The Dockerfile of a package without a compose file: in a directory, else in the one above it, else None."""
+    return _found(directory, ("Dockerfile",))
+
+
+def _found(directory: Path, names: tuple[str, ...]) -> Path | None:
     for place in (directory, directory.parent):
-        for name in COMPOSE_NAMES:
+        for name in names:
             candidate = place / name
             if candidate.is_file():
                 return candidate
     return None
+
+
+def without_compose(dockerfile: Path, service: str, *, image: str | None = None) -> ComposeFile:
+    """What a compose file would say that has one service, built from a Dockerfile.
+
+    Args:
+        dockerfile: The Dockerfile; the directory that it is in is sent to the engine.
+        service: The service's name.
+        image: What its image is called; None: ``<project>-<service>``, as compose names it.
+    """
+    project = project_name(dockerfile.parent.name)
+    build = Build(context=dockerfile.parent, dockerfile=dockerfile.name)
+    only = Service(name=service, image=image or f"{project}-{project_name(service)}", build=build)
+    return ComposeFile(path=dockerfile, project=project, services=(only,), report=Report(source=str(dockerfile)))
 
 
 def contexts_for(package: Path) -> Contexts:
