@@ -205,7 +205,7 @@ def _only_service(dockerfile: Path, template: Path, name: str | None) -> Compose
     if name is not None:
         return without_compose(dockerfile, name)
     document, _ = read_document(template)
-    manifest: dict[str, Any] = document.value if isinstance(document.value, dict) else {}
+    manifest = cast("dict[str, Any]", document.value) if isinstance(document.value, dict) else {}
     found = placeholders(manifest)
     if len(found) == 1:
         name = found[0].strip("{}").removesuffix("_IMAGE").lower().replace("_", "-")
