@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from coworld_core.manifest.models import GameManifest
 
 from ..backend import INPUTS_MOUNT, Placement, Port, UnitSpec, without_limits
 from ..runs.scratch import Scratch
@@ -13,10 +16,19 @@ from . import probes
 from .links import extra_port_environment, extra_unit_ports
 from .setup import Setup
 
-__all__ = ["CONFIG", "REPLAY", "RESULTS", "game_spec", "player_spec"]
+__all__ = ["CONFIG", "MORE", "REPLAY", "RESULTS", "game_environment", "game_spec", "player_spec"]
 
 CONFIG, RESULTS, REPLAY = "config.json", "results.json", "replay"
 """Names of the files that a game and its runner exchange."""
+
+MORE = {
+    "COGAME_EVENTS_URI": "events.json",
+    "COGAME_PLAYER_FAILURE_URI": "player_failure.json",
+    "COGAME_SAVE_TRAJECTORY_URI": "trajectory.jsonl",
+}
+"""Files that a game may leave besides, by the variable that says where."""
+
+_COMMIT = re.compile(r"[0-9a-f]{40}", re.IGNORECASE)
 
 _SPARE_SECONDS = 600.0
 """What a unit may live on beyond the episode's deadline, for its evidence to be fetched."""
@@ -42,9 +54,7 @@ def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
             **({"COWORLD_ADMIN": "1"} if setup.options.admin else {}),
             "COGAME_HOST": placement.listen_host,
             "COGAME_PORT": str(placement.listen["http"]),
-            "COGAME_CONFIG_URI": placement.uri(CONFIG),
-            "COGAME_RESULTS_URI": placement.uri(RESULTS),
-            "COGAME_SAVE_REPLAY_URI": placement.uri(REPLAY),
+            **game_environment(setup.plan.manifest.game, setup.run.bus.run_id, placement.uri),
         }
 
     return without_limits(
@@ -67,6 +77,31 @@ def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
         ),
         setup.backend.capabilities,
     )
+
+
+def game_environment(game: GameManifest, episode: str, uri: Callable[[str], str]) -> dict[str, str]:
+    """What every game is told, wherever it runs: its files, and what it is that runs.
+
+    Args:
+        game: The game.
+        episode: The episode's id.
+        uri: The address of a file of the game's by its name.
+    """
+    runnable = game.runnable
+    source = runnable.source_url or ""
+    commit = _COMMIT.search(source)
+    digest = runnable.image.partition("@")[2]
+    return {
+        "COGAME_CONFIG_URI": uri(CONFIG),
+        "COGAME_RESULTS_URI": uri(RESULTS),
+        "COGAME_SAVE_REPLAY_URI": uri(REPLAY),
+        **{variable: uri(name) for variable, name in MORE.items()},
+        "COWORLD_EPISODE_ID": episode,
+        "COWORLD_GAME_NAME": game.name,
+        "COWORLD_GAME_VERSION": game.version,
+        "COWORLD_SOURCE_REVISION": commit[0] if commit is not None else source or runnable.image,
+        **({"COWORLD_GAME_IMAGE_DIGEST": digest} if digest.startswith("sha256:") else {}),
+    }
 
 
 def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str) -> UnitSpec:
