@@ -257,6 +257,13 @@ class Contexts(Mapping[str, Path]):
             self._exact[service.image] = context
             self._by_name.setdefault(ImageRef.parse(service.image).name, set()).add(context)
 
+    @classmethod
+    def all_from(cls, context: Path, images: Iterable[str]) -> Contexts:
+        """One context for several images, by exactly these names."""
+        contexts = cls()
+        contexts._exact.update(dict.fromkeys(images, context))
+        return contexts
+
     def __getitem__(self, image: str) -> Path:
         if image in self._exact:
             return self._exact[image]

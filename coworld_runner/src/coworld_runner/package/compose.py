@@ -8,10 +8,11 @@ the ``.env`` file beside it. Everything else a compose file may say is left alon
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from coworld_core.errors import ManifestError
+from coworld_core.errors import ImageError, ManifestError
+from coworld_core.images import ImageRef
 from coworld_core.issues import Report
 
 from ._compose_model import Build, ComposeFile, Contexts, Service, project_name, read_services
@@ -67,21 +68,37 @@ def without_compose(dockerfile: Path, service: str, *, image: str | None = None)
     return ComposeFile(path=dockerfile, project=project, services=(only,), report=Report(source=str(dockerfile)))
 
 
-def contexts_for(package: Path) -> Contexts:
+def contexts_for(package: Path, images: Iterable[str] = ()) -> Contexts:
     """The build contexts of a package's images.
 
     Args:
         package: The package's directory, or its manifest.
+        images: The package's images: without a compose file, those that are made here are the Dockerfile's; a single
+            image is, whatever it is called.
 
     Returns:
-        Contexts by image; empty when no compose file belongs to the package.
+        Contexts by image; empty when neither a compose file nor a Dockerfile belongs to the package.
 
     Raises:
         ManifestError: The compose file has errors.
     """
     directory = package if package.is_dir() else package.parent
     path = find_compose(directory.absolute())
-    return load_compose(path).contexts() if path is not None else Contexts()
+    if path is not None:
+        return load_compose(path).contexts()
+    dockerfile = find_dockerfile(directory.absolute())
+    if dockerfile is None:
+        return Contexts()
+    every = tuple(dict.fromkeys(images))
+    made = [image for image in every if len(every) == 1 or _made_here(image)]
+    return Contexts.all_from(dockerfile.parent, made)
+
+
+def _made_here(image: str) -> bool:
+    try:
+        return ImageRef.parse(image).kind in ("local", "template", "content")
+    except ImageError:
+        return False
 
 
 def load_compose(path: Path, *, environment: Mapping[str, str] | None = None) -> ComposeFile:

@@ -325,7 +325,7 @@ def _read(path: Path, rules: _Rules, template: bool, identifier: str | None, sai
     contexts = Contexts()
     if not fetched:
         try:
-            contexts = contexts_for(path)
+            contexts = contexts_for(path, loaded.manifest.images())
         except (ManifestError, UsageError) as error:
             said += _compose_trouble(error)
     return Package(
