@@ -24,6 +24,7 @@ from coworld_core.issues import Issue, Report
 from coworld_core.manifest.loading import dump_manifest
 from coworld_core.manifest.models import Manifest
 
+from ._pinning import pinned
 from ._plan import BuildPlan, plan_build
 from ._builder import Builder, BuiltImage, check_platform, jobs_of
 from .._hints import listed
@@ -69,7 +70,8 @@ async def build_coworld(
 
     Only images that the manifest names are built, and those that they are built from; independent ones at once.
     Services without ``build`` and images that no service has are used as they are, and pulled when absent. Images
-    named by digest stay; all others get a content tag ``NAME:coworld-<12 hex of the image id>``.
+    named by digest stay; all others get a content tag ``NAME:coworld-<12 hex of the image id>``. Links to the sources
+    in the package's own repository name the commit that is built, where it is pushed.
 
     Args:
         project: See ``plan_build``, like ``compose``, ``template``, ``version``, ``output`` and ``service``.
@@ -112,6 +114,7 @@ async def build_coworld(
 
     with _Phase("check", publish):
         planned = await anyio.to_thread.run_sync(plan)
+        manifest, unpinned = await anyio.to_thread.run_sync(pinned, planned.manifest, planned.template.parent)
         jobs = await anyio.to_thread.run_sync(jobs_of, planned.services, build_args or {}, platform)
     game = planned.manifest.game
     publish(
@@ -130,7 +133,7 @@ async def build_coworld(
             with _Phase("tag", publish), unwrapped():
                 images = await builder.references(planned, resolve_mutable=resolve_mutable)
         with _Phase("write", publish):
-            manifest = planned.manifest.with_images({name: image.reference for name, image in images.items()})
+            manifest = manifest.with_images({name: image.reference for name, image in images.items()})
             await anyio.to_thread.run_sync(_write, planned.output, dump_manifest(manifest))
         finished = finished.model_copy(update={"status": "completed", "ok": True})
     except anyio.get_cancelled_exc_class():
@@ -143,7 +146,7 @@ async def build_coworld(
         manifest=manifest,
         version=planned.version,
         images=images,
-        report=planned.report.extended(_platform_remarks(images.values())),
+        report=planned.report.extended((*unpinned, *_platform_remarks(images.values()))),
         seconds=time.monotonic() - begun,
     )
 
