@@ -92,6 +92,8 @@ ROOMS = {
 }
 """Rooms of a distribution, by module or package, and what of the same distribution they must not know."""
 ALLOWED = {
+    # a local process runs what the same file lays out in an image
+    "coworld_runner.backends.process._layout": {"coworld_runner.package._dockerfile"},
     # making one image of a Dockerfile is for an engine, and stands among the parts of a package's build
     "coworld_runner.backends.docker.backend": {
         *("coworld_runner.build._image", "coworld_runner.package._dockerfile", "coworld_runner.package.compose"),

@@ -62,7 +62,9 @@ def test_every_form_of_build(args: str, wanted: dict[str, Any], asked: list[dict
     result = CliRunner().invoke(cli, ["build", *args.split()])
     assert result.exit_code == 2
     assert result.stderr == "error: Asked.\n"
-    nothing: dict[str, Any] = dict.fromkeys(["project", "compose", "template", "version", "output", "platform"])
+    nothing: dict[str, Any] = dict.fromkeys(
+        ["project", "compose", "template", "version", "output", "service", "platform"]
+    )
     nothing |= {"resolve_mutable": False, "build_args": {}, "no_cache": False, "parallel": None}
     (call,) = asked
     assert call.pop("publish") is not None

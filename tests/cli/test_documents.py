@@ -25,7 +25,32 @@ def test_a_good_manifest(world: World) -> None:
     assert done.status == 0
     assert done.stderr == ""
     last = done.stdout.splitlines()[-1]
-    assert last == "ok: coworld_manifest_template.json (misfits 0.0.0.dev0: 2 players, 2 variants, a template)"
+    about = "misfits 0.0.0.dev0: 2 players, 2 variants, a template; for coworld 0.1.26 and newer"
+    assert last == f"ok: coworld_manifest_template.json ({about})"
+
+
+@pytest.mark.parametrize("command", [["validate", "--fix"], ["doctor", "--fix"]])
+def test_a_manifest_is_put_right_when_somebody_says_so(command: list[str], world: World) -> None:
+    template = world() / "coworld_manifest_template.json"
+    before = template.read_text()
+    template.write_text(json.dumps({**json.loads(before), "apiVersion": "coworld.softmax.com/v0"}, indent=2))
+    asked = coworld(*command, template)
+    assert (asked.status, "--fix --yes" in asked.stdout, '-  "apiVersion"' in asked.stdout) == (1, True, True)
+    assert "apiVersion" in template.read_text()
+    done = coworld(*command, template, "--yes", "--json")
+    assert (done.status, done.json["written"], len(done.json["fixed"])) == (0, True, 1)
+    assert json.loads(template.read_text()) == json.loads(before)
+    assert coworld("validate", template, "--yes").status == 2
+
+
+def test_which_published_version_a_manifest_is_for(world: World) -> None:
+    directory = world()
+    template = directory / "coworld_manifest_template.json"
+    template.write_text(json.dumps({**json.loads(template.read_text()), "tags": ["a", "b", "c"]}))
+    said = coworld("validate", directory, "--json", "--for", "0.1.64")
+    assert (said.status, said.json["accepted_by"], said.json["warnings"]) == (0, "0.1.32 and newer", 0)
+    refused = coworld("validate", directory, "--json", "--for", "0.1.26")
+    assert (refused.status, refused.json["issues"][0]["code"]) == (1, "not_yet_published")
 
 
 def test_every_issue_has_its_place(tmp_path: Path) -> None:

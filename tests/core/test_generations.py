@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.manifests import lost
 
-from coworld_core import ImageRef, build_request, dump_manifest, load_manifest
+from coworld_core import ImageRef, accepted_by, build_request, check_manifest, dump_manifest, load_manifest
+from coworld_core.episode.request import load_request
 from coworld_core.errors import ImageError, ManifestError
 
 Generation = Callable[[str], dict[str, Any]]
@@ -31,24 +33,7 @@ SAID = {
     },
     "0.1.26": set[tuple[str, str]](),
     "0.1.64": {
-        ("api_version", "/apiVersion"),
         ("newer_field", "/tags"),
-        ("newer_field", "/episode_timeout_minutes"),
-        ("newer_field", "/game/player_runtime"),
-        ("newer_field", "/game/promo"),
-        ("newer_field", "/game/replay_viewer"),
-        ("newer_field", "/game/achievements"),
-        ("newer_field", "/game/log"),
-        ("newer_field", "/game/memory"),
-        ("newer_field", "/game/task_environments"),
-        ("newer_field", "/game/protocols/engine_runtime"),
-        ("newer_field", "/game/runnable/resources/limits"),
-        ("newer_field", "/game/runnable/resources/requests/gpu"),
-        ("newer_field", "/player/0/resources/instance-type"),
-        ("newer_field", "/player/0/startup"),
-        ("player_file", "/player/2/file"),
-        ("reporter_reference", "/reporter/0"),
-        ("reporter_reference", "/reporter/1"),
     },
 }
 
@@ -71,13 +56,34 @@ def test_can_be_played(version: str, generation: Generation) -> None:
         assert len(request.players) == (3 if variant == "long" and version in ("0.1.26", "0.1.64") else 2)
 
 
-@pytest.mark.parametrize("version", ["0.1.0", "0.1.7", "0.1.26"])
+@pytest.mark.parametrize("version", SAID)
 def test_can_be_written_again(version: str, generation: Generation) -> None:
-    manifest = load_manifest(generation(version)).manifest
-    assert load_manifest(dump_manifest(manifest).encode(), mode="strict").manifest == manifest
+    loaded = load_manifest(generation(version))
+    text = dump_manifest(loaded.manifest, mode="read")
+    assert load_manifest(text.encode()).manifest == loaded.manifest
+    assert lost(loaded.raw, json.loads(text)) == set()
 
 
-@pytest.mark.parametrize("version", ["0.1.0", "0.1.7", "0.1.64"])
+@pytest.mark.parametrize("version", ["0.1.26", "0.1.64"])
+def test_what_is_current_is_written_as_it_was(version: str, generation: Generation) -> None:
+    loaded = load_manifest(generation(version), mode="strict")
+    written = json.loads(dump_manifest(loaded.manifest))
+    assert (lost(loaded.raw, written), lost(written, loaded.raw)) == (set(), set())
+
+
+def test_what_is_ignored_is_not_lost_in_silence(generation: Generation) -> None:
+    manifest = load_manifest(generation("0.1.0")).manifest
+    assert {place for place, _ in manifest.kept} == {
+        ("game", "runnable", "healthcheck"),
+        ("player", 0, "cpu"),
+        ("variants", 1, "parent_id"),
+    }
+    with pytest.raises(ManifestError) as raised:
+        dump_manifest(manifest)
+    assert {issue.code for issue in raised.value.report.errors} == {"unknown_field"}
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "0.1.7"])
 def test_is_refused_when_read_strictly(version: str, generation: Generation) -> None:
     with pytest.raises(ManifestError) as raised:
         load_manifest(generation(version), mode="strict")
@@ -94,28 +100,98 @@ def test_what_was_lifted(generation: Generation) -> None:
     assert repr(oldest.game.docs.readme) == "<TextDoc 'Two players pull at one rope.'>"
     assert repr(oldest.game.protocols.player) == "<TextDoc 'Send {\"pull\": 1}.'>"
     newest = load_manifest(generation("0.1.64")).manifest
-    assert [entry.id for entry in newest.reporter] == ["summary"]
-    assert newest.player[0].resources is None
+    assert newest.section("reporter") == ()
+    assert [type(entry).__name__ for entry in newest.reporter] == ["ReporterReference", "WasmReporter"]
     resources = newest.game.runnable.resources
     assert resources is not None
+    assert resources.requests is not None
     assert resources.requests.cpu == "500m"
+    assert resources.limits is not None
+    assert resources.limits.memory == "1Gi"
 
 
 def test_a_file_player_is_refused_where_it_would_run(generation: Generation) -> None:
-    manifest = load_manifest(generation("0.1.64")).manifest
-    image = ImageRef.parse(manifest.player[2].image)
+    document = file_players(generation("0.1.64"))
+    loaded = load_manifest(document, mode="strict")
+    written = json.loads(dump_manifest(loaded.manifest))
+    assert (lost(document, written), lost(written, document)) == (set(), set())
+    assert {issue.code for issue in loaded.report.warnings} == {"player_file"}
+    assert not any(image.startswith("file:") for image in loaded.manifest.images())
+    image = ImageRef.parse(loaded.manifest.player[0].image)
     assert image.kind == "file"
     with pytest.raises(ImageError, match="file player") as raised:
         image.require_runnable("players[0].image")
     assert raised.value.code == "player_file_unsupported"
+    request = json.loads(build_request(loaded.manifest).model_dump_json(by_alias=True))
+    assert "image" not in request["manifest"]["player"][0]
+    assert load_request({**request, "players": []}).request.manifest == loaded.manifest
 
 
-def test_a_reporter_behind_references_keeps_its_place(generation: Generation) -> None:
+def test_what_is_wrong_with_a_field_for_platforms_stops_no_game(generation: Generation) -> None:
     document = generation("0.1.64")
-    document["reporter"][2]["id"] = "../x"
+    document["game"]["promo"] = {"video": "ftp://example.org"}
+    document["game"]["protocols"]["engine_runtime"] = "tomorrow"
+    document["player"][0]["startup"]["port"] = 80
+    loaded = load_manifest(document)
+    assert {issue.pointer for issue in loaded.report.warnings} >= {
+        "/game/protocols/engine_runtime",
+        "/player/0/startup/port",
+    }
+    assert lost(document, json.loads(dump_manifest(loaded.manifest, mode="read"))) == set()
     with pytest.raises(ManifestError) as raised:
-        load_manifest(document)
-    assert [issue.pointer for issue in raised.value.report.errors] == ["/reporter/2/id"]
+        load_manifest(document, mode="strict")
+    assert len(raised.value.report.errors) >= 3
+
+
+def containers(document: dict[str, Any]) -> dict[str, Any]:
+    document["reporter"] = [{"id": "r", "name": "R", "type": "reporter", "description": "R.", "image": "r:1"}]
+    return document
+
+
+def file_players(document: dict[str, Any]) -> dict[str, Any]:
+    document["game"]["player_runtime"] = "game-hosted"
+    for index, file in enumerate(("players/puller.py", f"sha256:{'0' * 64}")):
+        player = document["player"][index]
+        document["player"][index] = {key: player[key] for key in ("id", "name", "type", "description")} | {"file": file}
+    return document
+
+
+def small(document: dict[str, Any]) -> dict[str, Any]:
+    document["game"]["runnable"].pop("resources")
+    return {key: document[key] for key in ("game", "player", "variants", "certification")}
+
+
+@pytest.mark.parametrize(
+    ("version", "change", "accepted", "old", "new"),
+    [
+        ("0.1.26", small, "0.1.26 and newer", set(), {"tags_missing"}),
+        ("0.1.26", containers, "0.1.26 to 0.1.29", set(), {"no_longer_published", "tags_missing"}),
+        ("0.1.64", dict, "0.1.63 and newer", {"not_yet_published"}, set()),
+        ("0.1.64", file_players, "0.1.63 and newer", {"not_yet_published"}, set()),
+        ("0.1.64", containers, "(no published version)", {"not_yet_published"}, {"no_longer_published"}),
+        (
+            "0.1.26",
+            lambda document: {"apiVersion": "coworld.softmax.com/v0", **small(document)},
+            "(no published version)",
+            {"not_yet_published", "no_longer_published"},
+            {"no_longer_published", "tags_missing"},
+        ),
+    ],
+)
+def test_which_published_versions_accept_it(
+    version: str,
+    change: Callable[[dict[str, Any]], dict[str, Any]],
+    accepted: str,
+    old: set[str],
+    new: set[str],
+    generation: Generation,
+) -> None:
+    document = change(generation(version))
+    assert str(accepted_by(load_manifest(document).manifest)) == accepted
+    mine = {issue.code for issue in check_manifest(document).issues}
+    for published, codes in (("0.1.26", old), ("0.1.64", new)):
+        report = check_manifest(document, published=published)  # pyright: ignore[reportArgumentType]
+        assert {issue.code for issue in report.issues} - mine == codes
 
 
 def test_a_misspelt_key_is_not_taken_for_an_old_manifest(document: dict[str, Any]) -> None:

@@ -34,6 +34,7 @@ class Case:
     severity: str = "error"
     mode: str = "read"
     template: bool = False
+    published: str | None = None
     also: frozenset[str] = field(default_factory=frozenset)
     """Other codes that the same change rightly gets."""
 
@@ -485,13 +486,22 @@ CASES = [
         '"slots"',
         "players[].name",
     ),
-    Case("scores_not_required", drop(*RESULTS, "required"), "/game/results_schema", "{", "one number per slot"),
+    Case(
+        "scores_not_required",
+        drop(*RESULTS, "required"),
+        "/game/results_schema",
+        "{",
+        "one number per slot",
+        mode="strict",
+    ),
+    Case("scores_not_required", drop(*RESULTS, "required"), "/game/results_schema", "{", "one number", "warning"),
     Case(
         "scores_not_required",
         put(*RESULTS, "required", value=["winner"]),
         "/game/results_schema/required",
         "[",
         "one number per slot",
+        "warning",
     ),
     Case(
         "scores_not_numbers",
@@ -649,10 +659,10 @@ CASES = [
     ),
     Case(
         "api_version",
-        put("apiVersion", value="coworld.softmax.com/v1"),
+        put("apiVersion", value="coworld.softmax.com/v0"),
         "/apiVersion",
-        '"coworld.softmax.com/v1"',
-        "v0",
+        '"apiVersion"',
+        "Remove it",
         "warning",
     ),
     Case(
@@ -663,30 +673,118 @@ CASES = [
         "Did you mean",
     ),
     Case("unknown_api_version", put("apiVersion", value=1), "/apiVersion", "1", "does not know"),
-    Case("newer_field", put("tags", value=["a"]), "/tags", '"tags"', "no effect", "warning"),
-    Case("newer_field", put("tags", value=["a"]), "/tags", '"tags"', "Remove it", mode="strict"),
+    Case("lifted_image_uri", rename("player", 1, "image", to="image_uri"), "/player/1/image_uri", '"', "image", "info"),
     Case(
-        "newer_field",
-        put("game", "player_runtime", value="game-hosted"),
-        "/game/player_runtime",
-        '"player_runtime"',
-        "host its players",
+        "lifted_runnable",
+        both(drop("player", 1, "image"), put("player", 1, "runnable", value={"image": "a:1", "type": "player"})),
+        "/player/1/runnable",
+        "{",
+        "beside id and name",
+        "info",
+    ),
+    Case(
+        "lifted_variant_id",
+        both(drop("certification", "game_config"), put("certification", "variant_id", value="default")),
+        "/certification/variant_id",
+        '"default"',
+        "config of the variant",
+        "info",
+    ),
+    Case(
+        "unclear_form",
+        put("certification", "variant_id", value="long"),
+        "/certification/variant_id",
+        '"variant_id"',
+        "is not the config",
         "warning",
     ),
     Case(
-        "reporter_reference", put("reporter", 0, value="summary@1"), "/reporter/0", '"summary@1"', "left out", "warning"
+        "unclear_form",
+        put("certification", "variant_id", value="nobody"),
+        "/certification/variant_id",
+        '"variant_id"',
+        "names no variant",
+        "warning",
     ),
     Case(
-        "reporter_reference",
-        put("reporter", 0, value="summary@1"),
-        "/reporter/0",
-        '"summary@1"',
-        "container",
+        "unclear_form",
+        put("player", 0, "image_uri", value="other:1"),
+        "/player/0/image_uri",
+        '"image_uri"',
+        "another image_uri",
+        "warning",
+    ),
+    Case(
+        "unclear_form",
+        put("player", 0, "runnable", value={"image": "other:1"}),
+        "/player/0/runnable",
+        "{",
+        "otherwise",
+        also=frozenset({"unknown_field"}),
+    ),
+    Case("newer_field", put("tags", value=["a", "b", "c"]), "/tags", '"tags"', "has no effect", "info"),
+    Case("newer_field", put("tags", value=["a", "b", "c"]), "/tags", '"tags"', "again", "info", mode="strict"),
+    Case(
+        "too_few_tags",
+        put("tags", value=["a"]),
+        "/tags",
+        "[",
+        "at least three",
+        mode="strict",
+        also=frozenset({"newer_field"}),
+    ),
+    Case(
+        "bad_place",
+        put("game", "replay_viewer", value={"bundle": "a/../b"}),
+        "/game/replay_viewer/bundle",
+        '"a/../b"',
+        "inside the package",
+        mode="strict",
+        also=frozenset({"newer_field"}),
+    ),
+    Case(
+        "player_file",
+        both(drop("player", 0, "image"), put("player", 0, "file", value="bot.py")),
+        "/player/0/file",
+        '"file"',
+        "hosts its players",
+        "warning",
+    ),
+    Case(
+        "other_runtime",
+        put("game", "player_runtime", value="game-hosted"),
+        "/player/0/image",
+        '"image"',
+        "is an image",
         mode="strict",
     ),
     Case(
-        "player_file", rename("player", 0, "image", to="file"), "/player/0/file", '"file"', "cannot be run", "warning"
+        "image_and_file",
+        put("player", 0, "file", value="bot.py"),
+        "/player/0/file",
+        '"file"',
+        "both",
+        also=frozenset({"player_file"}),
     ),
+    Case(
+        "not_yet_published",
+        put("tags", value=["a", "b", "c"]),
+        "/tags",
+        '"tags"',
+        "0.1.32",
+        published="0.1.26",
+        also=frozenset({"newer_field"}),
+    ),
+    Case(
+        "no_longer_published",
+        put("tags", value=["a", "b", "c"]),
+        "/reporter/0",
+        "{",
+        "up to 0.1.29",
+        published="0.1.64",
+        also=frozenset({"newer_field"}),
+    ),
+    Case("tags_missing", drop("reporter"), "", "{", "certify", "warning", published="0.1.64"),
 ]
 
 
@@ -731,7 +829,8 @@ def text_at(text: str, line: int, column: int) -> str:
 def test_each_code(case: Case, document: Document) -> None:
     case.change(document)
     text = json.dumps(document, indent=2)
-    report = check_manifest(text.encode(), mode=case.mode, template=case.template)  # pyright: ignore[reportArgumentType]
+    rules: Any = {"mode": case.mode, "template": case.template, "published": case.published}
+    report = check_manifest(text.encode(), **rules)
     found = [issue for issue in report.issues if issue.code == case.code]
     assert found, str(report)
     issue = found[0]
@@ -747,10 +846,10 @@ def test_each_code(case: Case, document: Document) -> None:
     assert len(issue.message) < 300
     if case.severity == "error":
         with pytest.raises(ManifestError) as raised:
-            load_manifest(text.encode(), mode=case.mode, template=case.template)  # pyright: ignore[reportArgumentType]
+            load_manifest(text.encode(), **rules)
         assert raised.value.report == report
     else:
-        loaded = load_manifest(text.encode(), mode=case.mode, template=case.template)  # pyright: ignore[reportArgumentType]
+        loaded = load_manifest(text.encode(), **rules)
         assert loaded.report == report
 
 

@@ -15,19 +15,29 @@ from coworld_core.manifest.models import ROLE_SECTIONS
 from coworld_core.schemas import SCHEMA_FILES, schema_path, write_schemas
 
 DEFINITIONS = {
+    "CoworldAchievement",
     "CoworldCertificationFixture",
     "CoworldCertificationPlayer",
     "CoworldDocPage",
     "CoworldDocs",
+    "CoworldGameLog",
     "CoworldGameManifest",
+    "CoworldLogPanel",
     "CoworldManifestRoleSpec",
+    "CoworldMemory",
+    "CoworldPromo",
     "CoworldProtocolDocs",
+    "CoworldReplayViewer",
+    "CoworldReporterReference",
+    "CoworldResourceLimits",
     "CoworldResourceRequests",
     "CoworldRunnableResources",
     "CoworldRunnableSpec",
+    "CoworldStartup",
     "CoworldTextDoc",
     "CoworldUriDoc",
     "CoworldVariant",
+    "CoworldWasmReporter",
 }
 
 
@@ -88,7 +98,11 @@ def test_every_property_has_a_description() -> None:
             check(definition, name)
 
 
-def test_the_schema_accepts_what_the_models_accept(document: dict[str, Any]) -> None:
+def test_the_schema_accepts_what_the_models_accept(
+    document: dict[str, Any], generation: Callable[[str], dict[str, Any]]
+) -> None:
+    for current in (generation("0.1.26"), generation("0.1.64")):
+        jsonschema.validate(current, manifest_schema(), jsonschema.Draft202012Validator)
     jsonschema.validate(document, manifest_schema(), jsonschema.Draft202012Validator)
     request = build_request(load_manifest(document).manifest)
     body = json.loads(request.model_dump_json(by_alias=True))
@@ -109,6 +123,9 @@ def test_the_schema_accepts_what_the_models_accept(document: dict[str, Any]) -> 
         lambda d: d["game"]["docs"]["readme"].update(type="uri"),
         lambda d: d.update(players_per_user=0),
         lambda d: d.update(variants=[]),
+        lambda d: d.update(tags=["one"]),
+        lambda d: d["player"][0].update(file="bot.py"),
+        lambda d: d["reporter"].append({"wasm": "a.wasm"}),
     ],
 )
 def test_the_schema_refuses_what_the_models_refuse(

@@ -79,6 +79,7 @@ EXAMPLES: list[tuple[str, Seen, Known]] = [
         of_player("not_collected", error=TransferError("A link.", code="not_regular")),
         Known(),
     ),
+    ("what a game may leave besides", of_game("not_kept", error=TransferError("A link.", code="not_regular")), Known()),
     (
         "results or replay are no regular file",
         of_game("not_collected", error=TransferError("A link.", code="not_regular")),

@@ -144,6 +144,7 @@ def test_what_is_missing_is_named(project: Path, tmp_path: Path) -> None:
     (project / TEMPLATE_NAME).unlink()
     assert refused(UsageError, project).code == "template_missing"
     (project / "compose.yaml").unlink()
+    (project / "Dockerfile").unlink()
     error = refused(UsageError, project)
     assert error.code == "compose_missing"
     assert "docker-compose.yml" in (error.hint or "")
@@ -241,13 +242,65 @@ def test_an_output_that_cannot_be_written(project: Path, tmp_path: Path) -> None
         assert refused(WorkspaceError, project, output=output).code == code
 
 
-def test_a_manifest_may_be_built_over_itself_when_nothing_is_lost(project: Path) -> None:
+def test_nothing_is_built_over_what_it_is_built_from(project: Path) -> None:
     document = template("duel:latest", "duel:latest")
     document["game"]["version"] = "1.0"
     path = write(project / MANIFEST_NAME, document)
-    assert plan_build(project, template=path, output=path, version="1.1").version == "1.1"
-    write(path, {**template(), "game": {**template()["game"], "version": "1.0"}})
     assert refused(WorkspaceError, project, template=path, output=path).code == "output_is_input"
+    assert plan_build(project, template=path, version="1.1").output == project / "dist" / MANIFEST_NAME
+    (project / "compose.yaml").unlink()
+    assert refused(WorkspaceError, project, output=project / "Dockerfile").code == "output_is_input"
+
+
+# --- without a compose file
+
+
+@pytest.fixture
+def alone(project: Path) -> Path:
+    """A package of a Dockerfile and a template."""
+    (project / "compose.yaml").unlink()
+    return project
+
+
+def test_a_dockerfile_is_the_service_of_the_only_placeholder(alone: Path) -> None:
+    plan = plan_build(alone)
+    (service,) = plan.services
+    assert (service.name, service.image, service.placeholder) == ("duel", "duel-duel", "{{DUEL_IMAGE}}")
+    assert service.build is not None
+    assert (service.build.context, service.build.dockerfile) == (alone, "Dockerfile")
+    assert plan.manifest.images() == ("duel-duel",)
+
+
+def test_the_only_image_that_can_be_built_here_needs_no_placeholder(alone: Path) -> None:
+    write(alone / TEMPLATE_NAME, template("duel:latest", "ghcr.io/someone/bot:1"))
+    plan = plan_build(alone)
+    assert [(service.name, service.image) for service in plan.services] == [("duel", "duel:latest")]
+
+
+def test_which_of_several_a_dockerfile_is_for_has_to_be_said(alone: Path) -> None:
+    write(alone / TEMPLATE_NAME, template("{{DUEL_IMAGE}}", "{{BOT_IMAGE}}"))
+    error = refused(UsageError, alone)
+    assert (error.code, "--service" in (error.hint or "")) == ("service_missing", True)
+    (issue,) = refused(ManifestError, alone, service="duel").report.errors
+    assert issue.code == "unknown_placeholder"
+    write(alone / TEMPLATE_NAME, template("{{DUEL_IMAGE}}", "bot:1"))
+    assert [service.image for service in plan_build(alone, service="duel").services] == ["duel-duel"]
+
+
+def test_one_of_several_services_is_built(project: Path) -> None:
+    (project / "compose.yaml").write_text("services: {duel: {build: .}, bot: {build: .}}\n", "utf-8")
+    write(project / TEMPLATE_NAME, template("{{DUEL_IMAGE}}", "{{BOT_IMAGE}}"))
+    plan = plan_build(project, service="bot")
+    assert {service.name: service.build is not None for service in plan.services} == {"duel": False, "bot": True}
+    assert "bot" in (refused(UsageError, project, service="bto").hint or "")
+
+
+def test_a_template_may_have_any_name(project: Path) -> None:
+    named = (project / TEMPLATE_NAME).rename(project / "anything.json")
+    (project / "package.json").write_text("{}", "utf-8")
+    assert plan_build(project).template == plan_build(named).template == named
+    write(project / "other.json", template())
+    assert "several templates" in str(refused(UsageError, project))
 
 
 # --- what is built

@@ -354,14 +354,16 @@ async def test_duplicate_ids_and_unknown_players_are_found(tmp_path: Path) -> No
 # --- sources, images, roles ---------------------------------------------------------------------------------------
 
 
-async def test_an_unpinned_source_fails(tmp_path: Path) -> None:
+async def test_an_unpinned_source_is_told_as_advice(tmp_path: Path) -> None:
     def unpin(manifest: dict[str, Any]) -> None:
         manifest["game"]["runnable"]["source_url"] = "https://github.com/me/counting"
 
     async with world(change=unpin) as bad:
         found = await bad.certify(tmp_path / "out")
-    assert failures(found) == {"source-resolves": "source_not_pinned"}
+    assert failures(found) == {}
     assert found.sources[0].status == "unresolved"
+    (item,) = [item for item in found.step("source-resolves").evidence if item.code == "source_not_pinned"]
+    assert (item.level, item.ok) == ("advice", False)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,17 @@ async def test_a_body_can_be_sent_as_it_comes(place: Path) -> None:
     assert asked[0].endswith(b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n")
 
 
+@pytest.mark.parametrize(("method", "lengths"), [("GET", 0), ("HEAD", 0), ("POST", 1)])
+async def test_who_only_asks_sends_no_body_and_no_length(place: Path, method: str, lengths: int) -> None:
+    async with (
+        answering(place, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as asked,
+        exchange(lambda: anyio.connect_unix(place), method, "/healthz") as answer,
+    ):
+        assert answer.status == 200
+    head, _, body = asked[0].partition(b"\r\n\r\n")
+    assert (head.lower().count(b"content-length"), b"transfer-encoding" in head.lower(), body) == (lengths, False, b"")
+
+
 async def test_what_is_no_http_is_told(place: Path) -> None:
     async with answering(place, b"+OK POP3\r\n\r\n"):
         with pytest.raises(NotHttpError):

@@ -263,7 +263,7 @@ async def test_the_reason_for_a_template_is_said_with_its_errors(tmp_path: Path)
 
 
 async def test_strict_reading(tmp_path: Path) -> None:
-    write(tmp_path / MANIFEST_NAME, {**manifest(), "tags": ["a", "b", "c"]})
+    write(tmp_path / MANIFEST_NAME, {**manifest(), "colour": "red"})
     assert (await resolve_package(tmp_path)).report.warnings
     with pytest.raises(ManifestError):
         await resolve_package(tmp_path, mode="strict")

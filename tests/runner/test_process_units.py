@@ -98,6 +98,7 @@ async def test_the_environment_is_small_and_private(stage: Stage, monkeypatch: p
     assert environment.pop("LANG")
     assert environment == {
         "MINE": "1",
+        "PYTHONPATH": "/somewhere",
         "PYTHONUNBUFFERED": "1",
         "COWORLD_RUN_ID": stage.scratch.run_id,
         "COWORLD_UNIT": "unit",

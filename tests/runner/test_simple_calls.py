@@ -44,6 +44,27 @@ async def test_an_episode_of_a_directory(small: World, directory: Path) -> None:
     assert read_record(directory / "results" / "latest") == record
 
 
+async def test_what_a_game_leaves_besides_is_kept(directory: Path) -> None:
+    async with world(game_vices=("writes_more",)) as made:
+        record = await run_episode(str(directory), backend=made.backend)
+    assert record.ok, record
+    place = directory / "results" / "latest"
+    names = {"events.json", "player_failure.json", "trajectory.jsonl"}
+    assert names <= {artifact.path for artifact in record.artifacts}
+    told = json.loads((place / "events.json").read_text())
+    assert (told["COWORLD_EPISODE_ID"], told["COWORLD_GAME_NAME"]) == (record.run_id, record.coworld)
+    assert told["COWORLD_GAME_VERSION"] == record.version
+    assert told["COWORLD_SOURCE_REVISION"] == record.game.image.image if record.game is not None else ""
+
+
+async def test_what_a_game_should_not_have_left_costs_it_nothing(directory: Path) -> None:
+    async with world(game_vices=("writes_elsewhere",)) as made:
+        record = await run_episode(str(directory), backend=made.backend)
+    assert record.ok, record
+    assert len([words for words in record.warnings if "cannot be kept" in words]) == 3
+    assert not {"events.json", "trajectory.jsonl"} & {artifact.path for artifact in record.artifacts}
+
+
 async def test_episodes_of_a_package(small: World, directory: Path) -> None:
     package = await resolve_package(directory)
     summary = await run_batch(package, episodes=2, variant="default", backend=small.backend)

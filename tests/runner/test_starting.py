@@ -12,7 +12,7 @@ import pytest
 
 from coworld_core.errors import UsageError
 from coworld_core.rules import Rules, audit_rules, load_rules
-from coworld_runner.serving.manifest import brought_up_to_date, dumped, main
+from coworld_runner.serving.manifest import brought_up_to_date, main
 from coworld_runner.serving.starting import new_game, new_player
 
 
@@ -37,7 +37,7 @@ def test_a_new_game_keeps_its_promises_under_its_own_name(tmp_path: Path) -> Non
     rules = rules_in(made.directory, "my_new_game:MyNewGame")
     assert audit_rules(rules).issues == ()
     text = (made.directory / "coworld_manifest_template.json").read_text()
-    assert dumped(brought_up_to_date(json.loads(text), rules)) == text
+    assert brought_up_to_date(json.loads(text), rules) == json.loads(text)
     manifest: dict[str, Any] = json.loads(text)
     assert manifest["game"]["name"] == "my-new-game"
     assert manifest["game"]["runnable"]["image"] == "{{MY_NEW_GAME_IMAGE}}"

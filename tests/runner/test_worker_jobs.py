@@ -212,7 +212,10 @@ def test_the_job() -> None:
     assert (init["args"], worker["args"]) == (["init-config"], ["run"])
     assert game["image"] == "misfits:1"
     assert game["livenessProbe"]["tcpSocket"]["port"] == 9090
-    assert variables(game)["COGAME_RESULTS_URI"] == "file:///coworld/results.json"
+    told = variables(game)
+    assert told["COGAME_RESULTS_URI"] == "file:///coworld/results.json"
+    assert told["COGAME_EVENTS_URI"] == "file:///coworld/events.json"
+    assert (told["COWORLD_EPISODE_ID"], told["COWORLD_SOURCE_REVISION"]) == ("j1", "misfits:1")
     for container in (init, game, worker):
         assert {"name": "coworld-workdir", "mountPath": "/coworld"} in container["volumeMounts"]
         assert container["securityContext"]["allowPrivilegeEscalation"] is False

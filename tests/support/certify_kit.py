@@ -185,6 +185,11 @@ class _Game:
             self.context.out(f"GET /player?slot=1&token={self.tokens[1]} 101\n")
         if "empty_replay" in self.vices:
             replay = ""
+        for name in ("COGAME_EVENTS_URI", "COGAME_PLAYER_FAILURE_URI", "COGAME_SAVE_TRAJECTORY_URI"):
+            if "writes_more" in self.vices:
+                _path(self.context.env[name]).write_text(json.dumps(dict(self.context.env)))
+            if "writes_elsewhere" in self.vices:
+                _path(self.context.env[name]).symlink_to("/etc/hostname")
         if "no_replay" not in self.vices:
             data = zlib.compress(replay.encode()) if "packs_replay" in self.vices else replay.encode()
             _path(self.context.env["COGAME_SAVE_REPLAY_URI"]).write_bytes(data)

@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from .manifest.models import TextDoc as TextDoc
     from .manifest.models import UriDoc as UriDoc
     from .manifest.models import Variant as Variant
+    from .manifest.published import accepted_by as accepted_by
     from .manifest.results import Results as Results
     from .manifest.results import check_results as check_results
     from .manifest.results import read_results as read_results

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .issues import Severity
+    from .jsonedit import Edit
 
 __all__ = [
     "Cause",
@@ -46,6 +47,8 @@ class Finding:
     """Whether the key itself is meant rather than its value; decides line and column."""
     offset: int | None = None
     """Place in the text where no path leads, e.g. of a syntax error."""
+    edits: tuple[Edit, ...] = field(default=(), compare=False)
+    """What puts it right, where there is one right answer and nothing is lost by it."""
 
 
 @dataclass
@@ -65,17 +68,26 @@ class Findings:
         severity: Severity = "error",
         at_key: bool = False,
         offset: int | None = None,
+        edits: Iterable[Edit] = (),
     ) -> None:
         """Record one."""
-        self.extend(
-            [Finding(code=code, path=path, message=message, hint=hint, severity=severity, at_key=at_key, offset=offset)]
+        finding = Finding(
+            code=code,
+            path=path,
+            message=message,
+            hint=hint,
+            severity=severity,
+            at_key=at_key,
+            offset=offset,
+            edits=tuple(edits),
         )
+        self.extend([finding])
 
     def extend(self, findings: Iterable[Finding], *, below: Path = ()) -> None:
         """Record several, their paths being relative to ``below``."""
         for finding in findings:
             if len(self.items) < MAX_FINDINGS:
-                self.items.append(replace(finding, path=(*below, *finding.path)) if below else finding)
+                self.items.append(_below(finding, below) if below else finding)
             else:
                 self.dropped += 1
 
@@ -83,6 +95,11 @@ class Findings:
     def failed(self) -> bool:
         """Whether any of them is an error."""
         return any(finding.severity == "error" for finding in self.items)
+
+
+def _below(finding: Finding, place: Path) -> Finding:
+    edits = tuple(replace(edit, path=(*place, *edit.path)) for edit in finding.edits)
+    return replace(finding, path=(*place, *finding.path), edits=edits)
 
 
 def pointer(path: Path) -> str:
@@ -179,6 +196,12 @@ class Cause:
     """For an unknown key, which the last part of the path names: the keys that are known there."""
 
 
+def _renaming(path: Path, name: str) -> Edit:
+    from .jsonedit import Edit
+
+    return Edit("rename", path, name)
+
+
 def one_per_cause(causes: Iterable[Cause]) -> list[Finding]:
     """Findings without the second half of any misspelling, and without repetitions, in the given order."""
     unique = list(dict.fromkeys(causes))
@@ -202,6 +225,7 @@ def one_per_cause(causes: Iterable[Cause]) -> list[Finding]:
                 severity="error",
                 message=f"The key {quoted(name)} is not known here, and {quoted(guess)} is missing.",
                 hint=f"Did you mean {quoted(guess)}?",
+                edits=(_renaming(finding.path, guess),),
             )
         elif finding.hint is None and cause.known:
             rewritten[cause] = replace(finding, hint=did_you_mean(name, cause.known))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Tag, ValidationError
 
 from ._findings import Cause, Finding, Path, dotted, listed, meant, one_per_cause, quoted, type_word
 
@@ -25,6 +26,8 @@ def parse_shape(
     strict: bool,
     top: str = "the manifest",
     context: dict[str, bool] | None = None,
+    optional: Callable[[Path], Path | None] | None = None,
+    left_out: list[tuple[Path, Any]] | None = None,
 ) -> tuple[_Model | None, list[Finding]]:
     """Read a document as a model.
 
@@ -35,6 +38,9 @@ def parse_shape(
             misspelt.
         top: What the document is called in messages.
         context: Validation context of the model.
+        optional: Tells for a place which field it is in that may be wrong, when reading leniently; that field is then
+            left out with a warning.
+        left_out: Receives what is left out, with its place.
 
     Returns:
         The value, None when there are errors, and all findings.
@@ -46,14 +52,21 @@ def parse_shape(
         raw_errors: list[Any] = error.errors(include_url=False)
         errors = [raw for raw in raw_errors if raw["type"] != "too_short" or not raw["input"]]
     findings = one_per_cause(cause for raw in errors[:_MAX_WORDED] for cause in _causes(model, raw, top))
-    if strict or any(raw["type"] != "extra_forbidden" for raw in errors[_MAX_WORDED:]):
+    if strict:
         return None, findings
-    findings = [_lenient(finding) for finding in findings]
+    places = [_place(model, raw["loc"])[0] for raw in errors]
+    dispensable = [optional(place) if optional is not None else None for place in places]
+    if any(
+        raw["type"] != "extra_forbidden" and field is None
+        for raw, field in zip(errors[_MAX_WORDED:], dispensable[_MAX_WORDED:], strict=True)
+    ):
+        return None, findings
+    findings = [_lenient(finding, optional(finding.path) if optional is not None else None) for finding in findings]
     if any(finding.severity == "error" for finding in findings):
         return None, findings
     reduced = copy.deepcopy(dict(document))
-    for raw in errors:
-        _remove(reduced, _place(model, raw["loc"])[0])
+    for field, place in dict.fromkeys(zip(dispensable, places, strict=True)):
+        _remove(reduced, field or place, left_out)
     return model.model_validate(reduced, context=context, by_alias=True, by_name=False), findings
 
 
@@ -62,24 +75,21 @@ def field_names(model: type[BaseModel]) -> tuple[str, ...]:
     return tuple(field.alias or name for name, field in model.model_fields.items())
 
 
-def _lenient(finding: Finding) -> Finding:
-    if finding.code != "unknown_field":
+def _lenient(finding: Finding, field: Path | None) -> Finding:
+    if finding.code != "unknown_field" and field is None:
         return finding
-    return Finding(
-        code=finding.code,
-        path=finding.path,
-        message=f"{finding.message[:-1]}; it is ignored.",
-        hint=finding.hint,
-        severity="warning",
-        at_key=True,
-    )
+    consequence = "it is ignored" if finding.code == "unknown_field" else f"{dotted(field or ())} is ignored"
+    return replace(finding, message=f"{finding.message[:-1]}; {consequence}.", severity="warning")
 
 
-def _remove(document: Any, path: Path) -> None:
+def _remove(document: Any, path: Path, left_out: list[tuple[Path, Any]] | None) -> None:
     place = document
     for part in path[:-1]:
         place = place[part]
-    del place[path[-1]]
+    if path[-1] in place:
+        value = place.pop(path[-1])
+        if left_out is not None:
+            left_out.append((path, value))
 
 
 def _causes(model: type[BaseModel], error: Any, top: str) -> list[Cause]:
@@ -129,6 +139,10 @@ def _causes(model: type[BaseModel], error: Any, top: str) -> list[Cause]:
         return one("bad_uri", f"{place} is {quoted(value)}; it must begin with http:// or https://.")
     if kind == "greater_than_equal":
         return one("out_of_range", f"{place} is {quoted(value)}; it must be at least {context.get('ge')}.")
+    if kind == "less_than_equal":
+        return one("out_of_range", f"{place} is {quoted(value)}; it must be at most {context.get('le')}.")
+    if kind == "string_too_long":
+        return one("out_of_range", f"{place} has more than {context.get('max_length')} characters.")
     expected = _EXPECTED.get(kind)
     if expected is not None:
         if kind.startswith("int_") and isinstance(value, float):
@@ -229,5 +243,8 @@ def _choices(annotation: Any) -> tuple[Any, ...]:
 
 
 def _tag_of(choice: Any) -> tuple[Any, ...]:
+    """What pydantic calls a branch of a union: its tag, or the values of its field ``type``."""
+    if get_origin(choice) is Annotated:
+        return tuple(extra.tag for extra in get_args(choice)[1:] if isinstance(extra, Tag))
     field = getattr(choice, "model_fields", {}).get("type")
     return get_args(field.annotation) if field is not None else ()

@@ -21,20 +21,30 @@ __all__ = ["SCHEMA_FILES", "episode_request_schema", "manifest_schema", "model_s
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _PUBLISHED_NAMES = {
+    "Achievement": "CoworldAchievement",
     "CertificationFixture": "CoworldCertificationFixture",
     "CertificationPlayer": "CoworldCertificationPlayer",
     "DocPage": "CoworldDocPage",
     "Docs": "CoworldDocs",
+    "GameLog": "CoworldGameLog",
     "GameManifest": "CoworldGameManifest",
+    "LogPanel": "CoworldLogPanel",
     "Manifest": "CoworldManifest",
+    "Memory": "CoworldMemory",
+    "Promo": "CoworldPromo",
     "ProtocolDocs": "CoworldProtocolDocs",
+    "ReplayViewer": "CoworldReplayViewer",
+    "ReporterReference": "CoworldReporterReference",
+    "ResourceLimits": "CoworldResourceLimits",
     "ResourceRequests": "CoworldResourceRequests",
     "Resources": "CoworldRunnableResources",
     "RoleRunnable": "CoworldManifestRoleSpec",
     "Runnable": "CoworldRunnableSpec",
+    "Startup": "CoworldStartup",
     "TextDoc": "CoworldTextDoc",
     "UriDoc": "CoworldUriDoc",
     "Variant": "CoworldVariant",
+    "WasmReporter": "CoworldWasmReporter",
 }
 """Names of ``$defs`` as published, by the names of the models."""
 
@@ -116,10 +126,20 @@ def _annotate_manifest(schema: dict[str, Any], definitions: dict[str, Any]) -> N
         role = properties[section]
         role["markdownDescription"] = f"{role['description']} See [docs/roles](docs/roles/{section.upper()}.md)."
         role["x-coworld-role-doc"] = f"docs/roles/{section.upper()}.md"
-        role["items"] = {**role["items"], "properties": {"type": {"const": section}}}
+        if section != "reporter":
+            role["items"] = {**role["items"], "properties": {"type": {"const": section}}}
         if section in _FUTURE_REQUIRED:
             role["$comment"] = "Optional now; a later version will require it."
             role["x-coworld-future-required"] = True
+    # which of the forms is meant, a message should say; a union says that none of them fits
+    forms = cast("list[dict[str, Any]]", properties["reporter"]["items"].pop("oneOf"))
+    properties["reporter"]["items"]["anyOf"] = [
+        {**form, "properties": {"type": {"const": "reporter"}}} if form["$ref"].endswith("RoleSpec") else form
+        for form in forms
+    ]
+    entry = cast("dict[str, Any]", definitions["CoworldManifestRoleSpec"])
+    entry["required"] = [name for name in entry["required"] if name != "image"]
+    entry["oneOf"] = [{"required": ["image"]}, {"required": ["file"]}]
     game = cast("dict[str, dict[str, Any]]", definitions["CoworldGameManifest"]["properties"])
     game["runnable"] = {**game["runnable"], "properties": {"type": {"const": "game"}}}
 

@@ -1,10 +1,14 @@
-"""Versions of a Coworld: which is higher, and which comes next."""
+"""Versions of a Coworld: which is higher, and which comes next; and those of coworld itself that one may ask for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
-__all__ = ["highest_version", "next_version"]
+__all__ = ["Published", "highest_version", "next_version"]
+
+Published = Literal["0.1.26", "0.1.64"]
+"""Published versions that a manifest can be for: the last that knows nothing newer, and the newest."""
 
 
 def next_version(version: str) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BROKEN", "Answer", "NotHttpError", "exchange", "get_status"]
 
+_ASKING = frozenset({"GET", "HEAD"})
 _READ_BYTES = 256 * 1024
 _HEAD_BYTES = 64 * 1024
 _BODY_BYTES = 64 * 1024
@@ -115,14 +116,16 @@ async def exchange(
     import h11  # nobody has to ask before there is somebody to be asked, and a game takes its time to boot
 
     whole = isinstance(content, bytes)
+    # a request that asks has no body at all: some servers close the connection on a Content-Length, be it 0
+    measured = whole and (content or method not in _ASKING)
     fields = {
         "Host": host,
         "User-Agent": "coworld",
         "Connection": "close",
-        **({"Content-Length": str(len(content))} if whole else {}),
+        **({"Content-Length": str(len(content))} if isinstance(content, bytes) and measured else {}),
         **(headers or {}),
     }
-    if "Content-Length" not in fields:
+    if not whole and "Content-Length" not in fields:
         fields["Transfer-Encoding"] = "chunked"
     connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES)
     try:

@@ -37,10 +37,10 @@ def runs_as_processes(package: Package) -> str:
         *((f"player {entry.id!r}", entry.as_runnable()) for entry in package.manifest.player),
     ]
     for who, runnable in runnables:
+        if runnable.image not in package.contexts:
+            return f"neither compose file nor Dockerfile beside the manifest says what the image of {who} is built from"
         if not runnable.run:
             return f"{who} has no `run` command in the manifest, only an image"
-        if runnable.image not in package.contexts:
-            return f"no compose file beside the manifest says from which directory the image of {who} is built"
     return ""
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..options import BackendName, WhereOptions, takes
+from ..fixing import fix_manifest, yes_option
+from ..options import BackendName, PathType, WhereOptions, takes
 from ..output import Output, output_options
 from ..render.results import machine_checks, sweep_result
 from ..render.text import clean, table
@@ -34,14 +36,20 @@ _ELSEWHERE = ("backend", "platform")
     multiple=True,
     help="Look only at this; repeatable. Default: what is on this machine.",
 )
+@click.option("--fix", type=PathType(), metavar="PATH", help="Put a manifest right, as `validate --fix` does.")
+@yes_option
 @takes("where", WhereOptions, without=_ELSEWHERE)
 @output_options
-def doctor(out: Output, where: WhereOptions, backend: tuple[str, ...]) -> int:
+def doctor(out: Output, where: WhereOptions, backend: tuple[str, ...], fix: Path | None, yes: bool) -> int:
     """Check what this machine, or a cluster, has for Coworlds.
 
-    One line a check, and what to do where something is missing. Nothing is changed. The exit status is 3 when no
-    backend works at all.
+    One line a check, and what to do where something is missing. Nothing is changed, but for --fix, which looks at a
+    manifest instead. The exit status is 3 when no backend works at all.
     """
+    if fix is not None:
+        return fix_manifest(out, fix, yes=yes)
+    if yes:
+        raise click.UsageError("--yes goes with --fix.", click.get_current_context())
     from coworld_runner.doctor import check_machine
 
     async def look(_: Running) -> Machine:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
 from coworld_core import durations
+from coworld_core.versions import Published
 
 from .. import exitcodes
 from .._group import NounGroup
+from ..fixing import fix_manifest, yes_option
 from ..options import (
     DIRECTORY,
     FILE,
@@ -29,6 +31,7 @@ from ..terminal import echo
 
 if TYPE_CHECKING:
     from coworld_core.issues import Report
+    from coworld_core.manifest.published import Accepted
     from coworld_runner.build.building import BuildResult
     from coworld_runner.certification import Certification
     from coworld_runner.documents import DocumentName
@@ -49,7 +52,18 @@ _NAMES: tuple[DocumentName, ...] = ("manifest", "episode-request", "episode", "s
 )
 @click.option("--project", type=_PATH, metavar="DIR", help="The package's directory, as DIR.  [default: .]")
 @click.option("--compose", type=_PATH, metavar="FILE", help="The compose file. Default: the one in DIR or above it.")
-@click.option("--template", type=_PATH, metavar="FILE", help="Default: coworld_manifest_template.json in DIR.")
+@click.option(
+    "--template",
+    type=_PATH,
+    metavar="FILE",
+    help="Default: coworld_manifest_template.json in DIR, else the one JSON file there with placeholders.",
+)
+@click.option(
+    "--service",
+    metavar="NAME",
+    help="Build only this one. Without a compose file, what the Dockerfile's image is called in placeholders. "
+    "Default: the template's only placeholder.",
+)
 @click.option(
     "--output",
     "-o",
@@ -71,6 +85,7 @@ def build(
     project: Path | None,
     compose: Path | None,
     template: Path | None,
+    service: str | None,
     output: Path | None,
     resolve_mutable_images: bool,
     platform: str | None,
@@ -80,9 +95,9 @@ def build(
 ) -> int:
     """Build a Coworld's images and write its manifest.
 
-    DIR holds a compose file and a template, whose {{SERVICE_IMAGE}} placeholders become the images of the services,
-    each named by its content. The engine builds; no compose plugin is needed, and a base image that is on this machine
-    is never asked of a registry.
+    DIR holds a compose file, or a Dockerfile alone, and a template, whose {{SERVICE_IMAGE}} placeholders become the
+    images of the services, each named by its content; DIR may be the template itself. The engine builds; no compose
+    plugin is needed, and a base image that is on this machine is never asked of a registry.
 
     \b
     Examples:
@@ -123,6 +138,7 @@ def build(
                 template=template,
                 version=version,
                 output=output,
+                service=service,
                 resolve_mutable=resolve_mutable_images,
                 platform=platform,
                 build_args=arguments,
@@ -145,11 +161,14 @@ def build(
 
 
 def _build_answer(result: BuildResult) -> dict[str, object]:
+    from coworld_core.manifest.published import accepted_by
+
     return {
         "ok": True,
         "manifest": str(result.manifest_path),
         "coworld": result.manifest.game.name,
         "version": result.version,
+        "accepted_by": str(accepted_by(result.manifest)),
         "seconds": round(result.seconds, 3),
         "images": [
             {
@@ -170,6 +189,14 @@ def _build_answer(result: BuildResult) -> dict[str, object]:
 @manifest_argument
 @click.option("--strict", is_flag=True, help="Allow only what `coworld build` writes: nothing old, nothing unknown.")
 @click.option(
+    "--for",
+    "published",
+    type=click.Choice(get_args(Published)),
+    help="Count as an error whatever that published version refuses.",
+)
+@click.option("--fix", is_flag=True, help="Put right what has one right answer, after showing it.")
+@yes_option
+@click.option(
     "--fail-on",
     type=click.Choice(["error", "warning"]),
     default="error",
@@ -178,7 +205,16 @@ def _build_answer(result: BuildResult) -> dict[str, object]:
 )
 @package_server_option
 @output_options
-def validate(out: Output, manifest: str, strict: bool, fail_on: str, server: str) -> int:
+def validate(
+    out: Output,
+    manifest: str,
+    strict: bool,
+    published: Published | None,
+    fix: bool,
+    yes: bool,
+    fail_on: str,
+    server: str,
+) -> int:
     """Check a manifest and list everything that is wrong with it.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. A template is
@@ -186,18 +222,32 @@ def validate(out: Output, manifest: str, strict: bool, fail_on: str, server: str
 
     Every issue is written as file:line:column: severity[code] message (pointer). The exit status is 1 when there are
     errors.
+
+    --fix writes older forms as today's, and keys that are misspelt as they are meant; order, spaces and line ends stay.
+    Whatever would lose a value is left to you, and listed.
     """
+    if fix:
+        return fix_manifest(out, Path(manifest), yes=yes)
+    if yes:
+        raise click.UsageError("--yes goes with --fix.", click.get_current_context())
     from coworld_core.errors import ManifestError
+    from coworld_core.manifest.published import accepted_by
     from coworld_runner.package.resolving import resolve_package
 
     from ..render.issues import render_report
 
     about = ""
+    accepted: Accepted | None = None
 
     async def check(_: Running) -> Report:
-        nonlocal about
+        nonlocal about, accepted
         try:
-            package = await resolve_package(manifest, mode="strict" if strict else "read", server=_api_address(server))
+            package = await resolve_package(
+                manifest,
+                mode="strict" if strict or published else "read",
+                server=_api_address(server),
+                published=published,
+            )
         except ManifestError as error:
             return error.report
         game = package.manifest.game
@@ -206,7 +256,9 @@ def validate(out: Output, manifest: str, strict: bool, fail_on: str, server: str
             plural(len(package.manifest.variants), "variant"),
             "a template" if package.is_template else "",
         ]
+        accepted = accepted_by(package.manifest)
         about = clean(f"{game.name} {game.version}: {', '.join(filter(None, parts))}", one_line=True)
+        about += f"; for coworld {accepted}"
         return package.report
 
     report = run_async(out, check)
@@ -216,6 +268,7 @@ def validate(out: Output, manifest: str, strict: bool, fail_on: str, server: str
             "ok": ok,
             "errors": len(report.errors),
             "warnings": len(report.warnings),
+            "accepted_by": str(accepted) if accepted is not None else None,
             **report.model_dump(mode="json"),
         }
     )

@@ -325,6 +325,8 @@ def build_result(result: BuildResult, *, follow_ups: Sequence[str]) -> str:
         result: The build.
         follow_ups: Commands to go on with.
     """
+    from coworld_core.manifest.published import accepted_by
+
     name = clean(f"{result.manifest.game.name} {result.version}", one_line=True)
     verdict = click.style("built", fg="green", bold=True)
     rows: list[tuple[str, str, str, str]] = []
@@ -335,7 +337,13 @@ def build_result(result: BuildResult, *, follow_ups: Sequence[str]) -> str:
         [
             f"{click.style(name, bold=True)}  {verdict} in {seconds(result.seconds)}",
             table(rows, indent="  "),
-            labelled([("Manifest", shown_path(result.manifest_path))], indent=""),
+            labelled(
+                [
+                    ("Manifest", shown_path(result.manifest_path)),
+                    ("Accepted by", f"coworld {accepted_by(result.manifest)}"),
+                ],
+                indent="",
+            ),
             table(
                 [("Next:" if not index else "", click.style(text, bold=True)) for index, text in enumerate(follow_ups)]
             ),

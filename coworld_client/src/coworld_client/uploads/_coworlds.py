@@ -205,8 +205,19 @@ def _check_images(document: dict[str, Any], *, kept: frozenset[str] | tuple[()])
                 hint="Pin it by its digest, or let `coworld build` make a tag of its content.",
                 context={"image": image},
             )
-        if reference.kind in ("template", "file"):
+        if reference.kind == "template":
             reference.require_runnable(f"The image {image!r}")
+    for place, value in [
+        *((f"player[{index}].file", entry.get("file")) for index, entry in enumerate(document["player"])),
+        *((f"reporter[{index}].wasm", entry.get("wasm")) for index, entry in enumerate(document.get("reporter", []))),
+    ]:
+        if value is not None and not value.startswith("sha256:"):
+            raise UsageError(
+                f"{place} is {value}, a file of the package; only images are uploaded from here.",
+                code="file_not_uploaded",
+                hint="Upload the file by itself, and name it here by its digest, sha256:….",
+                context={"file": value},
+            )
 
 
 async def _own_images(client: CoworldClient, wanted: set[str], timeout: float | None) -> dict[str, str]:

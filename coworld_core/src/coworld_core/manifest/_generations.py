@@ -1,6 +1,6 @@
 """Manifests of other generations, brought into the shape of this one.
 
-What 0.1.0 and 0.1.7 left out is filled in; what 0.1.64 added is recognised and left out; every change is said.
+What 0.1.0 and 0.1.7 left out is filled in; what had another form is given today's; every change is said.
 Source: manifest contract, "Backward compatibility table".
 """
 
@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, cast
 
-from .._findings import Findings, Path, did_you_mean, dotted, meant, quoted
+from .._findings import Findings, Path, did_you_mean, dotted, listed, meant, quoted
 from .._shape import field_names
-from ..images import FILE_PLAYER_SCHEME
-from .models import ROLE_SECTIONS, GameManifest, RoleRunnable, Runnable, Variant
+from ..jsonedit import Edit
+from .models import ROLE_SECTIONS, GameManifest, RoleRunnable, Runnable, Variant, reporter_kind
+from .published import newer_fields
 
-__all__ = ["API_VERSIONS", "TEMPLATE_VERSION", "Lifted", "is_placeholder", "lift"]
+__all__ = ["API_VERSIONS", "TEMPLATE_VERSION", "Lifted", "is_placeholder", "lift", "optional_field"]
 
 API_VERSIONS = ("coworld.softmax.com/v0", "coworld.softmax.com/v1")
 """Values of ``apiVersion`` that exist; a manifest without one is v0."""
@@ -24,25 +25,19 @@ API_VERSIONS = ("coworld.softmax.com/v0", "coworld.softmax.com/v1")
 TEMPLATE_VERSION = "0.0.0.dev0"
 """Version of a template, which has none of its own."""
 
-_NEWER: tuple[tuple[Path, tuple[str, ...]], ...] = (
-    ((), ("tags", "episode_timeout_minutes")),
-    (
-        ("game",),
-        (
-            "player_runtime",
-            "promo",
-            "replay_viewer",
-            "achievements",
-            "log",
-            "memory",
-            "task_environments",
-        ),
-    ),
-    (("game", "protocols"), ("engine_runtime",)),
+_FOR_PLATFORMS: tuple[Path, ...] = (
+    ("tags",),
+    ("episode_timeout_minutes",),
+    *(("game", name) for name in ("promo", "replay_viewer", "achievements", "log", "memory", "task_environments")),
+    ("game", "protocols", "engine_runtime"),
 )
-_NEWER_ROLE = ("startup",)
-_NEWER_RESOURCES = ("limits", "gpu", "instance-type")
-_NEWER_REQUESTS = ("gpu", "instance-type")
+_FOR_PLATFORMS_IN_RUNNABLES: tuple[Path, ...] = (
+    ("startup",),
+    ("resources", "limits"),
+    ("resources", "requests", "gpu"),
+    ("resources", "requests", "instance-type"),
+)
+"""Fields without effect here, as places in the document and in each of its programs."""
 
 
 @dataclass
@@ -51,16 +46,8 @@ class Lifted:
 
     document: dict[str, Any]
     findings: Findings = field(default_factory=Findings)
-    file_players: set[Path] = field(default_factory=set[Path])
-    """Places of players that are files and got a stand-in for an image."""
-    reporters: list[int] | None = None
-    """Where the reporters that are left stood, when some were left out."""
-
-    def original(self, path: Path) -> Path:
-        """A path in the lifted document as one in the document that was read."""
-        if self.reporters is None or path[:1] != ("reporter",) or len(path) < 2 or not isinstance(path[1], int):
-            return path
-        return ("reporter", self.reporters[path[1]], *path[2:])
+    kept: list[tuple[Path, Any]] = field(default_factory=list[tuple[Path, Any]])
+    """What the document says beyond this generation, by its place; it is written again with it."""
 
 
 def is_placeholder(image: object) -> bool:
@@ -85,37 +72,42 @@ def lift(raw: Mapping[str, Any], *, strict: bool, template: bool) -> Lifted:
     for section in ROLE_SECTIONS:
         if isinstance(entries := document.get(section), list):
             document[section] = [_copy(entry) for entry in cast("list[Any]", entries)]
-    _api_version(lifted, strict=strict)
-    _newer_fields(lifted, strict=strict)
-    _reporter_references(lifted, strict=strict)
-    _file_players(lifted, strict=strict)
+    _api_version(lifted)
+    _resources(lifted)
+    _without_effect(lifted)
+    _file_players(lifted)
     if game:
         _template_version(lifted, game, template=template)
     if strict:
         return lifted
+    _nested_runnables(lifted)
+    _image_uris(lifted)
+    _fixture_variant(lifted)
     if game:
         if runnable and _left_out(runnable, "type", field_names(Runnable)):
             runnable["type"] = "game"
-            _said(
-                lifted, "lifted_game_type", ("game", "runnable"), '"type" is left out of game.runnable; it is "game".'
-            )
+            message = '"type" is left out of game.runnable; it is "game".'
+            edit = Edit("set", ("game", "runnable", "type"), "game")
+            _said(lifted, "lifted_game_type", ("game", "runnable"), message, edit)
         _docs(lifted, game, docs)
         for name in ("player", "global"):
             if isinstance(text := protocols.get(name), str) and text:
                 protocols[name] = {"type": "text", "value": text}
                 path = ("game", "protocols", name)
-                _said(lifted, "lifted_protocol_doc", path, f"game.protocols.{name} is bare text, read as a document.")
+                message = f"game.protocols.{name} is bare text, read as a document."
+                _said(lifted, "lifted_protocol_doc", path, message, Edit("set", path, protocols[name]))
     for section, index, entry in _entries(document):
-        if _left_out(entry, "type", field_names(RoleRunnable)):
+        container = section != "reporter" or reporter_kind(entry) == "container"
+        if container and _left_out(entry, "type", field_names(RoleRunnable)):
             entry["type"] = section
             message = f'"type" is left out of {section}[{index}]; it is {quoted(section)}.'
-            _said(lifted, "lifted_role_type", (section, index), message)
+            _said(lifted, "lifted_role_type", (section, index), message, Edit("set", (section, index, "type"), section))
     _parent_ids(lifted)
     return lifted
 
 
-def _said(lifted: Lifted, code: str, path: Path, message: str) -> None:
-    lifted.findings.add(code, lifted.original(path), message, severity="info")
+def _said(lifted: Lifted, code: str, path: Path, message: str, *edits: Edit) -> None:
+    lifted.findings.add(code, path, message, severity="info", edits=edits)
 
 
 def _copy(value: Any) -> Any:
@@ -145,118 +137,81 @@ def _left_out(entry: Mapping[str, Any], name: str, known: tuple[str, ...]) -> bo
     return name not in entry and not any(meant(key, [name]) for key in strangers)
 
 
-def _api_version(lifted: Lifted, *, strict: bool) -> None:
-    document = lifted.document
-    if "apiVersion" not in document:
-        return
-    version = document.pop("apiVersion")
+def _api_version(lifted: Lifted) -> None:
+    version = lifted.document.get("apiVersion")
     path = ("apiVersion",)
-    if version not in API_VERSIONS:
+    if version == API_VERSIONS[0]:
+        message = f"{version} is what a manifest without apiVersion is; published versions refuse it spelled out."
+        lifted.findings.add(
+            "api_version",
+            path,
+            message,
+            "Remove it.",
+            severity="warning",
+            at_key=True,
+            edits=[Edit("remove", path)],
+        )
+    elif version not in (None, *API_VERSIONS):
+        lifted.document.pop("apiVersion")
         hint = did_you_mean(version, API_VERSIONS) if isinstance(version, str) else f"Known: {API_VERSIONS[-1]}."
         message = f"apiVersion is {quoted(version)}, which this version does not know."
         lifted.findings.add("unknown_api_version", path, message, hint)
-    elif strict:
-        message = "apiVersion belongs to a newer generation of manifests than the one written here."
-        lifted.findings.add("newer_field", path, message, "Remove it.", at_key=True)
-    elif version != API_VERSIONS[0]:
-        message = f"apiVersion is {version}; the manifest is read as {API_VERSIONS[0]}."
-        lifted.findings.add("api_version", path, message, severity="warning")
 
 
-def _newer_fields(lifted: Lifted, *, strict: bool) -> None:
-    document = lifted.document
-    for path, names in _NEWER:
-        place: dict[str, Any] | None = document
-        for part in path:
-            below = place.get(str(part)) if place is not None else None
-            place = cast("dict[str, Any]", below) if isinstance(below, dict) else None
-        if place is not None:
-            _leave_out(lifted, path, place, names, strict=strict)
-    game = document.get("game")
-    runnables: list[tuple[Path, Any]] = []
-    if isinstance(game, dict):
-        runnables.append((("game", "runnable"), cast("dict[str, Any]", game).get("runnable")))
-    runnables += [((section, index), entry) for section, index, entry in _entries(document)]
-    for path, entry in runnables:
-        if not isinstance(entry, dict):
-            continue
-        runnable = cast("dict[str, Any]", entry)
-        if path[0] == "player":
-            _leave_out(lifted, path, runnable, _NEWER_ROLE, strict=strict)
-        resources = _copied(runnable, "resources")
-        left_out = _leave_out(lifted, (*path, "resources"), resources, _NEWER_RESOURCES, strict=strict)
-        if left_out and not resources:
-            runnable.pop("resources")
-        requests = _copied(resources, "requests")
-        _leave_out(lifted, (*path, "resources", "requests"), requests, _NEWER_REQUESTS, strict=strict)
+def _resources(lifted: Lifted) -> None:
+    """The other name of one request, which was always accepted, as the one that is written."""
+    game = lifted.document.get("game")
+    runnables = [entry for _, _, entry in _entries(lifted.document)]
+    if isinstance(game, dict) and isinstance(runnable := cast("dict[str, Any]", game).get("runnable"), dict):
+        runnables.append(cast("dict[str, Any]", runnable))
+    for runnable in runnables:
+        requests = _copied(_copied(runnable, "resources"), "requests")
         if "ephemeral_storage" in requests and "ephemeral-storage" not in requests:
             requests["ephemeral-storage"] = requests.pop("ephemeral_storage")
 
 
-def _leave_out(lifted: Lifted, path: Path, place: dict[str, Any], names: tuple[str, ...], *, strict: bool) -> bool:
-    present = [name for name in names if name in place]
-    for name in present:
-        value = place.pop(name)
-        at = (*path, name)
-        message = f"{dotted(at)} belongs to a newer generation of manifests"
-        if strict:
-            lifted.findings.add("newer_field", at, f"{message} than the one written here.", "Remove it.", at_key=True)
-            continue
-        hint = None
-        if name == "player_runtime" and value == "game-hosted":
-            hint = "This game expects to host its players itself; here they are started beside it as always."
-        message = f"{message}; it has no effect here."
-        lifted.findings.add("newer_field", at, message, hint, severity="warning", at_key=True)
-    return bool(present)
+def optional_field(path: Path) -> Path | None:
+    """The field without effect here that a place is in, if it is in one."""
+    # the game's program is at game.runnable, others at player[0]: two parts either way
+    for start, fields in ((0, _FOR_PLATFORMS), (2, _FOR_PLATFORMS_IN_RUNNABLES)):
+        for place in fields:
+            if path[start : start + len(place)] == place and (start == 0 or path[0] in ("game", *ROLE_SECTIONS)):
+                return path[: start + len(place)]
+    return None
 
 
-def _reporter_references(lifted: Lifted, *, strict: bool) -> None:
-    entries = lifted.document.get("reporter")
-    if not isinstance(entries, list):
-        return
-    kept: list[Any] = []
-    places: list[int] = []
-    known = field_names(RoleRunnable)
-    for index, entry in enumerate(cast("list[Any]", entries)):
-        reference = isinstance(entry, str)
-        if isinstance(entry, dict):
-            fields = cast("dict[str, Any]", entry)
-            reference = _left_out(fields, "image", known) and not {"run", "env", "type"} & set(fields)
-        if not reference:
-            kept.append(entry)
-            places.append(index)
-            continue
-        message = f"reporter[{index}] is a reference to a reporter elsewhere, as newer manifests have them"
-        lifted.findings.add(
-            "reporter_reference",
-            ("reporter", index),
-            f"{message}, not a container." if strict else f"{message}; it is left out here.",
-            "Give it id, name, type, description and image to run it as a container.",
-            severity="error" if strict else "warning",
+def _without_effect(lifted: Lifted) -> None:
+    """One remark on all that is for whoever hosts the Coworld."""
+    found = [path for path, _ in newer_fields(lifted.document) if optional_field(path) == path]
+    found = [path for path in found if _value(lifted.document, path) not in (None, {}, [])]
+    if found:
+        have = "has" if len(found) == 1 else "have"
+        message = f"{listed(map(dotted, found), limit=8, word='and')} {have} no effect on this machine."
+        hint = (
+            "Platforms read it; it is written again as it is."
+            if len(found) == 1
+            else ("Platforms read them; they are written again as they are.")
         )
-    if len(kept) != len(cast("list[Any]", entries)):
-        lifted.document["reporter"] = kept
-        lifted.reporters = places
+        lifted.findings.add("newer_field", found[0], message, hint, severity="info", at_key=True)
 
 
-def _file_players(lifted: Lifted, *, strict: bool) -> None:
-    players = lifted.document.get("player")
-    for index, entry in enumerate(cast("list[Any]", players) if isinstance(players, list) else []):
-        if not isinstance(entry, dict) or "file" not in entry or "image" in entry:
-            continue
-        player = cast("dict[str, Any]", entry)
-        file = player.pop("file")
-        path: Path = ("player", index)
-        name = file if isinstance(file, str) else player.get("id")
-        visible = "".join(character for character in str(name) if character.isprintable() and not character.isspace())
-        player["image"] = f"{FILE_PLAYER_SCHEME}{visible[:200]}"
-        lifted.file_players.add(path)
+def _value(document: Any, path: Path) -> Any:
+    for part in path:
+        document = document[part]
+    return document
+
+
+def _file_players(lifted: Lifted) -> None:
+    found = [index for section, index, entry in _entries(lifted.document) if section == "player" and "file" in entry]
+    if found:
+        places = listed((f"player[{index}]" for index in found), limit=4, word="and")
+        what = "is a file instead of an image" if len(found) == 1 else "are files instead of images"
         lifted.findings.add(
             "player_file",
-            (*path, "file"),
-            f"player[{index}] is a file instead of an image, as newer manifests allow; it cannot be run here.",
-            "The Coworld loads; name an image for the slots this player would take.",
-            severity="error" if strict else "warning",
+            ("player", found[0], "file"),
+            f"{places} {what}, for a game that hosts its players; none of that can be run here.",
+            "Seat other players, by --player, or name images for these.",
+            severity="warning",
             at_key=True,
         )
 
@@ -287,13 +242,92 @@ def _docs(lifted: Lifted, game: dict[str, Any], docs: dict[str, Any]) -> None:
         {k: v for k, v in game.items() if k != "docs"}, "docs", field_names(GameManifest)
     ):
         game["docs"] = {"readme": readme, "pages": []}
-        _said(lifted, "lifted_docs", ("game",), "game.docs is left out; the description stands in as the readme.")
+        message = "game.docs is left out; the description stands in as the readme."
+        _said(lifted, "lifted_docs", ("game",), message, Edit("set", ("game", "docs"), game["docs"]))
     elif isinstance(game.get("docs"), dict) and docs.get("readme") is None:
         rest = {key: value for key, value in docs.items() if key != "readme"}
         if _left_out(rest, "readme", ("pages",)):
             docs["readme"] = readme
             path = ("game", "docs")
-            _said(lifted, "lifted_readme", path, "game.docs.readme is left out; the description stands in for it.")
+            message = "game.docs.readme is left out; the description stands in for it."
+            _said(lifted, "lifted_readme", path, message, Edit("set", (*path, "readme"), readme))
+
+
+def _nested_runnables(lifted: Lifted) -> None:
+    """A role's program in an object of its own, as some early manifests had it."""
+    for section, index, entry in _entries(lifted.document):
+        nested = entry.get("runnable")
+        if not isinstance(nested, dict):
+            continue
+        inner = cast("dict[str, Any]", nested)
+        path: Path = (section, index, "runnable")
+        strangers = [name for name in inner if name not in (*field_names(Runnable), "image_uri")]
+        twice = [name for name, value in inner.items() if name in entry and entry[name] != value]
+        if strangers or twice:
+            names = listed(strangers or twice, limit=4, word="and")
+            also = f"also says {names}, otherwise" if twice else f"has {names}, which no program has"
+            message = f"{dotted(path)} is where early manifests had a player's program; it {also}."
+            lifted.findings.add("unclear_form", path, message, "Write the program's fields beside id and name.")
+            continue
+        entry.pop("runnable")
+        entry.update(inner)
+        message = f"The fields of {dotted(path)} are read as if they stood beside id and name."
+        # the first takes the place of the object, and the order stays
+        edits = [Edit("set", (section, index, name), value) for name, value in inner.items()]
+        _said(lifted, "lifted_runnable", path, message, *edits, Edit("remove", path))
+
+
+def _image_uris(lifted: Lifted) -> None:
+    """An image under the name that it has where platforms list images."""
+    game = lifted.document.get("game")
+    runnable = cast("dict[str, Any]", game).get("runnable") if isinstance(game, dict) else None
+    places: list[tuple[Path, dict[str, Any]]] = [
+        ((section, index), entry) for section, index, entry in _entries(lifted.document)
+    ]
+    if isinstance(runnable, dict):
+        places.append((("game", "runnable"), cast("dict[str, Any]", runnable)))
+    for place, entry in places:
+        if not isinstance(uri := entry.get("image_uri"), str):
+            continue
+        path = (*place, "image_uri")
+        if "image" not in entry:
+            entry["image"] = entry.pop("image_uri")
+            edit = Edit("rename", path, "image")
+        elif entry["image"] == uri:
+            entry.pop("image_uri")
+            edit = Edit("remove", path)
+        else:
+            message = f"{dotted(place)} has both an image and another image_uri; the image is taken."
+            hint = "Name the one that is meant as image, and leave image_uri out."
+            lifted.findings.add("unclear_form", path, message, hint, severity="warning", at_key=True)
+            lifted.kept.append((path, entry.pop("image_uri")))
+            continue
+        _said(lifted, "lifted_image_uri", path, f"{dotted(path)} is read as the image.", edit)
+
+
+def _fixture_variant(lifted: Lifted) -> None:
+    """A certification that says whose config it takes instead of the config."""
+    fixture = _copied(lifted.document, "certification")
+    if "variant_id" not in fixture:
+        return
+    path: Path = ("certification", "variant_id")
+    name = fixture.pop("variant_id")
+    lifted.kept.append((path, name))
+    configs = [
+        cast("dict[str, Any]", variant).get("game_config")
+        for variant in cast("list[Any]", lifted.document.get("variants") or [])
+        if isinstance(variant, dict) and cast("dict[str, Any]", variant).get("id") == name
+    ]
+    if len(configs) == 1 and isinstance(configs[0], dict) and fixture.get("game_config", configs[0]) == configs[0]:
+        edits = [] if "game_config" in fixture else [Edit("set", ("certification", "game_config"), configs[0])]
+        fixture["game_config"] = configs[0]
+        message = f"certification.variant_id is read as the config of the variant {quoted(name)}."
+        _said(lifted, "lifted_variant_id", path, message, *edits, Edit("remove", path))
+        return
+    told = "names no variant" if not configs else "is not the config that certification.game_config has"
+    message = f"certification.variant_id {quoted(name)} {told}; it has no effect."
+    hint = "Write the config that is meant as certification.game_config, and leave variant_id out."
+    lifted.findings.add("unclear_form", path, message, hint, severity="warning", at_key=True)
 
 
 def _parent_ids(lifted: Lifted) -> None:
@@ -310,9 +344,11 @@ def _parent_ids(lifted: Lifted) -> None:
             continue
         parent = variant.pop("parent_id")
         path: Path = ("variants", index, "parent_id")
+        lifted.kept.append((path, parent))
         message = "parent_id is from an older generation of manifests and has no effect"
         if parent is None or (parent in ids and parent != variant.get("id")):
-            lifted.findings.add("lifted_parent_id", path, f"{message}.", severity="info", at_key=True)
+            edits = [Edit("remove", path)] if parent is None else []
+            lifted.findings.add("lifted_parent_id", path, f"{message}.", severity="info", at_key=True, edits=edits)
         else:
             message = f"{message}; {quoted(parent)} is no other variant anyway."
             lifted.findings.add("lifted_parent_id", path, message, severity="warning", at_key=True)

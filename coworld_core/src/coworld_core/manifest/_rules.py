@@ -23,28 +23,30 @@ from .results import results_schema_findings
 __all__ = ["manifest_rules", "request_player_rules"]
 
 
-def manifest_rules(document: Mapping[str, Any], *, strict: bool, template: bool, file_players: set[Path]) -> Findings:
+def manifest_rules(document: Mapping[str, Any], *, strict: bool, template: bool) -> Findings:
     """Check a document in the shape of this generation.
 
     Args:
         document: Plain JSON.
         strict: Whether what is only unwise is an error.
         template: Whether placeholders may stand for images.
-        file_players: Places of players whose image is a stand-in for a file.
     """
     findings = Findings()
     game = _object(document.get("game"))
     if not template:
         findings.extend(_placeholders(document))
     for path, runnable in _runnables(document):
-        findings.extend(_runnable(path, runnable, strict=strict, file_player=path in file_players))
+        findings.extend(_runnable(path, runnable, strict=strict))
     findings.extend(_sections(document))
+    findings.extend(_hosted_by(document, game, strict=strict))
     findings.extend(_duplicates("variants", document.get("variants"), ("variants",)))
     findings.extend(_pages(game))
     tokens_told = False
-    for name, rules in (("config_schema", config_schema_findings), ("results_schema", results_schema_findings)):
+    for name in ("config_schema", "results_schema"):
         if isinstance(schema := game.get(name), dict):
-            found = rules(cast("dict[str, Any]", schema))
+            rules = cast("dict[str, Any]", schema)
+            results = name == "results_schema"
+            found = results_schema_findings(rules, strict=strict) if results else config_schema_findings(rules)
             tokens_told = tokens_told or any(finding.code == "bad_tokens_schema" for finding in found)
             findings.extend(_named(found, ("game", name)), below=("game", name))
     for finding in _configs(document, game):
@@ -70,7 +72,7 @@ def request_player_rules(players: object, *, strict: bool, template: bool) -> Fi
     findings = Findings()
     for index, player in _objects(players):
         path: Path = ("players", index)
-        findings.extend(_runnable(path, player, strict=strict, file_player=False))
+        findings.extend(_runnable(path, player, strict=strict))
         if not template and is_placeholder(image := player.get("image")):
             message = f"players[{index}].image is {quoted(image)}, a placeholder of a template."
             findings.add("template_not_built", (*path, "image"), message, "Name an image.")
@@ -118,14 +120,13 @@ def _placeholders(document: Mapping[str, Any]) -> Iterator[Finding]:
         )
 
 
-def _runnable(path: Path, runnable: Mapping[str, Any], *, strict: bool, file_player: bool) -> Iterator[Finding]:
+def _runnable(path: Path, runnable: Mapping[str, Any], *, strict: bool) -> Iterator[Finding]:
     image = runnable.get("image")
     where = f"{path[0]}[{path[1]}]" if path[0] != "game" else "game.runnable"
     if isinstance(image, str) and image.startswith(FILE_PLAYER_SCHEME):
-        if not file_player:
-            hint = "Write [registry/]name[:tag] or name@sha256:digest, e.g. ghcr.io/me/game:1.0."
-            message = f"{where}.image {quoted(image)} is not a Docker image reference."
-            yield Finding(code="bad_image", path=(*path, "image"), message=message, hint=hint)
+        hint = "Write [registry/]name[:tag] or name@sha256:digest, e.g. ghcr.io/me/game:1.0."
+        message = f"{where}.image {quoted(image)} is not a Docker image reference."
+        yield Finding(code="bad_image", path=(*path, "image"), message=message, hint=hint)
     elif isinstance(image, str) and not image_problem(image) and ImageRef.parse(image).kind == "unpublished":
         message = f"{where}.image is {image}, an image the platform has not published yet; it cannot be run."
         hint = "Download the Coworld again once its images are published."
@@ -188,11 +189,38 @@ def _sections(document: Mapping[str, Any]) -> Iterator[Finding]:
                 hint = f"Entries of type '{kind}' belong into the section of that name."
                 yield Finding(code="wrong_section_type", path=(section, index, "type"), message=message, hint=hint)
         yield from _duplicates(section, document.get(section), (section,))
+    yield from _duplicates(
+        "game.achievements", _object(document.get("game")).get("achievements"), ("game", "achievements")
+    )
+
+
+def _hosted_by(document: Mapping[str, Any], game: Mapping[str, Any], *, strict: bool) -> Iterator[Finding]:
+    """Files are for players that the game hosts, images for all others."""
+    hosted = game.get("player_runtime") == "game-hosted"
+    for section in ROLE_SECTIONS:
+        for index, entry in _objects(document.get(section)):
+            where = f"{section}[{index}]"
+            for name in ("file", "startup"):
+                if section != "player" and entry.get(name) is not None:
+                    message = f"{where} has {quoted(name)}, which only players have."
+                    yield Finding(code="not_allowed", path=(section, index, name), message=message, at_key=True)
+            if section != "player":
+                continue
+            if "image" in entry and entry.get("file") is not None:
+                message = f"{where} has both an image and a file."
+                yield Finding(code="image_and_file", path=(section, index, "file"), message=message, at_key=True)
+            elif strict and hosted != ("file" in entry) and ("file" in entry or "image" in entry):
+                name = "file" if "file" in entry else "image"
+                message = f"{where} is a{'n' if name == 'image' else ''} {name}, but game.player_runtime is "
+                message += '"game-hosted".' if hosted else 'not "game-hosted".'
+                hint = "A game hosts players that are files, and no others."
+                place: Path = (section, index, name)
+                yield Finding(code="other_runtime", path=place, message=message, hint=hint, at_key=True)
 
 
 def _duplicates(what: str, entries: object, path: Path) -> Iterator[Finding]:
     first: dict[str, int] = {}
-    noun = {"variants": "variant", "game.docs.pages": "page"}.get(what, what)
+    noun = {"variants": "variant", "game.docs.pages": "page", "game.achievements": "achievement"}.get(what, what)
     for index, entry in _objects(entries):
         name = entry.get("id")
         if not isinstance(name, str):

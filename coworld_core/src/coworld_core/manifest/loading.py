@@ -20,10 +20,12 @@ from .._shape import parse_shape
 from ..errors import ManifestError, UsageError
 from ..issues import Issue, Report
 from ..jsontext import MAX_BYTES, JsonDocument, json_report, parse_json, wrap_json
-from ._generations import lift
+from ..versions import Published
+from ._generations import lift, optional_field
 from ._rules import manifest_rules
 from .gameconfig import game_config_for, slot_count, validate_game_config
 from .models import JsonObject, Manifest
+from .published import published_findings
 from .results import Results, read_results
 
 __all__ = [
@@ -115,7 +117,9 @@ class LoadedManifest:
         return self.manifest._repr_html_()  # pyright: ignore[reportPrivateUsage]
 
 
-def load_manifest(source: Source, *, mode: Mode = "read", template: bool = False) -> LoadedManifest:
+def load_manifest(
+    source: Source, *, mode: Mode = "read", template: bool = False, published: Published | None = None
+) -> LoadedManifest:
     """Read a manifest.
 
     Args:
@@ -123,6 +127,7 @@ def load_manifest(source: Source, *, mode: Mode = "read", template: bool = False
         mode: ``read`` leniently, or ``strict``.
         template: Let a template load as it is, for running it without images: a missing version becomes
             ``0.0.0.dev0``, and placeholders may stand for images.
+        published: A published version; whatever that one would refuse is an error, too.
 
     Returns:
         The manifest with its report of warnings and remarks.
@@ -132,7 +137,7 @@ def load_manifest(source: Source, *, mode: Mode = "read", template: bool = False
         UsageError: When the path itself is wrong (codes ``manifest_not_found``, ``manifest_unreadable``,
             ``manifest_not_local``).
     """
-    manifest, document, path, findings = _examine(source, mode=mode, template=template)
+    manifest, document, path, findings = _examine(source, mode=mode, template=template, published=published)
     if manifest is None:
         raise ManifestError(json_report(document, findings.items, dropped=findings.dropped))
     return LoadedManifest(
@@ -145,13 +150,15 @@ def load_manifest(source: Source, *, mode: Mode = "read", template: bool = False
     )
 
 
-def check_manifest(source: Source, *, mode: Mode = "read", template: bool = False) -> Report:
+def check_manifest(
+    source: Source, *, mode: Mode = "read", template: bool = False, published: Published | None = None
+) -> Report:
     """Like ``load_manifest``, but for the report alone; nothing that is in the document makes it raise.
 
     Raises:
         UsageError: When the path itself is wrong.
     """
-    _, document, _, findings = _examine(source, mode=mode, template=template)
+    _, document, _, findings = _examine(source, mode=mode, template=template, published=published)
     return json_report(document, findings.items, dropped=findings.dropped)
 
 
@@ -208,19 +215,22 @@ def _in_directory(path: Path, *, template: bool) -> Path:
     raise UsageError(f"{path} is a directory without a {MANIFEST_NAME}.", code="manifest_not_found", hint=hint)
 
 
-def dump_manifest(manifest: Manifest, *, template: bool = False) -> str:
+def dump_manifest(manifest: Manifest, *, mode: Mode = "strict", template: bool = False) -> str:
     """A manifest in its one written form: JSON with an indent of 2, nulls left out, and a newline at the end.
 
     Args:
         manifest: The manifest.
+        mode: By which rules it has to be right. What was ignored when it was read leniently is written again, so by the
+            strict ones it is refused: nothing is lost in silence.
         template: Let placeholders stand for images.
 
     Raises:
-        ManifestError: When it is not right by the strict rules, with all issues.
+        ManifestError: When it is not right by the rules, with all issues.
     """
-    value = manifest.model_dump(mode="json", by_alias=True)
-    _drop_absent(value, manifest)
-    report = check_manifest(value, mode="strict", template=template)
+    value = _written(manifest)
+    for place, kept in manifest.kept:
+        _put_back(value, place, kept)
+    report = check_manifest(value, mode=mode, template=template)
     if not report.ok:
         raise ManifestError(report)
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -228,8 +238,7 @@ def dump_manifest(manifest: Manifest, *, template: bool = False) -> str:
 
 def manifest_sha256(manifest: Manifest) -> str:
     """Digest of a manifest's content: the same for all spellings of the same JSON, whatever its key order and nulls."""
-    value = manifest.model_dump(mode="json", by_alias=True)
-    _drop_absent(value, manifest)
+    value = _written(manifest)
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -257,15 +266,19 @@ def read_document(source: Source, *, template: bool = False) -> tuple[JsonDocume
 
 
 def _examine(
-    source: Source, *, mode: Mode, template: bool
+    source: Source, *, mode: Mode, template: bool, published: Published | None
 ) -> tuple[Manifest | None, JsonDocument, Path | None, Findings]:
     document, path = read_document(source, template=template)
     findings = Findings(list(document.findings))
-    manifest = examine_manifest(document.value, findings, mode=mode, template=template) if document.usable else None
+    manifest = None
+    if document.usable:
+        manifest = examine_manifest(document.value, findings, mode=mode, template=template, published=published)
     return (None if findings.failed else manifest), document, path, findings
 
 
-def examine_manifest(value: object, findings: Findings, *, mode: Mode, template: bool) -> Manifest | None:
+def examine_manifest(
+    value: object, findings: Findings, *, mode: Mode, template: bool, published: Published | None = None
+) -> Manifest | None:
     """Check a JSON value as a manifest, recording what there is to say; used for manifests inside other documents."""
     if not isinstance(value, dict):
         message = f"A manifest is a JSON object, not {type_word(value)}."
@@ -274,18 +287,31 @@ def examine_manifest(value: object, findings: Findings, *, mode: Mode, template:
     strict = mode == "strict"
     lifted = lift(cast("dict[str, Any]", value), strict=strict, template=template)
     findings.extend(lifted.findings.items)
-    manifest, shape = parse_shape(Manifest, lifted.document, strict=strict)
-    rules = manifest_rules(lifted.document, strict=strict, template=template, file_players=lifted.file_players)
-    for finding in (*shape, *rules.items):
-        original = lifted.original(finding.path)
-        findings.extend([finding if original == finding.path else _moved(finding, original)])
-    return manifest
+    manifest, shape = parse_shape(
+        Manifest, lifted.document, strict=strict, optional=optional_field, left_out=lifted.kept
+    )
+    findings.extend(shape)
+    findings.extend(manifest_rules(lifted.document, strict=strict, template=template).items)
+    if published is not None:
+        findings.extend(published_findings(lifted.document, published))
+    return manifest.keeping(lifted.kept) if manifest is not None else None
 
 
-def _moved(finding: Finding, path: tuple[str | int, ...]) -> Finding:
-    from dataclasses import replace
+def _written(manifest: Manifest) -> dict[str, Any]:
+    value = manifest.model_dump(mode="json", by_alias=True)
+    _drop_absent(value, manifest)
+    return value
 
-    return replace(finding, path=path)
+
+def _put_back(value: Any, place: tuple[str | int, ...], kept: Any) -> None:
+    """Put what a generation does not know where it stood, unless what it stood in is gone."""
+    for part in place[:-1]:
+        below = isinstance(part, int) and isinstance(value, list) and part < len(cast("list[Any]", value))
+        if not below and not (isinstance(value, dict) and part in value):
+            return
+        value = cast("Any", value)[part]
+    if isinstance(value, dict):
+        cast("dict[Any, Any]", value).setdefault(place[-1], kept)
 
 
 def _drop_absent(value: dict[str, Any], model: object) -> None:

@@ -1,22 +1,59 @@
 """The manifest of a Coworld, as frozen models: what a game is, who can play it, and in which variants.
 
-The models are the strict form, the one that is written: no unknown keys, no legacy shapes. Older and newer documents
-are brought into it by ``coworld_core.manifest.loading``, which also holds the rules that span several fields.
+The models are the strict form, the one that is written: all that the newest published generation knows, no unknown
+keys, no legacy shapes. Older documents are brought into it by ``coworld_core.manifest.loading``, which also holds the
+rules that span several fields. What is newer than 0.1.26 is written only where it was given, so that a manifest which
+needs none of it is accepted there, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StringConstraints
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    StrictInt,
+    StringConstraints,
+    Tag,
+    model_serializer,
+    model_validator,
+)
 
-from .._findings import quoted
-from ..ids import MAX_ID_LENGTH, SAFE_ID_PATTERN, id_problem
-from ..images import image_problem
-from ..quantities import quantity_problem
+from .._findings import Path, quoted
+from ..images import FILE_PLAYER_SCHEME
 from ..tables import TableRow, html_table
+from ._base import (
+    Env,
+    Image,
+    JsonObject,
+    Model,
+    NonEmpty,
+    Place,
+    Run,
+    SafeId,
+    absent,
+    fitting,
+    glimpse,
+    quantity,
+    refuse,
+)
+from .features import (
+    Achievement,
+    GameLog,
+    Memory,
+    Promo,
+    ReplayViewer,
+    ReporterReference,
+    Startup,
+    Tags,
+    WasmReporter,
+)
 
 __all__ = [
     "ROLE_SECTIONS",
@@ -29,6 +66,8 @@ __all__ = [
     "JsonObject",
     "Manifest",
     "ProtocolDocs",
+    "Reporter",
+    "ResourceLimits",
     "ResourceRequests",
     "Resources",
     "RoleRunnable",
@@ -39,10 +78,8 @@ __all__ = [
     "TextDoc",
     "UriDoc",
     "Variant",
+    "reporter_kind",
 ]
-
-JsonObject: TypeAlias = Mapping[str, Any]
-"""Anyone's JSON object: a game config, a JSON Schema, results."""
 
 RunnableType = Literal["game", "player", "reporter", "commissioner", "grader", "diagnoser", "optimizer"]
 """What a runnable is in a Coworld."""
@@ -56,33 +93,7 @@ RoleSection = RoleType
 ROLE_SECTIONS: tuple[RoleSection, ...] = ("player", "reporter", "commissioner", "grader", "diagnoser", "optimizer")
 """The role sections in the order used everywhere."""
 
-
-def _refuse(code: str, message: str, hint: str | None = None) -> PydanticCustomError:
-    # Messages go on where the name of the field ended: "player[0].id", and "contains a slash". The text goes through
-    # the context, because a message template would interpret its braces.
-    context: dict[str, Any] = {"text": message}
-    if hint:
-        context["hint"] = hint
-    return PydanticCustomError(code, "{text}", context)  # pyright: ignore[reportArgumentType]
-
-
-def _check_id(value: str) -> str:
-    problem = id_problem(value)
-    if problem is None:
-        return value
-    hint = "Use letters, digits, hyphens and underscores; ids become directory names and labels."
-    raise _refuse(
-        "empty_value" if not value else "unsafe_id", f"{quoted(value)} {problem}." if value else "is empty.", hint
-    )
-
-
-def _check_image(value: str) -> str:
-    problem = None if value.startswith("file://") else image_problem(value)
-    if problem is None:
-        return value
-    code = "empty_image" if problem == "is empty" else "bad_image"
-    hint = "Write [registry/]name[:tag] or name@sha256:digest, e.g. ghcr.io/me/game:1.0."
-    raise _refuse(code, f"{quoted(value, 80)} {problem}." if value else "is empty.", hint)
+_INSTANCE_TYPE = r"[a-z][a-z0-9-]*\.[a-z0-9-]+"
 
 
 def _check_version(value: str) -> str:
@@ -91,7 +102,7 @@ def _check_version(value: str) -> str:
     try:
         Version(value)
     except InvalidVersion:
-        raise _refuse(
+        raise refuse(
             "bad_version",
             f"{quoted(value)} is not a PEP 440 version.",
             "Write something like 1.0.0, 0.3.1 or 2.0.0rc1.",
@@ -99,108 +110,21 @@ def _check_version(value: str) -> str:
     return value
 
 
-def _check_env_name(value: str) -> str:
-    if value.isascii() and value.replace("_", "a").replace(".", "a").replace("-", "a").isalnum():
-        if value[0].isalpha() or value[0] == "_":
-            return value
-        problem = "begins with neither a letter nor an underscore"
-    elif not value:
-        problem = "is empty"
-    else:
-        problem = "contains something other than letters, digits, underscores, dots and hyphens"
-    raise _refuse(
-        "bad_env_name",
-        f"has the name {quoted(value)}, which {problem}.",
-        "Write it like MY_SETTING.",
-    )
-
-
-def _check_text(value: str) -> str:
-    if "\0" in value:
-        raise _refuse("bad_env_value", "contains a NUL character, which no process can be given.")
-    return value
-
-
-def _check_run(value: tuple[str, ...]) -> tuple[str, ...]:
-    if any("\0" in part for part in value):
-        raise _refuse("bad_run", "contains a NUL character, which no process can be given.")
-    if value and not value[0].strip():
-        raise _refuse(
-            "bad_run",
-            "begins with an empty element.",
-            "Name the program first, then its arguments; leave the list empty for the image's own command.",
-        )
-    return value
-
-
-def _quantity(resource: str) -> AfterValidator:
-    def check(value: str) -> str:
-        problem = quantity_problem(resource, value)
-        if problem is None:
-            return value
-        raise _refuse("bad_quantity", f"{quoted(value, 40)} {problem[0]}.", problem[1])
-
-    return AfterValidator(check)
-
-
 def _without_line_end(value: object) -> object:
     return value.rstrip("\r\n") if isinstance(value, str) else value
 
 
-NonEmpty: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
-SafeId: TypeAlias = Annotated[
-    str,
-    AfterValidator(_check_id),
-    Field(json_schema_extra={"minLength": 1, "maxLength": MAX_ID_LENGTH, "pattern": SAFE_ID_PATTERN}),
-]
-_Image: TypeAlias = Annotated[
-    str,
-    AfterValidator(_check_image),
-    Field(
-        description="Docker image reference, or an `img_<uuid>` id in a manifest downloaded before publication.",
-        json_schema_extra={"minLength": 1, "pattern": r"^[^\s\-]\S*$"},
-    ),
-]
-_Run: TypeAlias = Annotated[
-    tuple[str, ...],
-    AfterValidator(_check_run),
-    Field(description="Command: program first, then arguments. Empty: the image's own entrypoint and command."),
-]
-_EnvName: TypeAlias = Annotated[str, AfterValidator(_check_env_name)]
-_Env: TypeAlias = Annotated[
-    Mapping[_EnvName, Annotated[str, AfterValidator(_check_text)]],
-    Field(
-        description="Public environment variables. Never secrets: everyone who can read the manifest reads them.",
-        json_schema_extra={"propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_.-]*$"}},
-    ),
-]
-
-
-class _Model(BaseModel):
-    # built when it is first used: what is nested in another is then built with it, and not for itself too
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_by_alias=True, validate_by_name=True, defer_build=True
-    )
-
-    def __str__(self) -> str:
-        return repr(self)
-
-
-def _glimpse(text: str, length: int = 40) -> str:
-    return repr(text) if len(text) <= length else f"{text[: length - 1]!r}… ({len(text)} characters)"
-
-
-class TextDoc(_Model):
+class TextDoc(Model):
     """A document written into the manifest itself."""
 
     type: Literal["text"] = Field(description="Always `text`.")
     value: NonEmpty = Field(description="The text, usually Markdown.")
 
     def __repr__(self) -> str:
-        return f"<TextDoc {_glimpse(self.value)}>"
+        return f"<TextDoc {glimpse(self.value)}>"
 
 
-class UriDoc(_Model):
+class UriDoc(Model):
     """A document that stands somewhere public."""
 
     type: Literal["uri"] = Field(description="Always `uri`.")
@@ -216,14 +140,17 @@ Doc: TypeAlias = Annotated[TextDoc | UriDoc, Field(discriminator="type")]
 """A document: inline text, or a public URL."""
 
 
-class ProtocolDocs(_Model):
+class ProtocolDocs(Model):
     """What goes over the game's two websockets."""
 
     player: Doc = Field(description="The protocol of `/player`: what a player receives and sends.")
     global_: Doc = Field(alias="global", description="The protocol of `/global`: what a viewer receives.")
+    engine_runtime: Literal["mettagrid", "cogweb", "bitworld", "nimgrid"] | None = Field(
+        default=None, exclude_if=absent, description="What the game is made with, as a label."
+    )
 
 
-class DocPage(_Model):
+class DocPage(Model):
     """One page of the game's documentation."""
 
     id: Annotated[NonEmpty, BeforeValidator(_without_line_end)] = Field(
@@ -233,39 +160,60 @@ class DocPage(_Model):
     content: Doc = Field(description="The page itself.")
 
     def __repr__(self) -> str:
-        return f"<DocPage {self.id!r}: {_glimpse(self.title)}>"
+        return f"<DocPage {self.id!r}: {glimpse(self.title)}>"
 
 
-class Docs(_Model):
+class Docs(Model):
     """The game's documentation."""
 
     readme: Doc = Field(description="What a person reads first.")
     pages: tuple[DocPage, ...] = Field(default=(), description="Further pages.")
 
 
-class ResourceRequests(_Model):
+class ResourceRequests(Model):
     """What a runnable asks for, as Kubernetes quantities; what is left out takes the role's default."""
 
-    cpu: Annotated[str, _quantity("cpu")] | None = Field(default=None, description="Processors, e.g. `500m` or `2`.")
-    memory: Annotated[str, _quantity("memory")] | None = Field(default=None, description="Bytes, e.g. `256Mi`.")
-    ephemeral_storage: Annotated[str, _quantity("ephemeral-storage")] | None = Field(
+    cpu: Annotated[str, quantity("cpu")] | None = Field(default=None, description="Processors, e.g. `500m` or `2`.")
+    memory: Annotated[str, quantity("memory")] | None = Field(default=None, description="Bytes, e.g. `256Mi`.")
+    ephemeral_storage: Annotated[str, quantity("ephemeral-storage")] | None = Field(
         default=None, alias="ephemeral-storage", description="Bytes of disk, e.g. `1Gi`."
+    )
+    gpu: Literal[1] | None = Field(default=None, exclude_if=absent, description="One graphics processor.")
+    instance_type: (
+        Annotated[
+            str,
+            fitting(_INSTANCE_TYPE, "it must be a kind of machine", hint="Write it like m5.large."),
+            Field(json_schema_extra={"pattern": f"^{_INSTANCE_TYPE}$"}),
+        ]
+        | None
+    ) = Field(default=None, alias="instance-type", exclude_if=absent, description="Kind of machine to be hosted on.")
+
+
+class ResourceLimits(Model):
+    """The most that a runnable may use, as Kubernetes quantities."""
+
+    cpu: Annotated[str, quantity("cpu")] | None = Field(
+        default=None, exclude_if=absent, description="Processors, e.g. `500m` or `2`."
+    )
+    memory: Annotated[str, quantity("memory")] | None = Field(
+        default=None, exclude_if=absent, description="Bytes, e.g. `256Mi`."
     )
 
 
-class Resources(_Model):
-    """Resources of a runnable. Limits are derived by whoever runs it."""
+class Resources(Model):
+    """Resources of a runnable. Limits that it does not name are derived by whoever runs it."""
 
-    requests: ResourceRequests = Field(description="What it asks for.")
+    requests: ResourceRequests | None = Field(default=None, exclude_if=absent, description="What it asks for.")
+    limits: ResourceLimits | None = Field(default=None, exclude_if=absent, description="The most it may use.")
 
 
-class Runnable(_Model):
+class Runnable(Model):
     """Something that can be started: an image, a command, an environment."""
 
     type: RunnableType = Field(description="What it is in the Coworld.")
-    image: _Image
-    run: _Run = ()
-    env: _Env = Field(default_factory=dict)
+    image: Image
+    run: Run = ()
+    env: Env = Field(default_factory=dict)
     source_url: str | None = Field(default=None, description="Where a person finds its source.")
     resources: Resources | None = Field(default=None, description="What it asks for; null: the role's defaults.")
 
@@ -273,19 +221,46 @@ class Runnable(_Model):
         return f"<Runnable {self.type}: {self.image}>"
 
 
-class RoleRunnable(_Model):
+class RoleRunnable(Model):
     """An entry of a role section: a runnable with a name."""
 
     id: SafeId = Field(description="Id, unique in its section; becomes a directory name and a label.")
     name: NonEmpty = Field(description="Display name.")
     type: RoleType = Field(description="What it is; the name of its section.")
     description: NonEmpty = Field(description="What it does, for people choosing one.")
-    image: _Image
-    run: _Run = ()
-    env: _Env = Field(default_factory=dict)
+    image: Image
+    run: Run = ()
+    env: Env = Field(default_factory=dict)
     source_url: str | None = Field(default=None, description="Where a person finds its source.")
     repository_url: str | None = Field(default=None, description="Git repository for `coworld optimize`.")
     resources: Resources | None = Field(default=None, description="What it asks for; null: the role's defaults.")
+    file: Place | None = Field(
+        default=None,
+        exclude_if=absent,
+        description="Of a player that its game hosts: a file or directory in the package, or its digest; then it has "
+        "no image.",
+    )
+    startup: Startup | None = Field(
+        default=None, exclude_if=absent, description="Of a player: what it serves once it is ready to connect."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _stand_in(cls, value: object) -> object:
+        """Whoever asks for the image of a player without one is told that there is none, by an image nobody has."""
+        if not isinstance(value, dict) or "image" in value or value.get("file") is None:  # pyright: ignore[reportUnknownMemberType]
+            return cast("object", value)
+        entry = cast("dict[str, Any]", value)
+        name = entry["file"] if isinstance(entry["file"], str) else entry.get("id")
+        visible = "".join(character for character in str(name) if character.isprintable() and not character.isspace())
+        return {**entry, "image": f"{FILE_PLAYER_SCHEME}{visible[:200]}"}
+
+    @model_serializer(mode="wrap")
+    def _without_stand_in(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        entry = handler(self)
+        if self.file is not None and self.image.startswith(FILE_PLAYER_SCHEME):
+            entry.pop("image", None)
+        return entry
 
     def as_runnable(self) -> Runnable:
         """The same without id, name, description and repository."""
@@ -302,7 +277,7 @@ class RoleRunnable(_Model):
         return f"<RoleRunnable {self.type} {self.id!r}: {self.image}>"
 
 
-class GameManifest(_Model):
+class GameManifest(Model):
     """The game: its names, its rules for configs and results, and its program."""
 
     name: NonEmpty = Field(description="The game's name; the first authenticated upload claims it.")
@@ -314,12 +289,27 @@ class GameManifest(_Model):
     runnable: Runnable = Field(description="The game server; its type is `game`.")
     protocols: ProtocolDocs = Field(description="What goes over its websockets.")
     docs: Docs = Field(description="Its documentation.")
+    player_runtime: Literal["platform-hosted", "game-hosted"] | None = Field(
+        default=None, exclude_if=absent, description="Who runs players: whoever runs the game (null), or the game."
+    )
+    promo: Promo | None = Field(default=None, exclude_if=absent, description="What is shown of it before.")
+    replay_viewer: ReplayViewer | None = Field(
+        default=None, exclude_if=absent, description="A page that shows its replays without its program."
+    )
+    achievements: tuple[Achievement, ...] | None = Field(
+        default=None, exclude_if=absent, description="What players can earn."
+    )
+    log: GameLog | None = Field(default=None, exclude_if=absent, description="How its events are shown.")
+    memory: Memory | None = Field(default=None, exclude_if=absent, description="What it keeps between episodes.")
+    task_environments: Mapping[str, JsonObject] | None = Field(
+        default=None, exclude_if=absent, description="Environments that it has tasks done in, by name."
+    )
 
     def __repr__(self) -> str:
         return f"<GameManifest {self.name} {self.version}>"
 
 
-class Variant(_Model):
+class Variant(Model):
     """A named game config."""
 
     id: SafeId = Field(description="Id, unique among the variants.")
@@ -331,13 +321,13 @@ class Variant(_Model):
         return f"<Variant {self.id!r}: {self.name}>"
 
 
-class CertificationPlayer(_Model):
+class CertificationPlayer(Model):
     """Who sits in one slot of the certification episode."""
 
     player_id: NonEmpty = Field(description="Id of an entry of `player`.")
 
 
-class CertificationFixture(_Model):
+class CertificationFixture(Model):
     """The episode a Coworld is certified with."""
 
     game_config: JsonObject = Field(description="A config that satisfies `game.config_schema`, without `tokens`.")
@@ -352,13 +342,36 @@ class CertificationFixture(_Model):
 _Optional: TypeAlias = tuple[RoleRunnable, ...]
 
 
-class Manifest(_Model):
+def reporter_kind(value: object) -> str:
+    """Which of the forms of a reporter a value has."""
+    if isinstance(value, ReporterReference | WasmReporter):
+        return "reference" if isinstance(value, ReporterReference) else "component"
+    if not isinstance(value, dict) or "image" in value:
+        return "container"
+    return "reference" if "reporter" in value else "component" if "wasm" in value else "container"
+
+
+Reporter: TypeAlias = Annotated[
+    Annotated[RoleRunnable, Tag("container")]
+    | Annotated[ReporterReference, Tag("reference")]
+    | Annotated[WasmReporter, Tag("component")],
+    Discriminator(reporter_kind),
+]
+"""A reporter: a container, as published up to 0.1.29, or what has taken its place since."""
+
+
+class Manifest(Model):
     """A Coworld: one game, its players and other roles, its variants, and the episode it is certified with."""
 
     schema_uri: str | None = Field(default=None, alias="$schema", description="Hint for editors; never fetched.")
+    api_version: Literal["coworld.softmax.com/v0", "coworld.softmax.com/v1"] | None = Field(
+        default=None, alias="apiVersion", exclude_if=absent, description="Generation of the manifest; null: v0."
+    )
     game: GameManifest = Field(description="The game.")
     player: Annotated[tuple[RoleRunnable, ...], Field(min_length=1)] = Field(description="Bundled players.")
-    reporter: _Optional = Field(default=(), description="Programs that turn finished episodes into a report.")
+    reporter: tuple[Reporter, ...] = Field(
+        default=(), description="Programs that turn finished episodes into a report, or references to some."
+    )
     commissioner: _Optional = Field(default=(), description="Services that decide the rounds of a league.")
     grader: _Optional = Field(default=(), description="Programs that grade an episode.")
     diagnoser: _Optional = Field(default=(), description="Programs that diagnose a player from an episode.")
@@ -368,11 +381,38 @@ class Manifest(_Model):
     players_per_user: Annotated[StrictInt, Field(ge=1)] | None = Field(
         default=None, description="Most active players one user may have in this Coworld's league; null: the default."
     )
+    tags: Tags | None = Field(default=None, exclude_if=absent, description="Words to find it by, at least three.")
+    episode_timeout_minutes: Annotated[StrictInt, Field(ge=1, le=1440)] | None = Field(
+        default=None, exclude_if=absent, description="How long an episode may take where it is hosted; null: 20."
+    )
+    _kept: tuple[tuple[Path, Any], ...] = PrivateAttr(default=())
+
+    @property
+    def kept(self) -> tuple[tuple[Path, Any], ...]:
+        """What a document says beyond what is known here, each with its place: not used, but written again."""
+        return self._kept
+
+    def keeping(self, kept: Iterable[tuple[Path, Any]]) -> Manifest:
+        """The same with what its document says beyond it."""
+        manifest = self.model_copy()
+        manifest._kept = tuple(kept)
+        return manifest
 
     def section(self, name: RoleSection) -> tuple[RoleRunnable, ...]:
-        """The entries of a role section by its name."""
-        entries: tuple[RoleRunnable, ...] = getattr(self, name)
-        return entries
+        """The entries of a role section by its name; of the reporters, those that are containers."""
+        entries: tuple[object, ...] = getattr(self, name)
+        return tuple(entry for entry in entries if isinstance(entry, RoleRunnable))
+
+    def with_images(self, images: Mapping[str, str]) -> Manifest:
+        """The same with images under other names; one that is not in ``images`` keeps its own."""
+
+        def renamed(entry: Any) -> Any:
+            image: str = getattr(entry, "image", "")
+            return entry.model_copy(update={"image": images[image]}) if image in images else entry
+
+        game = self.game.model_copy(update={"runnable": renamed(self.game.runnable)})
+        sections = {name: tuple(map(renamed, getattr(self, name))) for name in ROLE_SECTIONS}
+        return self.model_copy(update={"game": game, **sections})
 
     def roles(self) -> tuple[RoleRunnable, ...]:
         """All entries of all role sections, in the order of ``ROLE_SECTIONS``."""
@@ -380,7 +420,8 @@ class Manifest(_Model):
 
     def images(self) -> tuple[str, ...]:
         """Every image the manifest names, once each: the game's first, then in the order of the sections."""
-        return tuple(dict.fromkeys([self.game.runnable.image, *(entry.image for entry in self.roles())]))
+        named = [self.game.runnable.image, *(entry.image for entry in self.roles() if entry.file is None)]
+        return tuple(dict.fromkeys(named))
 
     @property
     def is_template(self) -> bool:
@@ -389,7 +430,7 @@ class Manifest(_Model):
 
     def __repr__(self) -> str:
         sections = [("player", "players"), ("variants", "variants")]
-        sections += [(name, f"{name}s") for name in ROLE_SECTIONS[1:] if self.section(name)]
+        sections += [(name, f"{name}s") for name in ROLE_SECTIONS[1:] if getattr(self, name)]
         counts = [(len(getattr(self, name)), plural) for name, plural in sections]
         parts = ", ".join(f"{count} {plural if count != 1 else plural[:-1]}" for count, plural in counts)
         return f"<Manifest {self.game.name} {self.game.version}: {parts}>"

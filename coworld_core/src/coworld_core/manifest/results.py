@@ -13,6 +13,7 @@ from .._findings import Path as Place
 from ..errors import ManifestError
 from ..issues import Report
 from ..json_schema._checking import check_schema, follow
+from ..jsonedit import Edit
 from ..jsontext import JsonDocument, json_report, parse_json
 from .models import JsonObject
 
@@ -130,8 +131,14 @@ def _finite(number: int | float) -> bool:
         return False
 
 
-def results_schema_findings(schema: Mapping[str, Any]) -> list[Finding]:
-    """What is wrong with a results schema; paths are relative to it."""
+def results_schema_findings(schema: Mapping[str, Any], *, strict: bool = True) -> list[Finding]:
+    """What is wrong with a results schema; paths are relative to it.
+
+    Args:
+        schema: The schema.
+        strict: Whether one that does not require scores is wrong. Otherwise the game may be played: results without
+            scores will be found when they are there.
+    """
     checked = check_schema(schema)
     findings = Findings(list(checked.findings))
     hint = 'Write "required": ["scores", ...] and "scores": {"type": "array", "items": {"type": "number"}}.'
@@ -141,6 +148,8 @@ def results_schema_findings(schema: Mapping[str, Any]) -> list[Finding]:
             ("required",) if "required" in schema else (),
             "results_schema must require `scores`: one number per slot is what an episode is for.",
             hint,
+            severity="error" if strict else "warning",
+            edits=_requiring(schema),
         )
         return findings.items
     if not checked.ok:
@@ -179,6 +188,14 @@ def results_schema_findings(schema: Mapping[str, Any]) -> list[Finding]:
         message = "results_schema does not say that `scores` is a list."
         findings.add("scores_undeclared", rules[0][0], message, hint, severity="warning")
     return findings.items
+
+
+def _requiring(schema: Mapping[str, Any]) -> tuple[Edit, ...]:
+    """The change that makes a schema require the scores it describes."""
+    properties, required = schema.get("properties"), schema.get("required", [])
+    if not isinstance(properties, dict) or "scores" not in properties or not isinstance(required, list):
+        return ()
+    return (Edit("set", ("required",), [*cast("list[Any]", required), "scores"]),)
 
 
 def _requires(root: Mapping[str, Any], schema: object, name: str, known: dict[int, bool], room: int = 64) -> bool:

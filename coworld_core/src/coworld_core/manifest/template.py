@@ -16,7 +16,7 @@ from ..errors import ManifestError, UsageError
 from ..jsontext import JsonDocument, json_report, wrap_json
 from .models import ROLE_SECTIONS
 
-__all__ = ["hydrate", "placeholder", "placeholders"]
+__all__ = ["hydrate", "image_names", "placeholder", "placeholders"]
 
 _PLACEHOLDER = re.compile(r"\{\{[^{}]*\}\}")
 
@@ -28,8 +28,13 @@ def placeholder(service: str) -> str:
 
 def placeholders(template: Mapping[str, Any]) -> tuple[str, ...]:
     """Every placeholder that stands for an image, once each, in the order of the document."""
-    found = (image for _, image in _images(template) if "{{" in image or "}}" in image)
-    return tuple(dict.fromkeys(found))
+    return tuple(image for image in image_names(template) if "{{" in image or "}}" in image)
+
+
+def image_names(document: object) -> tuple[str, ...]:
+    """Every image that a manifest or a template names, once each, in the order of the document."""
+    found = _images(cast("dict[str, Any]", document)) if isinstance(document, dict) else ()
+    return tuple(dict.fromkeys(image for _, image in found))
 
 
 def hydrate(

@@ -5,22 +5,32 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
 from coworld_core.errors import ImageError, ManifestError, UsageError, WorkspaceError
 from coworld_core.images import ImageRef
 from coworld_core.issues import Issue, Report
 from coworld_core.manifest.loading import MANIFEST_NAME, TEMPLATE_NAME, check_manifest, load_manifest, read_document
 from coworld_core.manifest.models import Manifest
-from coworld_core.manifest.template import hydrate, placeholders
+from coworld_core.manifest.template import hydrate, image_names, placeholders
 
 from ._context import ContextError, dockerfile_of, ignore_of
 from ..package._dockerfile import Dockerfile, read_dockerfile
 from .._hints import did_you_mean, listed
 from ._image import BuildError
 from ..package._sources import missing
-from ..package.compose import COMPOSE_NAMES, Build, ComposeFile, Service, find_compose, load_compose
+from ..package.compose import (
+    COMPOSE_NAMES,
+    Build,
+    ComposeFile,
+    Service,
+    find_compose,
+    find_dockerfile,
+    load_compose,
+    without_compose,
+)
 
 __all__ = ["DEFAULT_VERSION", "BuildPlan", "canonical", "dockerfile_for", "plan_build"]
 
@@ -54,16 +64,22 @@ def plan_build(
     template: Path | None = None,
     version: str | None = None,
     output: Path | None = None,
+    service: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> BuildPlan:
     """Find and check everything a build needs, without an engine.
 
     Args:
-        project: The package's directory; where what is not named otherwise is looked for.
-        compose: The compose file; by default the one in the project, or in the directory above it.
-        template: The template (or a manifest); by default ``coworld_manifest_template.json`` in the project.
+        project: The package's directory; where what is not named otherwise is looked for. A file is the template.
+        compose: The compose file; by default the one in the project, or in the directory above it. Without any, the
+            Dockerfile there is the one service.
+        template: The template (or a manifest); by default ``coworld_manifest_template.json`` in the project, else the
+            one JSON file there with placeholders for images.
         version: PEP 440 version; by default that of the manifest built before, else 0.1.0.
-        output: The manifest to write; by default ``coworld_manifest.json`` in the project.
+        output: The manifest to write; by default ``coworld_manifest.json`` in the project, or in ``dist`` there when
+            that is the template.
+        service: The only service to build; the images of others are used as they are. Without a compose file, the name
+            of the one service; by default the template's only placeholder says it.
         environment: What variables of the compose file stand for; None: this process's environment.
 
     Raises:
@@ -72,6 +88,8 @@ def plan_build(
         WorkspaceError: The output cannot be written.
         BuildError: A build context or a Dockerfile is missing or unreadable.
     """
+    if project is not None and template is None and project.suffix == ".json" and project.is_file():
+        project, template = project.absolute().parent, project
     project = _directory(project) if project is not None else None
     compose_path = _compose_path(project, compose)
     template_path = _template_path(project, template)
@@ -79,8 +97,13 @@ def plan_build(
         if project is None:
             raise UsageError("A build needs an output.", code="output_missing", hint="Name the manifest to write.")
         output = project / MANIFEST_NAME
+        if output.exists() and output.samefile(template_path):
+            output = project / "dist" / MANIFEST_NAME
     output = output.expanduser().absolute()
-    read = load_compose(compose_path, environment=environment)
+    if compose_path.name == "Dockerfile":
+        read = _only_service(compose_path, template_path, service)
+    else:
+        read = _with_one_built(load_compose(compose_path, environment=environment), service)
     said: list[Issue] = []
     if version is None:
         version = _default_version(output, template_path, said)
@@ -125,12 +148,12 @@ def _compose_path(project: Path | None, compose: Path | None) -> Path:
         project = path
     if project is None:
         raise UsageError("A build needs a compose file.", code="compose_missing", hint="Name it, or the package.")
-    found = find_compose(project)
+    found = find_compose(project) or find_dockerfile(project)
     if found is None:
         raise UsageError(
-            f"{project} holds no compose file.",
+            f"{project} holds neither a compose file nor a Dockerfile.",
             code="compose_missing",
-            hint=f"Looked for {listed(COMPOSE_NAMES, word='or')}, there and in the directory above.",
+            hint=f"Looked for {listed((*COMPOSE_NAMES, 'Dockerfile'), word='or')}, there and in the directory above.",
             context={"path": str(project)},
         )
     return found
@@ -141,6 +164,16 @@ def _template_path(project: Path | None, template: Path | None) -> Path:
         if project is None:
             raise UsageError("A build needs a template.", code="template_missing", hint="Name it, or the package.")
         path = project / TEMPLATE_NAME
+        others = [] if path.is_file() else [other for other in sorted(project.glob("*.json")) if _is_template(other)]
+        if len(others) == 1:
+            return others[0]
+        if len(others) > 1:
+            raise UsageError(
+                f"{project} holds several templates: {listed(other.name for other in others)}.",
+                code="template_missing",
+                hint="Name the one to build from with --template.",
+                context={"path": str(project)},
+            )
         if not path.is_file():
             built = (project / MANIFEST_NAME).is_file()
             raise UsageError(
@@ -156,6 +189,61 @@ def _template_path(project: Path | None, template: Path | None) -> Path:
     if not path.exists():
         raise missing(path, what="template")
     return path
+
+
+def _is_template(path: Path) -> bool:
+    """Whether a file is JSON in which placeholders stand for images."""
+    try:
+        document: object = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and bool(placeholders(cast("dict[str, Any]", document)))
+
+
+def _only_service(dockerfile: Path, template: Path, name: str | None) -> ComposeFile:
+    """The one service of a package that has a Dockerfile and no compose file."""
+    if name is not None:
+        return without_compose(dockerfile, name)
+    document, _ = read_document(template)
+    manifest = cast("dict[str, Any]", document.value) if isinstance(document.value, dict) else {}
+    found = placeholders(manifest)
+    if len(found) == 1:
+        name = found[0].strip("{}").removesuffix("_IMAGE").lower().replace("_", "-")
+        return without_compose(dockerfile, name)
+    images = {image for image in image_names(manifest) if _may_be_built(image)} if not found else set[str]()
+    if len(images) == 1:
+        (image,) = images
+        return without_compose(dockerfile, ImageRef.parse(image).name.rpartition("/")[2], image=image)
+    what = f"the placeholders {listed(found)}" if found else "no placeholder"
+    raise UsageError(
+        f"{template.name} has {what}, and there is no compose file that says which image {dockerfile} is for.",
+        code="service_missing",
+        hint="Name the service with --service, and the images of others in the template; or write a compose file.",
+        context={"template": str(template), "placeholders": list(found)},
+    )
+
+
+def _may_be_built(image: str) -> bool:
+    try:
+        return ImageRef.parse(image).kind == "local"
+    except ImageError:
+        return False
+
+
+def _with_one_built(read: ComposeFile, name: str | None) -> ComposeFile:
+    """A compose file of which only one service is built; all of it when none is named."""
+    if name is None:
+        return read
+    if name not in (names := [service.name for service in read.services]):
+        near = did_you_mean(name, names)
+        raise UsageError(
+            f"{read.path} has no service {name!r}.",
+            code="unknown_service",
+            hint=f"Did you mean {near!r}?" if near else f"There are: {listed(names)}.",
+            context={"services": names},
+        )
+    services = tuple(service if service.name == name else replace(service, build=None) for service in read.services)
+    return replace(read, services=services)
 
 
 def _default_version(output: Path, template: Path, said: list[Issue]) -> str:
@@ -213,10 +301,10 @@ def _check_output(output: Path, template: Path, compose: Path) -> None:
         )
     if output.exists():
         if output.samefile(compose):
-            raise WorkspaceError("The output is the compose file.", code="output_is_input", hint="Name another file.")
-        if output.samefile(template) and placeholders(read_document(template)[0].value):
+            raise WorkspaceError(f"The output is {compose} itself.", code="output_is_input", hint="Name another file.")
+        if output.samefile(template):
             raise WorkspaceError(
-                f"The output {output} is the template itself, whose placeholders would be lost.",
+                f"The output {output} is the template itself, whose names of images would be lost.",
                 code="output_is_input",
                 hint="Name another file.",
             )

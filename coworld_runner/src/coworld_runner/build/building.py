@@ -22,8 +22,9 @@ from coworld_core.episode.events import BaseEvent, Notice, PhaseFinished, PhaseS
 from coworld_core.images import HOSTED_PLATFORM, Platform
 from coworld_core.issues import Issue, Report
 from coworld_core.manifest.loading import dump_manifest
-from coworld_core.manifest.models import ROLE_SECTIONS, Manifest
+from coworld_core.manifest.models import Manifest
 
+from ._pinning import pinned
 from ._plan import BuildPlan, plan_build
 from ._builder import Builder, BuiltImage, check_platform, jobs_of
 from .._hints import listed
@@ -56,6 +57,7 @@ async def build_coworld(
     template: Path | None = None,
     version: str | None = None,
     output: Path | None = None,
+    service: str | None = None,
     resolve_mutable: bool = False,
     platform: str | None = None,
     build_args: Mapping[str, str] | None = None,
@@ -68,14 +70,16 @@ async def build_coworld(
 
     Only images that the manifest names are built, and those that they are built from; independent ones at once.
     Services without ``build`` and images that no service has are used as they are, and pulled when absent. Images
-    named by digest stay; all others get a content tag ``NAME:coworld-<12 hex of the image id>``.
+    named by digest stay; all others get a content tag ``NAME:coworld-<12 hex of the image id>``. Links to the sources
+    in the package's own repository name the commit that is built, where it is pushed.
 
     Args:
-        project: See ``plan_build``, like ``compose``, ``template``, ``version`` and ``output``.
+        project: See ``plan_build``, like ``compose``, ``template``, ``version``, ``output`` and ``service``.
         compose: The compose file.
         template: The template.
         version: The version.
         output: The manifest to write.
+        service: The one service to build.
         resolve_mutable: Pin images of a registry that are not built here to the digest they have there now.
         platform: os/architecture to build for; None: as each service says, else the engine's own.
         build_args: Build arguments that go before those of the compose file.
@@ -104,10 +108,13 @@ async def build_coworld(
         raise UsageError("At least one image must be built at a time.", code="bad_parallel")
 
     def plan() -> BuildPlan:
-        return plan_build(project, compose=compose, template=template, version=version, output=output)
+        return plan_build(
+            project, compose=compose, template=template, version=version, output=output, service=service
+        )
 
     with _Phase("check", publish):
         planned = await anyio.to_thread.run_sync(plan)
+        manifest, unpinned = await anyio.to_thread.run_sync(pinned, planned.manifest, planned.template.parent)
         jobs = await anyio.to_thread.run_sync(jobs_of, planned.services, build_args or {}, platform)
     game = planned.manifest.game
     publish(
@@ -126,7 +133,7 @@ async def build_coworld(
             with _Phase("tag", publish), unwrapped():
                 images = await builder.references(planned, resolve_mutable=resolve_mutable)
         with _Phase("write", publish):
-            manifest = _with_images(planned.manifest, {name: image.reference for name, image in images.items()})
+            manifest = manifest.with_images({name: image.reference for name, image in images.items()})
             await anyio.to_thread.run_sync(_write, planned.output, dump_manifest(manifest))
         finished = finished.model_copy(update={"status": "completed", "ok": True})
     except anyio.get_cancelled_exc_class():
@@ -139,7 +146,7 @@ async def build_coworld(
         manifest=manifest,
         version=planned.version,
         images=images,
-        report=planned.report.extended(_platform_remarks(images.values())),
+        report=planned.report.extended((*unpinned, *_platform_remarks(images.values()))),
         seconds=time.monotonic() - begun,
     )
 
@@ -159,17 +166,6 @@ class _Phase:
 
     def __exit__(self, *exc: object) -> None:
         self._publish(PhaseFinished(phase=self._name, seconds=time.monotonic() - self._begun))
-
-
-def _with_images(manifest: Manifest, images: Mapping[str, str]) -> Manifest:
-    """The manifest with its images under other names."""
-    game = manifest.game
-    runnable = game.runnable.model_copy(update={"image": images[game.runnable.image]})
-    sections = {
-        name: tuple(entry.model_copy(update={"image": images[entry.image]}) for entry in manifest.section(name))
-        for name in ROLE_SECTIONS
-    }
-    return manifest.model_copy(update={"game": game.model_copy(update={"runnable": runnable}), **sections})
 
 
 def _write(output: Path, text: str) -> None:

@@ -171,7 +171,7 @@ def _manifest_invalid(report: Report) -> StepAnswer:
 async def _source_resolves(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
     sources = ledger.sources = await check_sources(candidate.manifest, options=candidate.options.sources)
     hints = {
-        "source_not_pinned": "Link to a commit: https://github.com/<owner>/<repo>/tree/<full SHA>/<path>.",
+        "source_not_pinned": "`coworld build` pins it once it is pushed; or link to …/tree/<full SHA>/<path>.",
         "source_not_found": "Push the commit, or correct the address.",
         "source_empty": "Link to where the source is.",
         "source_without_dockerfile": "Put the Dockerfile beside the source, or above it.",
@@ -180,7 +180,10 @@ async def _source_resolves(candidate: Candidate, ledger: StepLedger) -> StepAnsw
         required(
             record.code,
             ok=record.status == "resolved",
-            level="required" if record.status in ("resolved", "unresolved") else "advice",
+            # what is not pinned is there all the same
+            level="required"
+            if record.status in ("resolved", "unresolved") and record.code != "source_not_pinned"
+            else "advice",
             message=f"{record.runnable}: {record.message}" + (f" ({record.url})" if record.url else ""),
             hint=hints.get(record.code),
         )
@@ -192,8 +195,7 @@ async def _source_resolves(candidate: Candidate, ledger: StepLedger) -> StepAnsw
         message = f"No source_url is declared for {listed(undeclared, limit=6)}."
         evidence.append(advice("source_not_declared", message, hint="Set it, so that others can see what runs."))
     if any(item.broken for item in evidence):
-        unpinned = any(item.code == "source_not_pinned" for item in evidence)
-        return failed_on("source_not_pinned" if unpinned else "source_unresolved", evidence)
+        return failed_on("source_unresolved", evidence)
     reasons: dict[str, SkipReason] = {"unreached": "source_unreachable", "unsupported": "source_unsupported"}
     for status, reason in reasons.items():
         undecided = [record for record in sources if record.status == status]
@@ -202,7 +204,8 @@ async def _source_resolves(candidate: Candidate, ledger: StepLedger) -> StepAnsw
             return skipped(reason, detail + undecided[0].message, evidence)
     resolved = sum(record.status == "resolved" for record in sources)
     if not resolved:
-        return passed("No source is declared, so there is nothing to look up.", evidence)
+        none = "No source is declared" if len(undeclared) == len(sources) else "No source is pinned to a commit"
+        return passed(f"{none}, so there is nothing to look up.", evidence)
     return passed(f"The source of {resolved} of {len(sources)} programs is declared, and is there.", evidence)
 
 

@@ -34,6 +34,7 @@ What = Literal[
     "results_malformed",
     "results_missing",
     "not_collected",
+    "not_kept",
     "failed",
     "interrupted",
     "crashed",
@@ -44,8 +45,9 @@ What = Literal[
 ``violation`` it breaks the runtime contract; ``ended`` a unit ended, whatever way; ``left_early`` a player ended in
 good order long before the game did; ``abandoned`` all of them did, and the game is not over; ``still_running`` a player
 was when its time was up, though the game was over; ``deadline`` the game was not over when the episode's time was up;
-``results_malformed`` and ``results_missing``; ``not_collected`` a file could not be brought in; ``failed`` one of our
-own errors ended the episode, ``crashed`` any other; ``interrupted`` whoever runs it did.
+``results_malformed`` and ``results_missing``; ``not_collected`` a file could not be brought in, ``not_kept`` one that a
+game may leave or not; ``failed`` one of our own errors ended the episode, ``crashed`` any other; ``interrupted``
+whoever runs it did.
 """
 
 _BEFORE_PLAY = {
@@ -399,6 +401,12 @@ TABLE: tuple[Row, ...] = (
         what="not_collected",
         component="player",
         says="{who} left no artifact that can be kept: {words}",
+    ),
+    Row(
+        # nor for this
+        seen="what a game may leave besides its results cannot be kept",
+        what="not_kept",
+        says="The game left a file that cannot be kept: {words}",
     ),
     Row(
         seen="results or replay are no regular file, or too large",

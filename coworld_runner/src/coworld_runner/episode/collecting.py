@@ -16,14 +16,14 @@ from ..runs._fetching import Fetched, Wanted, fetch_all
 from .ledger import Ledger
 from .phases import COLLECT
 from .setup import Setup
-from .specs import REPLAY, RESULTS
+from .specs import MORE, REPLAY, RESULTS
 
 __all__ = ["ARTIFACT_LIMIT", "REPLAY_LIMIT", "ArtifactCollector"]
 
 MEBIBYTE = 1024 * 1024
 REPLAY_LIMIT = 4 * 1024 * MEBIBYTE
 ARTIFACT_LIMIT = 200 * MEBIBYTE
-"""What the contract allows a player's zip."""
+"""What the contract allows a player's zip; so much may each of a game's further files have, too."""
 
 
 class ArtifactCollector:
@@ -64,7 +64,11 @@ class ArtifactCollector:
         with anyio.CancelScope(shield=True), self._ledger.phases.during(COLLECT):
             await game.stop(self._setup.options.stop_grace)
             results = [] if self._judged else [self._results(game)]
-            await self._fetch_all(*results, self._replay(game))
+            more = [
+                Wanted(unit=game, name=name, target=self._layout.workspace / name, limit=ARTIFACT_LIMIT)
+                for name in MORE.values()
+            ]
+            await self._fetch_all(*results, self._replay(game), *more)
 
     async def results(self, game: Unit) -> None:
         """Bring in the results of a game that has ended, and judge them."""
@@ -108,5 +112,7 @@ class ArtifactCollector:
         elif wanted.name == RESULTS and fetched.code == "file_too_large":
             self._judged = True
             await self._ledger.see("results_malformed", "game", words=fetched.message)
+        elif wanted.name in MORE.values():
+            await self._ledger.see("not_kept", unit.component, error=fetched)
         else:
             await self._ledger.see("not_collected", unit.component, unit.slot, error=fetched)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from coworld_core.manifest.models import GameManifest
 
 from ..backend import INPUTS_MOUNT, Placement, Port, UnitSpec, without_limits
 from ..runs.scratch import Scratch
@@ -13,10 +16,30 @@ from . import probes
 from .links import extra_port_environment, extra_unit_ports
 from .setup import Setup
 
-__all__ = ["CONFIG", "REPLAY", "RESULTS", "game_spec", "game_variables", "player_spec", "player_variables"]
+__all__ = [
+    "CONFIG",
+    "MORE",
+    "REPLAY",
+    "RESULTS",
+    "game_files",
+    "game_identity",
+    "game_place",
+    "game_spec",
+    "player_spec",
+    "player_variables",
+]
 
 CONFIG, RESULTS, REPLAY = "config.json", "results.json", "replay"
 """Names of the files that a game and its runner exchange."""
+
+MORE = {
+    "COGAME_EVENTS_URI": "events.json",
+    "COGAME_PLAYER_FAILURE_URI": "player_failure.json",
+    "COGAME_SAVE_TRAJECTORY_URI": "trajectory.jsonl",
+}
+"""Files that a game may leave besides, by the variable that says where."""
+
+_COMMIT = re.compile(r"[0-9a-f]{40}", re.IGNORECASE)
 
 _SPARE_SECONDS = 600.0
 """What a unit may live on beyond the episode's deadline, for its evidence to be fetched."""
@@ -40,7 +63,9 @@ def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
             **extra_port_environment(placement, extra),
             **({"COGAMES_POLICY_NAMES": json.dumps(setup.plan.policy_names)} if setup.plan.policy_names else {}),
             **({"COWORLD_ADMIN": "1"} if setup.options.admin else {}),
-            **game_variables(placement, config=placement.uri(CONFIG)),
+            **game_place(placement),
+            **game_files(placement.uri),
+            **game_identity(setup.plan.manifest.game, setup.run.bus.run_id),
         }
 
     return without_limits(
@@ -63,6 +88,45 @@ def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
         ),
         setup.backend.capabilities,
     )
+
+
+def game_place(placement: Placement) -> dict[str, str]:
+    """What every game is told of where it listens."""
+    return {"COGAME_HOST": placement.listen_host, "COGAME_PORT": str(placement.listen["http"])}
+
+
+def game_files(uri: Callable[[str], str]) -> dict[str, str]:
+    """What every game is told of its files.
+
+    Args:
+        uri: The address of one by its name.
+    """
+    return {
+        "COGAME_CONFIG_URI": uri(CONFIG),
+        "COGAME_RESULTS_URI": uri(RESULTS),
+        "COGAME_SAVE_REPLAY_URI": uri(REPLAY),
+        **{variable: uri(name) for variable, name in MORE.items()},
+    }
+
+
+def game_identity(game: GameManifest, episode: str) -> dict[str, str]:
+    """What a game is told of what it is that runs.
+
+    Args:
+        game: The game.
+        episode: The episode's id.
+    """
+    runnable = game.runnable
+    source = runnable.source_url or ""
+    commit = _COMMIT.search(source)
+    digest = runnable.image.partition("@")[2]
+    return {
+        "COWORLD_EPISODE_ID": episode,
+        "COWORLD_GAME_NAME": game.name,
+        "COWORLD_GAME_VERSION": game.version,
+        "COWORLD_SOURCE_REVISION": commit[0] if commit is not None else source or runnable.image,
+        **({"COWORLD_GAME_IMAGE_DIGEST": digest} if digest.startswith("sha256:") else {}),
+    }
 
 
 def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str) -> UnitSpec:
@@ -112,17 +176,6 @@ def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str) -> U
         ),
         setup.backend.capabilities,
     )
-
-
-def game_variables(placement: Placement, *, config: str) -> dict[str, str]:
-    """What a game is told: where it listens, and where config, results and replay are (``config``: a URI)."""
-    return {
-        "COGAME_HOST": placement.listen_host,
-        "COGAME_PORT": str(placement.listen["http"]),
-        "COGAME_CONFIG_URI": config,
-        "COGAME_RESULTS_URI": placement.uri(RESULTS),
-        "COGAME_SAVE_REPLAY_URI": placement.uri(REPLAY),
-    }
 
 
 def player_variables(placement: Placement, slot: int, url: str) -> dict[str, str]:

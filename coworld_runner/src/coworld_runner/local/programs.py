@@ -17,7 +17,7 @@ from ..backend import Backend, HttpProbe, Placement, Port, Unit, enforceable
 from ..episode.links import PlayLinks, play_links
 from ..episode.options import EpisodeOptions
 from ..episode.probes import probe_page
-from ..episode.specs import CONFIG, RESULTS, game_variables, player_variables
+from ..episode.specs import CONFIG, RESULTS, game_files, game_place, player_variables
 from ..own_players import OwnPlayer
 from ..package.resolving import Package
 from ..program import Program, open_program
@@ -85,7 +85,8 @@ async def open_game(
     """
 
     def environment(placement: Placement) -> Mapping[str, str]:
-        return {**_UNCOMPILED, **runnable.env, **game_variables(placement, config=placement.input_uri(CONFIG))}
+        files = game_files(lambda name: placement.input_uri(name) if name == CONFIG else placement.uri(name))
+        return {**_UNCOMPILED, **runnable.env, **game_place(placement), **files}
 
     program = Program(
         name="game",

@@ -172,8 +172,12 @@ def _project(root: Place, top: Mapping[str, Place]) -> str:
     if not name and "name" in top:
         with contextlib.suppress(ValueError):
             name = top["name"].text()
-    name = name or root.reading.path.parent.name
-    return re.sub(r"[^a-z0-9_-]", "", name.lower()).lstrip("_-") or "coworld"
+    return project_name(name or root.reading.path.parent.name)
+
+
+def project_name(text: str) -> str:
+    """A name as compose makes one for a project."""
+    return re.sub(r"[^a-z0-9_-]", "", text.lower()).lstrip("_-") or "coworld"
 
 
 def read_services(root: Place) -> tuple[Service, ...]:
@@ -252,6 +256,13 @@ class Contexts(Mapping[str, Path]):
             self._exact[service.placeholder] = context
             self._exact[service.image] = context
             self._by_name.setdefault(ImageRef.parse(service.image).name, set()).add(context)
+
+    @classmethod
+    def all_from(cls, context: Path, images: Iterable[str]) -> Contexts:
+        """One context for several images, by exactly these names."""
+        contexts = cls()
+        contexts._exact.update(dict.fromkeys(images, context))
+        return contexts
 
     def __getitem__(self, image: str) -> Path:
         if image in self._exact:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from .._hints import did_you_mean
@@ -44,6 +45,12 @@ class Dockerfile:
     """The first thing in it that only BuildKit can do, or empty."""
     command: tuple[str, ...] = ()
     """What a container of the last wanted stage runs: ENTRYPOINT and CMD; empty where the stage says neither."""
+    workdir: str = "/"
+    """Where that runs: WORKDIR."""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Variables of that stage: ENV, filled in."""
+    copies: tuple[tuple[tuple[str, ...], str], ...] = ()
+    """What is copied into that stage from the build's context: sources, and an absolute target."""
     mistake: tuple[int, str] | None = None
     """The line of the first thing that no engine understands, from 1, and what is wrong with it."""
 
@@ -66,6 +73,7 @@ def read_dockerfile(text: str, *, args: Mapping[str, str] | None = None, target:
     buildkit = ""
     mistake: tuple[int, str] | None = None
     started: dict[str, tuple[str, ...]] = {}
+    files, every = _Files(), list[_Files]()
     for number, instruction, rest, heredoc in _instructions(text):
         mistake = mistake or _mistake(number, instruction, rest, stages)
         flags: dict[str, str] = {}
@@ -86,19 +94,121 @@ def read_dockerfile(text: str, *, args: Mapping[str, str] | None = None, target:
             words = rest.split()
             started = {}
             named = len(words) == 3 and words[1].upper() == "AS"
+            base = _stage_number(_filled(words[0], known) if words else "", stages)
+            files = every[base].inherited() if base is not None else _Files()
+            files.known.update(known)
+            every.append(files)
             _add(_filled(words[0], known) if words else "", stages, images)
             stages.append(words[2] if named else "")
         elif instruction in {"CMD", "ENTRYPOINT"}:
             started[instruction] = _started(rest)
         elif instruction in {"COPY", "ADD"} and "from" in flags:
-            _add(_filled(flags["from"], known), stages, images)
+            source = _filled(flags["from"], known)
+            _add(source, stages, images)
+            if (number_of := _stage_number(source, stages)) is not None:
+                files.take(every[number_of], rest)
+        elif instruction in {"COPY", "ADD"} and not heredoc:
+            files.copy(rest)
+        elif instruction == "WORKDIR":
+            files.workdir = files.at(rest)
+        elif instruction == "ENV":
+            files.set(rest)
+        elif instruction == "ARG":
+            files.argument(rest, args)
         elif instruction == "RUN":
             for source in re.findall(r"(?:^|,)from=([^,\s]+)", flags.get("mount", "")):
                 _add(_filled(source, known), stages, images)
     if not stages and mistake is None:
         mistake = (1, "There is no FROM, which says what image it starts from.")
     command = (*started.get("ENTRYPOINT", ()), *started.get("CMD", ()))
-    return Dockerfile(stages=tuple(stages), images=tuple(images), buildkit=buildkit, command=command, mistake=mistake)
+    return Dockerfile(
+        stages=tuple(stages),
+        images=tuple(images),
+        buildkit=buildkit,
+        command=command,
+        workdir=files.workdir,
+        env=files.env,
+        copies=tuple(files.copies),
+        mistake=mistake,
+    )
+
+
+@dataclass
+class _Files:
+    """What is known of one stage's files and variables."""
+
+    workdir: str = "/"
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    known: dict[str, str] = field(default_factory=dict[str, str])
+    """Build arguments."""
+    copies: list[tuple[tuple[str, ...], str]] = field(default_factory=list[tuple[tuple[str, ...], str]])
+
+    def inherited(self) -> _Files:
+        return _Files(self.workdir, dict(self.env), {}, list(self.copies))
+
+    def filled(self, text: str) -> str:
+        return _filled(text, {**self.known, **self.env})
+
+    def at(self, place: str) -> str:
+        """A place in the image, absolute."""
+        words = self.filled(place.strip().strip("\"'"))
+        return _normal(posixpath.join(self.workdir, words)) if words else self.workdir
+
+    def argument(self, rest: str, args: Mapping[str, str]) -> None:
+        for match in _ASSIGNMENT.finditer(rest):
+            default = self.filled((match["value"] or "").strip("\"'"))
+            self.known[match["name"]] = args.get(match["name"], default or self.known.get(match["name"], ""))
+
+    def set(self, rest: str) -> None:
+        name, _, value = rest.partition(" ")
+        if "=" not in name:
+            # the form of old, of one variable: ENV NAME the value
+            self.env[name] = self.filled(value.strip())
+            return
+        try:
+            words = shlex.split(rest)
+        except ValueError:
+            return
+        known = {**self.known, **self.env}
+        for word in words:
+            name, _, value = word.partition("=")
+            self.env[name] = _filled(value, known)
+
+    def copy(self, rest: str) -> None:
+        if (words := self._words(rest)) is not None:
+            *sources, target = words
+            local = tuple(source for source in sources if "://" not in source)
+            if local:
+                self.copies.append((local, self._target(target)))
+
+    def take(self, stage: _Files, rest: str) -> None:
+        """What another stage has copied from the context, copied on from there."""
+        if (words := self._words(rest)) is None:
+            return
+        *sources, target = words
+        for place in (_normal(posixpath.join("/", source)) for source in sources):
+            for local, there in stage.copies:
+                bare = _normal(there)
+                if bare == place or place == "/" or bare.startswith(f"{place}/"):
+                    below = posixpath.relpath(bare, place)
+                    on = _normal(posixpath.join(self._target(target), below))
+                    self.copies.append((local, f"{on}/" if there.endswith("/") else on))
+                elif place.startswith(f"{bare}/") and len(local) == 1:
+                    inside = posixpath.join(local[0], posixpath.relpath(place, bare))
+                    self.copies.append(((inside,), self._target(target)))
+
+    def _target(self, target: str) -> str:
+        place = self.at(target)
+        return f"{place.rstrip('/')}/" if target.endswith(("/", "/.")) or target in (".", "./") else place
+
+    def _words(self, rest: str) -> list[str] | None:
+        words: object = None
+        try:
+            words = json.loads(rest) if rest.startswith("[") else shlex.split(rest)
+        except ValueError:
+            return None
+        found = [self.filled(str(word)) for word in cast("list[object]", words)] if isinstance(words, list) else []
+        return found if len(found) > 1 and all(found) else None
 
 
 def _mistake(number: int, instruction: str, rest: str, stages: list[str]) -> tuple[int, str] | None:
@@ -149,6 +259,19 @@ def without_frontend(text: str) -> str:
 
 def _is_stage(name: str, stages: list[str]) -> bool:
     return name.lower() in (stage.lower() for stage in stages if stage) or (name.isdigit() and int(name) < len(stages))
+
+
+def _normal(place: str) -> str:
+    """An absolute place without . and .. in it."""
+    return "/" + posixpath.normpath(place).lstrip("/")
+
+
+def _stage_number(name: str, stages: list[str]) -> int | None:
+    """Which stage a name or a number means; None for an image from elsewhere."""
+    folded = [stage.lower() for stage in stages]
+    if name and name.lower() in folded:
+        return folded.index(name.lower())
+    return int(name) if name.isdigit() and int(name) < len(stages) else None
 
 
 def _add(image: str, stages: list[str], images: dict[str, None]) -> None:

@@ -8,12 +8,14 @@ the ``.env`` file beside it. Everything else a compose file may say is left alon
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from coworld_core.errors import ManifestError
+from coworld_core.errors import ImageError, ManifestError
+from coworld_core.images import ImageRef
+from coworld_core.issues import Report
 
-from ._compose_model import Build, ComposeFile, Contexts, Service, read_services
+from ._compose_model import Build, ComposeFile, Contexts, Service, project_name, read_services
 from ._compose_places import COMPOSE_NAMES, Reading
 from ._variables import interpolate, read_env_file
 
@@ -25,37 +27,78 @@ __all__ = [
     "Service",
     "contexts_for",
     "find_compose",
+    "find_dockerfile",
     "interpolate",
     "load_compose",
     "read_env_file",
+    "without_compose",
 ]
 
 
 def find_compose(directory: Path) -> Path | None:
     """The compose file in a directory, else in the one above it, else None."""
+    return _found(directory, COMPOSE_NAMES)
+
+
+def find_dockerfile(directory: Path) -> Path | None:
+    """The Dockerfile of a package without a compose file: in a directory, else in the one above it, else None."""
+    return _found(directory, ("Dockerfile",))
+
+
+def _found(directory: Path, names: tuple[str, ...]) -> Path | None:
     for place in (directory, directory.parent):
-        for name in COMPOSE_NAMES:
+        for name in names:
             candidate = place / name
             if candidate.is_file():
                 return candidate
     return None
 
 
-def contexts_for(package: Path) -> Contexts:
+def without_compose(dockerfile: Path, service: str, *, image: str | None = None) -> ComposeFile:
+    """What a compose file would say that has one service, built from a Dockerfile.
+
+    Args:
+        dockerfile: The Dockerfile; the directory that it is in is sent to the engine.
+        service: The service's name.
+        image: What its image is called; None: ``<project>-<service>``, as compose names it.
+    """
+    project = project_name(dockerfile.parent.name)
+    build = Build(context=dockerfile.parent, dockerfile=dockerfile.name)
+    only = Service(name=service, image=image or f"{project}-{project_name(service)}", build=build)
+    return ComposeFile(path=dockerfile, project=project, services=(only,), report=Report(source=str(dockerfile)))
+
+
+def contexts_for(package: Path, images: Iterable[str] = ()) -> Contexts:
     """The build contexts of a package's images.
 
     Args:
         package: The package's directory, or its manifest.
+        images: The package's images: without a compose file, those that are made here are the Dockerfile's; a single
+            image is, whatever it is called.
 
     Returns:
-        Contexts by image; empty when no compose file belongs to the package.
+        Contexts by image; empty when neither a compose file nor a Dockerfile belongs to the package.
 
     Raises:
         ManifestError: The compose file has errors.
     """
     directory = package if package.is_dir() else package.parent
     path = find_compose(directory.absolute())
-    return load_compose(path).contexts() if path is not None else Contexts()
+    if path is not None:
+        return load_compose(path).contexts()
+    dockerfile = find_dockerfile(directory.absolute())
+    if dockerfile is None:
+        return Contexts()
+    every = tuple(dict.fromkeys(images))
+    made = [image for image in every if len(every) == 1 or _made_here(image)]
+    return Contexts.all_from(dockerfile.parent, made)
+
+
+def _made_here(image: str) -> bool:
+    try:
+        return ImageRef.parse(image).kind in ("local", "template", "content")
+    except ImageError:
+        return False
 
 
 def load_compose(path: Path, *, environment: Mapping[str, str] | None = None) -> ComposeFile:

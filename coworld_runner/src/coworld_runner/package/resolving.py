@@ -27,6 +27,7 @@ from coworld_core.manifest.loading import (
 )
 from coworld_core.manifest.models import Manifest
 from coworld_core.tables import TableRow, html_table, one_line
+from coworld_core.versions import Published
 
 from .._hints import listed
 from ._sources import FETCH_SECONDS, Source, fetch, missing, read_source, shown_url
@@ -142,6 +143,14 @@ class Package:
         return Path.cwd() / "coworld-results"
 
 
+@dataclass(frozen=True)
+class _Rules:
+    """By which rules a manifest is read."""
+
+    mode: Mode
+    published: Published | None
+
+
 def coworld_id(argument: str) -> str | None:
     """The id in an argument that names a Coworld of a platform: ``cow_…`` or ``/v2/coworlds/<id>``; None otherwise."""
     text = argument.strip()
@@ -167,6 +176,7 @@ async def resolve_package(
     token: str | None = None,
     cache: Path | None = None,
     timeout: float = FETCH_SECONDS,
+    published: Published | None = None,
 ) -> Package:
     """Find and read the package that an argument names.
 
@@ -181,20 +191,22 @@ async def resolve_package(
         token: Bearer token, sent to the server of an id or an address, never along a redirect to another origin.
         cache: Where downloaded packages are, each in a directory of its id; None: ``coworld`` in the current directory.
         timeout: Seconds for fetching, everything included.
+        published: A published version; whatever that one would refuse is an error, too.
 
     Raises:
         UsageError: The path is wrong, or a server is needed and was not given.
         ManifestError: The manifest has errors; the report lists all of them.
         RemoteError: The host cannot be reached, refused, or answered something else; the message names it.
     """
+    rules = _Rules(mode, published)
     text = None if isinstance(argument, os.PathLike) else argument.strip()
     if text is not None:
         if (identifier := coworld_id(text)) is not None:
             kept = (cache or Path.cwd() / "coworld").absolute() / identifier / MANIFEST_NAME
             if await anyio.to_thread.run_sync(kept.is_file):
-                return await anyio.to_thread.run_sync(_read, kept, mode, False, identifier, ())
+                return await anyio.to_thread.run_sync(_read, kept, rules, False, identifier, ())
             url = f"{_api_base(server, identifier)}/v2/coworlds/{identifier}"
-            return await _fetched(url, mode, token, timeout, identifier)
+            return await _fetched(url, rules, token, timeout, identifier)
         if text.startswith("/v2/coworlds/"):
             raise UsageError(
                 f"{text!r} does not name a Coworld.",
@@ -203,14 +215,14 @@ async def resolve_package(
             )
     source = read_source(argument, what="manifest")
     if source.kind == "http":
-        return await _fetched(source.url, mode, token, timeout, None)
+        return await _fetched(source.url, rules, token, timeout, None)
     if source.kind == "s3":
         raise UsageError(
             f"{shown_url(source.url)} is an s3 address, which a manifest is not read from.",
             code="bad_scheme",
             hint="Use the https address of the object, or fetch it first.",
         )
-    return await anyio.to_thread.run_sync(_local, source, mode, prefer, template)
+    return await anyio.to_thread.run_sync(_local, source, rules, prefer, template)
 
 
 # --- on this machine ---------------------------------------------------------------------------------------------
@@ -281,7 +293,7 @@ def _nothing_in(directory: Path, wanted: list[str] | None) -> UsageError:
     )
 
 
-def _local(source: Source, mode: Mode, prefer: Preference, template: bool) -> Package:
+def _local(source: Source, rules: _Rules, prefer: Preference, template: bool) -> Package:
     path = cast("Path", source.path)
     said: tuple[Issue, ...] = ()
     try:
@@ -298,12 +310,12 @@ def _local(source: Source, mode: Mode, prefer: Preference, template: bool) -> Pa
             hint="Check the path, and that you may read it.",
             context={"path": str(path)},
         ) from error
-    return _read(path, mode, template, None, said)
+    return _read(path, rules, template, None, said)
 
 
-def _read(path: Path, mode: Mode, template: bool, identifier: str | None, said: tuple[Issue, ...]) -> Package:
+def _read(path: Path, rules: _Rules, template: bool, identifier: str | None, said: tuple[Issue, ...]) -> Package:
     try:
-        loaded = load_manifest(path, mode=mode, template=template)
+        loaded = load_manifest(path, mode=rules.mode, template=template, published=rules.published)
     except ManifestError as error:
         if said:
             error.report = error.report.extended(said)
@@ -313,7 +325,7 @@ def _read(path: Path, mode: Mode, template: bool, identifier: str | None, said: 
     contexts = Contexts()
     if not fetched:
         try:
-            contexts = contexts_for(path)
+            contexts = contexts_for(path, loaded.manifest.images())
         except (ManifestError, UsageError) as error:
             said += _compose_trouble(error)
     return Package(
@@ -367,7 +379,7 @@ def _api_base(server: str | None, identifier: str) -> str:
     return f"{base}/observatory" if base.endswith("/api") else base
 
 
-async def _fetched(url: str, mode: Mode, token: str | None, timeout: float, identifier: str | None) -> Package:
+async def _fetched(url: str, rules: _Rules, token: str | None, timeout: float, identifier: str | None) -> Package:
     body = io.BytesIO()
     answer = await fetch(
         url, body, what="manifest", limit=MANIFEST_LIMIT, timeout=timeout, deadline=timeout, token=token
@@ -380,7 +392,7 @@ async def _fetched(url: str, mode: Mode, token: str | None, timeout: float, iden
             code="remote_encoding",
             context={"host": host, "url": shown},
         )
-    loaded = await anyio.to_thread.run_sync(_parsed, body.getvalue(), mode, host, shown)
+    loaded = await anyio.to_thread.run_sync(_parsed, body.getvalue(), rules, host, shown)
     return Package(
         manifest=loaded.manifest,
         report=loaded.report.model_copy(update={"source": shown}),
@@ -390,7 +402,7 @@ async def _fetched(url: str, mode: Mode, token: str | None, timeout: float, iden
     )
 
 
-def _parsed(data: bytes, mode: Mode, host: str, shown: str) -> LoadedManifest:
+def _parsed(data: bytes, rules: _Rules, host: str, shown: str) -> LoadedManifest:
     document, _ = read_document(data)
     content: bytes | Mapping[str, Any] = data
     value: object = document.value
@@ -416,7 +428,7 @@ def _parsed(data: bytes, mode: Mode, host: str, shown: str) -> LoadedManifest:
             )
         content = cast("dict[str, Any]", inner)
     try:
-        return load_manifest(content, mode=mode)
+        return load_manifest(content, mode=rules.mode, published=rules.published)
     except ManifestError as error:
         # the text has no file whose name could stand in front of the issues
         raise ManifestError(

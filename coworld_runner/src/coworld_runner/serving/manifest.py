@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coworld_core.errors import CoworldError, UsageError
+from coworld_core.jsonedit import Edit, edited
 from coworld_core.rules import Rules, game_section, load_rules
 
 __all__ = ["brought_up_to_date", "main"]
@@ -43,22 +44,20 @@ def main() -> int:
     path = Path(sys.argv[2])
     try:
         rules = load_rules(sys.argv[1])
-        before = path.read_text(encoding="utf-8")
-        after = dumped(brought_up_to_date(json.loads(before), rules))
+        before = path.read_bytes().decode("utf-8")
+        manifest = json.loads(before)
+        game = brought_up_to_date(manifest, rules)["game"]
+        changes = [Edit("set", ("game", name), game[name]) for name in game if game[name] != manifest["game"].get(name)]
+        after = edited(before, changes)
     except CoworldError as error:
         print(error.message, file=sys.stderr)
         return 2
     except (OSError, ValueError) as error:
         print(f"{path} cannot be read: {error}", file=sys.stderr)
         return 2
-    path.write_text(after, encoding="utf-8")
+    path.write_bytes(after.encode("utf-8"))
     print(f"{path}: {'brought up to date' if after != before else 'nothing to change'}")
     return 0
-
-
-def dumped(manifest: Mapping[str, Any]) -> str:
-    """A manifest as text, as it stands in a file."""
-    return json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

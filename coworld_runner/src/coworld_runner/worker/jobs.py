@@ -23,6 +23,7 @@ from coworld_core.manifest.loading import read_document
 
 from .._hints import listed
 from ..backends.kubernetes._objects import GAME_CAPABILITIES, UNDISTURBED, container, nodes_for, pod_spec, thing
+from ..episode.specs import game_files, game_identity
 from ..package._sources import read_source
 from ..package.resolving import resolve_package
 
@@ -229,9 +230,8 @@ def _game(request: JobSpec, spec: LoadedRequest | JobSpec, options: JobOptions) 
         **({"COGAMES_POLICY_NAMES": json.dumps(names)} if names else {}),
         "COGAME_HOST": "0.0.0.0",  # noqa: S104 - inside the pod
         "COGAME_PORT": "8080",
-        "COGAME_CONFIG_URI": f"file://{_WORKDIR}/config.json",
-        "COGAME_RESULTS_URI": f"file://{_WORKDIR}/results.json",
-        "COGAME_SAVE_REPLAY_URI": f"file://{_WORKDIR}/replay",
+        **game_files(lambda name: f"file://{_WORKDIR}/{name}"),
+        **game_identity(request.manifest.game, options.job_id),
     }
     asked = runnable.resources.requests if runnable.resources is not None else None
     return container(

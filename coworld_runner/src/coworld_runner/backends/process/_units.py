@@ -365,6 +365,12 @@ def _cannot_run(spec: UnitSpec, number: int, directory: Path | None) -> StartErr
     )
 
 
+def python_path() -> str:
+    """The caller's PYTHONPATH, for programs that run in another directory; empty when there is none."""
+    places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join(str(Path(place).absolute()) for place in places if place)
+
+
 def _base_environment(private: Path) -> dict[str, str]:
     """What every local unit gets; nothing else of the caller's environment, where secrets live."""
     programs = str(Path(sys.executable).parent)
@@ -377,6 +383,8 @@ def _base_environment(private: Path) -> dict[str, str]:
     }
     if sys.prefix != sys.base_prefix:
         environment["VIRTUAL_ENV"] = sys.prefix
+    if path := python_path():
+        environment["PYTHONPATH"] = path
     return environment
 
 

@@ -1,8 +1,8 @@
 """The process backend: units are local processes, for code you trust.
 
-There is no daemon and no image: a unit runs the ``run`` of its manifest entry in the build context of its image, with
-the interpreter that runs coworld. Each unit lives under a shim (``_shim``) that dies with the runner and takes the
-whole tree along.
+There is no daemon and no image: a unit runs the ``run`` of its manifest entry, or its Dockerfile's command, in the
+build context of its image, laid out as the Dockerfile copies it, with the interpreter that runs coworld. Each unit
+lives under a shim (``_shim``) that dies with the runner and takes the whole tree along.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -22,12 +23,25 @@ from coworld_core.episode.events import ImageReady
 from coworld_core.errors import BackendUnavailable, ImageError, StartError
 from coworld_core.issues import Issue
 
-from ...backend import Capabilities, Found, ImageInfo, Publish, Reaped, UnitSpec
+from ...backend import Capabilities, Found, ImageInfo, Placement, Publish, Reaped, UnitSpec
 from ..base import BaseBackend, find_processes, reap_processes
 from ..registry import BackendOptions
-from ._units import ProcessUnit
+from ._layout import Laid, layout_of
+from ._units import ProcessUnit, python_path
 
 __all__ = ["ProcessBackend"]
+
+
+def _laid_out(spec: UnitSpec, laid: Laid) -> UnitSpec:
+    """A unit whose command and variables name places in its image, as one that names the same files here."""
+
+    def environment(placement: Placement) -> Mapping[str, str]:
+        given = {name: laid.here(value) for name, value in spec.environment(placement).items()}
+        own = laid.env.get("PYTHONPATH")
+        together = {"PYTHONPATH": os.pathsep.join(filter(None, (own, python_path())))} if own else {}
+        return {**laid.env, **together, **given}
+
+    return replace(spec, argv=laid.argv(spec.argv), environment=environment)
 
 
 class ProcessBackend(BaseBackend):
@@ -119,6 +133,16 @@ class ProcessBackend(BaseBackend):
             for image, context in self._contexts.items()
             if not context.is_dir()
         )
+        issues.extend(
+            Issue(
+                code="dockerfile_invalid",
+                severity="warning",
+                message=f"{trouble} So commands run in {context} itself.",
+                hint="Correct that line, or name the command and its variables in the manifest as they are there.",
+            )
+            for context in dict.fromkeys(self._contexts.values())
+            if (trouble := layout_of(context)[1])
+        )
         return tuple(issues)
 
     def _context(self, image: str) -> Path:
@@ -164,13 +188,20 @@ class ProcessBackend(BaseBackend):
             StartError: The spec has no command.
         """
         context = self._context(spec.image)
-        if not spec.argv:
+        layout, _ = layout_of(context)
+        argv = spec.argv or (layout.command if layout is not None else ())
+        if not argv:
             raise StartError(
                 f"{spec.name} names no command, and a local process has no image to take one from.",
                 code="no_command",
-                hint="Give the runnable a `run` in the manifest, or use the docker backend.",
+                hint="Give the runnable a `run` in the manifest, a CMD to its Dockerfile, or use the docker backend.",
                 context={"unit": spec.name, "image": spec.image},
             )
+        spec = replace(spec, argv=argv)
+        if layout is not None and layout.read.copies and spec.directory is not None:
+            # beside the unit's own directory, so that it goes with the run, and counts for nobody
+            laid = layout.put(spec.directory.with_name(f"{spec.directory.name}-image"))
+            spec, context = _laid_out(spec, laid), laid.workdir or context
         return ProcessUnit(spec, backend=self, context=context, publish=publish, tasks=tasks)
 
     async def find_units(self, run_id: str | None) -> Sequence[Found]:

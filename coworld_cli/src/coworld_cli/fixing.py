@@ -1,0 +1,85 @@
+"""Putting a manifest right: what would change is shown, and written when a person says so."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import exitcodes
+from .output import Output
+from .render.text import clean, command_line, plural, shown_path
+
+__all__ = ["fix_manifest", "yes_option"]
+
+
+def yes_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--yes`` of a command with ``--fix``."""
+    return click.option("--yes", "-y", is_flag=True, help="With --fix: write without asking.")(function)
+
+
+def fix_manifest(out: Output, where: Path, *, yes: bool) -> int:
+    """Put a manifest right as far as that has one right answer and loses nothing; the rest is listed.
+
+    Args:
+        out: Where it is said.
+        where: The manifest's file, or a directory that holds one.
+        yes: Write without asking.
+
+    Returns:
+        0 when nothing is wrong by the strict rules then, else 1.
+    """
+    from coworld_core.manifest.fixing import fixed_manifest
+    from coworld_runner.package.resolving import find_in_directory
+
+    from .render.issues import render_report
+
+    fixed = fixed_manifest(find_in_directory(where)[0] if where.is_dir() else where)
+    name = shown_path(fixed.path)
+    changed = fixed.after != fixed.before
+    write = changed and (yes or (out.json is False and _agrees(fixed.before, fixed.after, name, len(fixed.done))))
+    if yes and changed:
+        out.say(_difference(fixed.before, fixed.after, name))
+    if write:
+        fixed.write()
+    out.answer(
+        {
+            "ok": fixed.left.ok and (write or not changed),
+            "path": str(fixed.path),
+            "written": write,
+            "fixed": [issue.model_dump(mode="json") for issue in fixed.done],
+            "difference": _difference(fixed.before, fixed.after, name, colour=False),
+            **fixed.left.model_dump(mode="json"),
+        }
+    )
+    if write:
+        out.say(f"{name} is written, with {plural(len(fixed.done), 'thing')} put right.")
+    elif changed:
+        out.say(f"Nothing is written. To write it: {command_line('validate', name, '--fix', '--yes')}")
+    else:
+        out.say(f"There is nothing in {name} that has one right answer.")
+    if fixed.left.issues:
+        out.say("What is left needs its author:" if not fixed.left.ok else "Remarks:")
+        out.say(render_report(fixed.left))
+    return exitcodes.OK if fixed.left.ok and (write or not changed) else exitcodes.ANSWER_IS_NO
+
+
+def _agrees(before: str, after: str, name: str, count: int) -> bool:
+    """Show the difference, and ask, where there is somebody to ask."""
+    click.echo(_difference(before, after, name))
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    return click.confirm(f"Write {plural(count, 'change')} to {name}?", err=True)
+
+
+def _difference(before: str, after: str, name: str, *, colour: bool = True) -> str:
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), name, f"{name} (fixed)", n=1, lineterm="")
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    told = [clean(line) for line in lines]
+    if not colour:
+        return "\n".join(told)
+    return "\n".join(click.style(line, fg=colours.get(line[:1])) for line in told)

@@ -1,0 +1,154 @@
+"""The files of an image as its Dockerfile lays them out, on this machine: links to what it would copy.
+
+For local processes, whose commands name places in an image: ``python /app/player.py`` is to run the package's own file.
+What a build step makes (``RUN``) is not there; whoever needs that needs the image.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...package._dockerfile import Dockerfile, read_dockerfile
+
+__all__ = ["Laid", "Layout", "layout_of"]
+
+_NOT_HERE = frozenset({"PATH", "HOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LD_PRELOAD"})
+"""Variables of an image that mean what is in it, and would break a program outside."""
+
+
+@dataclass(frozen=True)
+class Laid:
+    """An image's files, laid out below a directory."""
+
+    root: Path
+    workdir: Path | None
+    """Where its commands run; None: nothing was copied there, or it is the root of all."""
+    env: Mapping[str, str]
+    """Its variables, with places below the root."""
+
+    def here(self, text: str) -> str:
+        """A word of a command or a variable, with a place in the image as the place of that file here."""
+        parts = text.split(":") if text.startswith("/") and ":" in text else [text]
+        return ":".join(self._place(part) for part in parts)
+
+    def argv(self, words: Sequence[str]) -> tuple[str, ...]:
+        """A command, with places in the image as places here."""
+        return tuple(map(self.here, words))
+
+    def _place(self, text: str) -> str:
+        if not text.startswith("/") or text == "/" or "\0" in text:
+            return text
+        place = self.root / posixpath.normpath(text).lstrip("/")
+        return str(place) if os.path.lexists(place) and not Path(text).exists() else text
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a Dockerfile says of an image's files, variables and command.
+
+    Args:
+        context: The directory that it is built from.
+        read: The Dockerfile.
+    """
+
+    context: Path
+    read: Dockerfile
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What a container runs that is given no command."""
+        return self.read.command
+
+    def put(self, root: Path) -> Laid:
+        """Lay the files out as links below a directory, which is made.
+
+        Raises:
+            OSError: It cannot be written to.
+        """
+        root.mkdir(parents=True, exist_ok=True)
+        for sources, target in self.read.copies:
+            for source, place in self._placed(sources, target):
+                _link(source, root, [part for part in place.split("/") if part])
+        workdir = root / self.read.workdir.lstrip("/")
+        filled = workdir != root and workdir.is_dir() and any(workdir.iterdir())
+        laid = Laid(root, workdir if filled else None, {})
+        env = {name: laid.here(value) for name, value in self.read.env.items() if name not in _NOT_HERE}
+        return Laid(root, laid.workdir, env)
+
+    def _placed(self, sources: Sequence[str], target: str) -> Iterator[tuple[Path, str]]:
+        """Each thing that one COPY copies, and where to: a directory's content goes into the target."""
+        found = [path for source in sources for path in self._found(source)]
+        into = target.endswith("/") or len(sources) > 1 or any(set(source) & set("*?[") for source in sources)
+        for path in found:
+            if path.is_dir() or not into:
+                yield path, posixpath.normpath(target)
+            else:
+                yield path, posixpath.join(posixpath.normpath(target), path.name)
+
+    def _found(self, source: str) -> list[Path]:
+        relative = posixpath.normpath(source.lstrip("/") or ".")
+        if relative.startswith(".."):
+            return []
+        if set(relative) & set("*?["):
+            return sorted(self.context.glob(relative))
+        path = self.context / relative
+        return [path] if path.exists() else []
+
+
+def layout_of(context: Path) -> tuple[Layout | None, str]:
+    """The layout that a build context's Dockerfile describes, and why there is none.
+
+    Returns:
+        The layout, None where there is no Dockerfile, or none that can be understood; and what is wrong with it, with
+        its line.
+    """
+    path = context / "Dockerfile"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None, ""
+    except (OSError, UnicodeDecodeError) as error:
+        return None, f"{path} cannot be read: {error}."
+    read = read_dockerfile(text)
+    if read.mistake is not None:
+        line, words = read.mistake
+        return None, f"{path}:{line}: {words}"
+    return Layout(context, read), ""
+
+
+def _link(source: Path, root: Path, parts: Sequence[str]) -> None:
+    """Put a link to a file or a directory at a place; a directory that is there already takes in what is in it."""
+    place = root
+    for part in parts[:-1]:
+        place /= part
+        _open(place)
+    place = place / parts[-1] if parts else place
+    if source.is_dir():
+        if not parts or place.exists():
+            _open(place)
+            for entry in source.iterdir():
+                _link(entry, place, [entry.name])
+        else:
+            place.symlink_to(source.absolute(), target_is_directory=True)
+        return
+    if place.is_symlink() or place.is_file():
+        place.unlink()
+    if not place.exists():
+        place.symlink_to(source.absolute())
+
+
+def _open(place: Path) -> None:
+    """A directory of one's own at a place: a link to one becomes links to what is in it."""
+    if place.is_symlink():
+        source = place.resolve()
+        place.unlink()
+        place.mkdir()
+        if source.is_dir():
+            for entry in source.iterdir():
+                (place / entry.name).symlink_to(entry, target_is_directory=entry.is_dir())
+    else:
+        place.mkdir(exist_ok=True)

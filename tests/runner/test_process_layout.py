@@ -1,0 +1,158 @@
+"""Local processes of a package that its Dockerfile lays out: what runs in the image runs here, from the same files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from coworld_core.ids import new_run_id
+from coworld_runner.backend import UnitSpec
+from coworld_runner.backends.process import ProcessBackend
+from coworld_runner.backends.process._layout import Laid, layout_of
+from coworld_runner.package._dockerfile import read_dockerfile
+from coworld_runner.package.compose import contexts_for
+from coworld_runner.runs.scratch import make_scratch
+
+SRC = """FROM python:3.12 AS build
+WORKDIR /src
+COPY pyproject.toml ./
+COPY src ./src
+FROM python:3.12
+ARG MODE=fast
+ENV PYTHONPATH=/app/src MODE=$MODE PATH=/opt/venv/bin:$PATH
+WORKDIR /app
+COPY --from=build /src/src /app/src
+COPY data/*.txt data/
+CMD ["python", "-m", "arena.server"]
+"""
+ROOT = """FROM python:3.12
+WORKDIR /app
+COPY . .
+CMD python server.py
+"""
+PIECES = """FROM python:3.12
+COPY player.py helper.py /app/
+COPY assets /app/assets
+COPY more /app/assets
+ENV ASSETS /app/assets
+"""
+
+
+def package(tmp_path: Path, dockerfile: str) -> Path:
+    root = tmp_path / "package"
+    for name in ("src/arena/server.py", "data/words.txt", "server.py", "player.py", "helper.py", "assets/a", "more/b"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"print('{name}')\n")
+    (root / "pyproject.toml").touch()
+    (root / "Dockerfile").write_text(dockerfile)
+    return root
+
+
+def laid(tmp_path: Path, dockerfile: str) -> Laid:
+    layout, trouble = layout_of(package(tmp_path, dockerfile))
+    assert (layout is not None, trouble) == (True, "")
+    assert layout is not None
+    return layout.put(tmp_path / "image")
+
+
+def test_a_package_below_src(tmp_path: Path) -> None:
+    image = laid(tmp_path, SRC)
+    assert image.workdir == tmp_path / "image" / "app"
+    assert image.env == {"PYTHONPATH": str(image.root / "app/src"), "MODE": "fast"}
+    assert (image.root / "app/src/arena/server.py").read_text() == "print('src/arena/server.py')\n"
+    assert (image.root / "app/data/words.txt").resolve() == tmp_path / "package/data/words.txt"
+    assert not (image.root / "app/server.py").exists()
+
+
+def test_modules_at_the_root_of_the_repository(tmp_path: Path) -> None:
+    image = laid(tmp_path, ROOT)
+    assert image.workdir is not None
+    assert (image.workdir / "server.py").resolve() == tmp_path / "package/server.py"
+    assert image.argv(["python", "server.py"]) == ("python", "server.py")
+
+
+def test_a_command_that_names_a_place_in_the_image(tmp_path: Path) -> None:
+    image = laid(tmp_path, PIECES)
+    assert image.workdir is None
+    place = image.root / "app" / "player.py"
+    assert image.argv(["python", "/app/player.py", "/etc/hosts", "/app/no"]) == (
+        "python",
+        str(place),
+        "/etc/hosts",
+        "/app/no",
+    )
+    assert sorted(path.name for path in (image.root / "app/assets").iterdir()) == ["a", "b"]
+    assert sorted(path.name for path in (tmp_path / "package/assets").iterdir()) == ["a"]
+    assert image.env == {"ASSETS": str(image.root / "app/assets")}
+
+
+def test_what_cannot_be_understood_is_said_with_its_line(tmp_path: Path) -> None:
+    root = package(tmp_path, "FROM python:3.12\nCOPPY . .\n")
+    layout, trouble = layout_of(root)
+    assert layout is None
+    assert f"{root / 'Dockerfile'}:2: There is no instruction COPPY. Did you mean COPY?" in trouble
+    assert layout_of(tmp_path) == (None, "")
+
+
+async def test_it_is_said_before_anything_runs(tmp_path: Path) -> None:
+    root = package(tmp_path, "FROM python:3.12\nCOPPY . .\n")
+    issues = await ProcessBackend(contexts={"image": root}).check()
+    assert [issue.code for issue in issues if issue.severity == "warning"] == ["dockerfile_invalid"]
+
+
+def test_nothing_above_the_context_is_copied(tmp_path: Path) -> None:
+    image = laid(tmp_path, "FROM a\nCOPY ../secret /app/\nCOPY player.py /../../outside\n")
+    assert not (tmp_path / "outside").exists()
+    assert (image.root / "outside").is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("lines", "copies"),
+    [
+        ("COPY a b", ((("a",), "/b"),)),
+        ("WORKDIR x\nCOPY a b/ ./", ((("a", "b/"), "/x/"),)),
+        ('COPY --chown=1:1 ["a b", "/c"]', ((("a b",), "/c"),)),
+        ("ADD https://example.org/a /a", ()),
+        ("COPY a", ()),
+        ("COPY --from=alpine /a /b", ()),
+        ("COPY d /d\nFROM b\nCOPY --from=0 /d/e/f /f", ((("d/e/f",), "/f"),)),
+        ("COPY d /d/\nFROM b\nCOPY --from=0 / /", ((("d",), "/d/"),)),
+    ],
+)
+def test_what_a_dockerfile_copies(lines: str, copies: object) -> None:
+    assert read_dockerfile(f"FROM a\n{lines}\n").copies == copies
+
+
+def test_a_package_without_a_compose_file_runs_from_its_dockerfile(tmp_path: Path) -> None:
+    root = package(tmp_path, ROOT)
+    contexts = contexts_for(root, ["{{GAME_IMAGE}}", "bot:latest", "ghcr.io/someone/bot:1"])
+    assert dict(contexts) == {"{{GAME_IMAGE}}": root, "bot:latest": root}
+    assert dict(contexts_for(root, ["ghcr.io/me/game:1"])) == {"ghcr.io/me/game:1": root}
+
+
+async def test_the_commands_of_an_image_run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = package(tmp_path, PIECES + "CMD python /app/player.py\n")
+    code = "import os, helper; print(os.environ['ASSETS'], os.environ['PYTHONPATH'])\n"
+    (root / "player.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with make_scratch(new_run_id()) as scratch:
+        spec = UnitSpec(
+            run_id=scratch.run_id,
+            name="unit",
+            component="game",
+            image="image",
+            directory=scratch.directory("unit"),
+            stdout=tmp_path / "log",
+        )
+        with anyio.fail_after(60):
+            async with (
+                ProcessBackend(contexts={"image": root}) as backend,
+                backend.units([spec], publish=lambda _: None) as [unit],
+            ):
+                ended = await unit.wait()
+        assert ended.ok, (tmp_path / "log").read_text()
+        helper, told = (tmp_path / "log").read_text().splitlines()
+        assert helper == "helper.py"
+        assert told == f"{scratch.path / 'unit-image' / 'app' / 'assets'} {tmp_path}"

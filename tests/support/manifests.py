@@ -1,0 +1,54 @@
+"""What of a manifest is not in what was written of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+__all__ = ["lost"]
+
+LIFTED = {("game", "protocols", "player"), ("game", "protocols", "global")}
+"""Bare text that becomes a document."""
+
+_NEW_NAMES: dict[str | int, str | int] = {"image_uri": "image"}
+
+
+def lost(before: Any, after: Any) -> set[tuple[str | int, ...]]:
+    """Places of a document whose value another lacks; null is the same as nothing."""
+    return {
+        place
+        for place, value in leaves(before)
+        if value is not None
+        and not _same(value, _at(after, place))
+        and not (place in LIFTED and _same(value, _at(after, (*place, "value"))))
+        and not _same(value, _at(after, tuple(_NEW_NAMES.get(part, part) for part in place if part != "runnable")))
+    }
+
+
+def leaves(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """Every value that is neither an object nor a list with something in it, with its place."""
+    items: list[tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        items = list(cast("dict[str, Any]", value).items())
+    elif isinstance(value, list):
+        items = list(enumerate(cast("list[Any]", value)))
+    if not items and value not in ({}, []):
+        yield place, value
+    for key, below in items:
+        yield from leaves(below, (*place, key))
+
+
+def _same(one: Any, other: Any) -> bool:
+    # line ends of a page's id are dropped
+    return one == other or (isinstance(one, str) and one.rstrip("\r\n") == other)
+
+
+def _at(value: Any, place: tuple[str | int, ...]) -> Any:
+    for part in place:
+        if part == "ephemeral_storage" and part not in value:
+            part = "ephemeral-storage"
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
