@@ -42,6 +42,7 @@ __all__ = [
     "EngineRefused",
     "PathStat",
     "docker_config",
+    "is_full",
     "path_segment",
     "resolve_address",
 ]
@@ -629,6 +630,11 @@ def _words(content: bytes) -> str:
         return str(json.loads(content)["message"]).strip()
     except (ValueError, KeyError, TypeError):
         return content.decode("utf-8", "replace").strip()[:500]
+
+
+def is_full(words: str) -> bool:
+    """Whether the engine complains about a full disk."""
+    return "no space left on device" in words or "disk quota exceeded" in words
 
 
 def path_segment(text: str) -> str:

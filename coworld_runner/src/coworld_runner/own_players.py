@@ -24,7 +24,7 @@ from coworld_core.errors import CapabilityError, UsageError
 
 from ._hints import did_you_mean, listed
 from .backend import Backend
-from .package._dockerfile import read_dockerfile
+from .images.dockerfile import read_dockerfile
 
 __all__ = ["PLAYER_LABEL", "OwnPlayer", "near_file", "read_own_player", "require_own_player"]
 

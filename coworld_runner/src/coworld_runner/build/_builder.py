@@ -16,11 +16,11 @@ from coworld_core.images import ImageRef, Platform, content_tag
 
 from ._plan import BuildPlan, canonical, dockerfile_for
 from .._hints import listed
-from ._image import BuildError, build_image
+from ..images.build import BuildError, build_image
 from ..backend import Publish
 from ..backends.docker._images import Images
 from ..backends.docker._login import registry_headers
-from ..package.compose import Build, Service
+from ..images.compose import Build, Service
 
 __all__ = ["Builder", "BuiltImage", "check_platform", "jobs_of"]
 

@@ -15,12 +15,12 @@ from coworld_core.manifest.loading import MANIFEST_NAME, TEMPLATE_NAME, check_ma
 from coworld_core.manifest.models import Manifest
 from coworld_core.manifest.template import hydrate, placeholders
 
-from ._context import ContextError, dockerfile_of, ignore_of
-from ..package._dockerfile import Dockerfile, read_dockerfile
+from ..images.context import ContextError, dockerfile_of, ignore_of
+from ..images.dockerfile import Dockerfile, read_dockerfile
 from .._hints import did_you_mean, listed
-from ._image import BuildError
+from ..images.build import BuildError
 from ..package._sources import missing
-from ..package.compose import COMPOSE_NAMES, Build, ComposeFile, Service, find_compose, load_compose
+from ..images.compose import COMPOSE_NAMES, Build, ComposeFile, Service, find_compose, load_compose
 
 __all__ = ["DEFAULT_VERSION", "BuildPlan", "canonical", "dockerfile_for", "plan_build"]
 

@@ -27,7 +27,7 @@ from coworld_core.manifest.models import ROLE_SECTIONS, Manifest
 from ._plan import BuildPlan, plan_build
 from ._builder import Builder, BuiltImage, check_platform, jobs_of
 from .._hints import listed
-from ._image import BuildError
+from ..images.build import BuildError
 from ..backend import Publish
 from ..errors import unwrapped
 from ..runs.workspace import atomic_write

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import secrets
 import stat
 import struct
@@ -20,6 +19,7 @@ import anyio.to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from coworld_core.errors import TransferError
+from coworld_core.terminal import strip_controls
 
 from .._concurrency import nursery
 
@@ -28,7 +28,6 @@ __all__ = [
     "copy_given",
     "fetch_file",
     "log_tail",
-    "strip_controls",
     "watch_directory",
     "write_sparse",
 ]
@@ -541,27 +540,3 @@ def _tail(path: Path, limit: int) -> str:
         line = data.find(b"\n", 0, len(data) // 4)
         data = data[line + 1 :]
     return strip_controls(data.decode("utf-8", "replace"))
-
-
-_ESCAPES = re.compile(
-    r"""
-    (?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?                          # CSI: colours, cursor movement
-    | (?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])                  # OSC, DCS, SOS, PM, APC: titles, links, ...
-      [^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?                  #   up to their end, never past the line
-    | \x1b[ -/]*[0-~]?                                         # any other escape
-    """,
-    re.VERBOSE,
-)
-_CONTROLS = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but newline and tab, DEL, C1
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # marks that reorder the text around them
-)
-
-
-def strip_controls(text: str) -> str:
-    r"""Text that is safe to print on a terminal: no escape sequences, no control characters but ``\n`` and ``\t``.
-
-    Carriage returns become line ends, so that a progress bar stays readable.
-    """
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _CONTROLS.sub("", _ESCAPES.sub("", text))

@@ -180,9 +180,9 @@ class DockerBackend(BaseBackend):
         platform: str | None,
         publish: Publish,
     ) -> None:
-        from ...build._image import build_image
-        from ...package._dockerfile import read_dockerfile
-        from ...package.compose import Build
+        from ...images.build import build_image
+        from ...images.compose import Build
+        from ...images.dockerfile import read_dockerfile
 
         read = read_dockerfile(await anyio.Path(context, "Dockerfile").read_text(encoding="utf-8"))
         for base in read.images:
