@@ -17,7 +17,8 @@ from coworld_runner.players import housing_words
 from coworld_runner.secret_env import SecretEnv, read_secret_env
 from coworld_runner.selection import open_backend
 
-from .options import Connection, PackageOptions, PlayOptions, WhereOptions
+from .options.platform import Connection
+from .options.playing import PackageOptions, PlayOptions, WhereOptions
 from .output import Output
 from .render.issues import render_issue
 from .render.text import clean, command_line

@@ -9,7 +9,8 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..options import GIVEN_FILE, Connection, platform_options, server_option
+from ..options.platform import Connection, platform_options, server_option
+from ..options.values import GIVEN_FILE
 from ..output import Output, output_options
 from ..render.rows import dump
 from ..render.tables import whoami_details

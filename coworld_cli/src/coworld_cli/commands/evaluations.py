@@ -7,16 +7,10 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import click
 
 from .._group import NounGroup
-from ..options import (
-    DIRECTORY,
-    FILE,
-    REQUIREMENTS,
-    EvaluationOptions,
-    SectionCommand,
-    SectionOption,
-    overwrite_option,
-    takes,
-)
+from ..options.common import overwrite_option
+from ..options.declaring import SectionCommand, SectionOption, takes
+from ..options.playing import REQUIREMENTS, EvaluationOptions
+from ..options.values import DIRECTORY, FILE
 from ..output import Output, output_options
 
 if TYPE_CHECKING:

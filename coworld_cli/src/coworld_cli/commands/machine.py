@@ -8,7 +8,9 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..options import BackendName, WhereOptions, takes
+from ..options.declaring import takes
+from ..options.playing import WhereOptions
+from ..options.values import BackendName
 from ..output import Output, output_options
 from ..render.results import machine_checks, sweep_result
 from ..render.text import clean, table

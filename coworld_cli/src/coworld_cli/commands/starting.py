@@ -9,7 +9,7 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..options import DIRECTORY, FILE
+from ..options.values import DIRECTORY, FILE
 from ..output import Output, output_options
 from ..render.text import command_line, shown_path
 

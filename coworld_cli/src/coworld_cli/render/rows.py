@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from coworld_client import AsyncPager, Page
     from coworld_core.api import Wire
 
-    from ..options import Listing
+    from ..options.platform import Listing
     from ..output import Output
 
 __all__ = [

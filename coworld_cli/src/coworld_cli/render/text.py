@@ -11,7 +11,7 @@ from pathlib import Path
 
 from coworld_core.terminal import ESCAPES, strip_controls
 
-from ..options import DEFAULT_SERVER
+from ..options.platform import DEFAULT_SERVER
 
 __all__ = ["again", "clean", "command_line", "number", "plural", "seconds", "shown_path", "size", "table", "width"]
 
