@@ -11,7 +11,7 @@ import anyio
 
 from coworld_core.manifest.loading import MANIFEST_NAME
 from coworld_runner.backend import Backend
-from coworld_runner.own_players import OwnPlayer
+from coworld_runner.own_players.player import OwnPlayer
 from coworld_runner.package.resolving import Package, coworld_id, resolve_package
 from coworld_runner.players import housing_words
 from coworld_runner.secret_env import SecretEnv, read_secret_env

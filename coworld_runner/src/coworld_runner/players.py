@@ -18,7 +18,8 @@ from coworld_core.manifest.models import Manifest, Runnable
 
 from ._hints import did_you_mean, listed
 from .backend import Backend
-from .own_players import OwnPlayer, near_file, read_own_player
+from .own_players.player import OwnPlayer
+from .own_players.reading import near_file, read_own_player
 from .package.resolving import Package
 
 __all__ = ["HUMAN", "PlayerRef", "housing_words", "player_host", "read_players"]
