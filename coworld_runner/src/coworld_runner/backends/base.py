@@ -125,6 +125,7 @@ class BaseUnit(Unit):
         self._failure: StartError | None = None
         self._asked = False
         self._truncated = False
+        self._following = anyio.CancelScope()
 
     # --- for a subclass to fill in
 
@@ -166,10 +167,28 @@ class BaseUnit(Unit):
     async def remove(self) -> None:
         """Give back everything that was made, whatever of it there is; ``leak`` what cannot be removed."""
 
-    def forsake(self) -> None:
-        """End what follows it here: nobody waits for it any more, as it could not be removed in time."""
-
     # --- for a subclass to call
+
+    def follow(self, tasks: TaskGroup, work: Callable[[], Awaitable[None]]) -> None:
+        """Watch it by a task of its own, whatever is cancelled, until ``work`` is done or ``forsake`` is called.
+
+        Args:
+            tasks: Where the task runs.
+            work: What is done; it calls ``finish`` when the unit has ended.
+        """
+        # shielded: what is cancelled is the body; units are stopped, and this then ends by itself
+        scope = self._following = anyio.CancelScope(shield=True)
+
+        async def watch() -> None:
+            with scope:
+                await work()
+
+        # not with the task group's own start(): cancelled, it would wait for a task that is shielded from it
+        tasks.start_soon(watch, name=f"unit {self.name}")
+
+    def forsake(self) -> None:
+        """End what follows it here: nothing waits for it any more."""
+        self._following.cancel()
 
     def tell(self, kind: Callable[..., BaseEvent], **details: object) -> None:
         """Publish an event about this unit.
@@ -485,6 +504,9 @@ class BaseBackend(Backend):
 
     remove_seconds: ClassVar[float] = REMOVE_SECONDS
     """How long removing units may take beyond their grace before what is left is reported."""
+    removal: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """Kinds of what ``find_units`` finds, in the order in which they are removed, those of one entry at once; other
+    kinds are left alone. Empty: everything at once."""
 
     # --- for a subclass to fill in
 
@@ -535,17 +557,20 @@ class BaseBackend(Backend):
         raise NotImplementedError
 
     async def reap_units(self, found: Sequence[Found], *, force: bool) -> Sequence[Reaped]:
-        """Remove what ``find_units`` found, all at once; what a living runner owns only with ``force``."""
+        """Remove what ``find_units`` found, by ``removal``; what a living runner owns only with ``force``."""
         reasons: dict[str, str] = {}
+        groups = [[item for item in found if item.kind in kinds] for kinds in self.removal] or [list(found)]
 
         async def remove(item: Found) -> None:
             alive = item.alive and not force
             reasons[item.id] = "its runner is still running" if alive else await self.remove_found(item)
 
-        async with anyio.create_task_group() as tasks:
-            for item in found:
-                tasks.start_soon(remove, item)
-        return [Reaped(found=item, removed=not reasons[item.id], reason=reasons[item.id]) for item in found]
+        for group in groups:
+            async with anyio.create_task_group() as tasks:
+                for item in group:
+                    tasks.start_soon(remove, item)
+        ours = [item for item in found if item.id in reasons]
+        return [Reaped(found=item, removed=not reasons[item.id], reason=reasons[item.id]) for item in ours]
 
     # --- the contract
 

@@ -24,6 +24,7 @@ from ..._concurrency import nursery
 from ...backend import Backend, Endpoint, HttpProbe, Publish, UnitSpec
 from ...errors import unwrapped
 from ..base import LOCALHOST, wait_until_ready
+from ..engine import Signal, Standing
 from . import _state as state
 from ._api import Cluster, ClusterGone, ClusterRefused
 from ._collector import Collector, CollectorGone, Names
@@ -77,7 +78,7 @@ class KubernetesUnit(WatchedUnit):
         self._ports = LocalPorts(place.cluster, self.pod)
         self._waiting_since: float | None = None
         self._names = Names()
-        self._following = False
+        self._files_followed = False
         self._drained = anyio.Event()
 
     # --- what it is
@@ -91,11 +92,16 @@ class KubernetesUnit(WatchedUnit):
     @property
     def trouble(self) -> str:
         """Why nothing is seen of it any more, in words; empty while something is."""
-        if self._gone:
+        if self.standing is Standing.GONE:
             return ""
         if node := state.silent_node(self._state):
             return f"node {node} has stopped reporting, and with it pod {self.id}"
         return ""
+
+    @property
+    def _in_reach(self) -> bool:
+        """Whether its collector may still answer."""
+        return self.standing is Standing.MADE and not state.is_over(self._state)
 
     # --- made
 
@@ -242,7 +248,7 @@ class KubernetesUnit(WatchedUnit):
 
     async def _drain(self) -> None:
         """Have the collector tell the last of the files."""
-        if self._following and not self._gone and not self._lost and not state.is_over(self._state):
+        if self._files_followed and self._in_reach:
             with anyio.move_on_after(_DRAIN_SECONDS):
                 try:
                     await self._collector.call("POST", "/ended", patience=5)
@@ -300,8 +306,8 @@ class KubernetesUnit(WatchedUnit):
     async def _written(self) -> AsyncGenerator[MemoryObjectReceiveStream[str], None]:
         if self.spec.directory is None:
             raise TransferError(f"{self.name} has no directory of its own to watch.", context={"unit": self.name})
-        if not self._following and self.exit is None:
-            self._following = True
+        if not self._files_followed and self.exit is None:
+            self._files_followed = True
             self._place.tasks.start_soon(self._follow_written, name=f"files of {self.name}")
         send, receive = anyio.create_memory_object_stream[str](64)
         async with nursery() as tasks, receive:
@@ -324,7 +330,7 @@ class KubernetesUnit(WatchedUnit):
         """Copy a file out of its directory, as the collector's digest says."""
         if self.spec.directory is None or not self.started.is_set():
             raise FileNotFoundError(f"{self.name} has no directory that could be looked into.")
-        if self._gone or self._lost or state.is_over(self._state):
+        if not self._in_reach:
             raise FileNotFoundError(f"The pod {self.id} is gone, and its directory with it.")
         try:
             return await self._collector.fetch(name, target, limit=limit)
@@ -333,34 +339,18 @@ class KubernetesUnit(WatchedUnit):
 
     async def size(self, name: str) -> int | None:
         """Bytes of a file in its directory so far; None when there is none, or it cannot be seen."""
-        return await self._collector.size(name) if self.started.is_set() and not self._gone else None
+        return (
+            await self._collector.size(name) if self.started.is_set() and self.standing is not Standing.GONE else None
+        )
 
     # --- ended
 
-    async def terminate(self, grace: float) -> None:
-        """TERM."""
-        await self._signal("TERM")
-
-    async def kill(self) -> None:
-        """KILL."""
-        await self._signal("KILL")
-
-    async def _signal(self, name: str) -> None:
-        """Send a signal, and remember it if it arrived: what had ended already did so by itself."""
-        # shielded: whether it arrived must be known, or its end would look like the unit's own
-        with anyio.move_on_after(self.kill_seconds, shield=True):
-            async with self._signalling:
-                if self.exit is not None:
-                    return
-                try:
-                    if not await self._collector.signal(name):
-                        return
-                except BackendError:
-                    # without a collector there is still the node, which ends the whole pod
-                    if self._lost or not await self._delete(1):
-                        return
-                if self.ended_by is None:
-                    self.ended_by = "stopped"
+    async def send(self, signal: Signal) -> bool:
+        """Have the collector signal its processes; without one, the node ends the whole pod."""
+        try:
+            return bool(await self._collector.signal(signal))
+        except BackendError:
+            return self.standing is not Standing.LOST and await self._delete(1)
 
     async def _delete(self, grace: int) -> bool:
         try:
@@ -370,7 +360,7 @@ class KubernetesUnit(WatchedUnit):
 
     async def remove(self) -> None:
         """Remove its pod; a pod that could not be removed is published."""
-        if self._asked_for and not self._gone:
+        if self.standing in (Standing.MADE, Standing.LOST):
             await self._remove_pod()
         await super().remove()
 
@@ -380,10 +370,10 @@ class KubernetesUnit(WatchedUnit):
                 # something of it may still run: it is killed, and seen to end
                 await self._cluster.delete("pods", self.pod, grace=1, uid=self._uid or None)
                 with anyio.move_on_after(_END_SECONDS):
-                    while not (self._gone or self._lost or state.is_over(self._state) or self.trouble):
-                        await self._changed.wait()
+                    while self._in_reach and not self.trouble:
+                        await self.changed.wait()
             # what is left in it is the collector, which has nothing to do any more: nobody waits for its node
-            if not self._gone:
+            if self.standing is not Standing.GONE:
                 await self._cluster.delete("pods", self.pod, grace=0, uid=self._uid or None)
         except BackendError as error:
             self.leak(f"pod {self.id}", _reason(error))

@@ -16,7 +16,7 @@ from coworld_core.errors import BackendError, StartError
 
 from ..._concurrency import nursery
 from ...backend import Backend, Publish, UnitSpec
-from ..base import BaseUnit
+from ..engine import EngineUnit, Standing
 from . import _state as state
 from ._api import Cluster, ClusterGone, ClusterRefused
 from ._logs import follow_log
@@ -31,7 +31,7 @@ _SAME_END = 2.0
 """How long after a collector's end that of its unit may show for the two to have come together."""
 
 
-class WatchedUnit(BaseUnit):
+class WatchedUnit(EngineUnit):
     """What is seen of one container. A subclass has its pod made (``make_pod``) and ended.
 
     Args:
@@ -60,26 +60,18 @@ class WatchedUnit(BaseUnit):
         pod: str,
         container: str = MAIN,
     ) -> None:
-        super().__init__(spec, backend=backend, publish=publish)
+        super().__init__(spec, backend=backend, publish=publish, tasks=tasks)
         self.pod = pod
         """The pod's name."""
         self._cluster = cluster
-        self._tasks = tasks
         self._container = container
         self._uid = ""
         """The pod's; empty while it is not known."""
         self._state: Mapping[str, Any] = {}
         """The pod as it was seen last; empty before it was."""
-        self._gone = False
-        self._lost = ""
-        self._changed = anyio.Event()
-        self._asked_for = False
-        """Whether a pod may exist."""
+        self._lost_why = ""
         self._over = anyio.Event()
         """Set when the container is known to have ended."""
-        # shielded: what is cancelled is the body; units are stopped, and following them then ends by itself
-        self._scope = anyio.CancelScope(shield=True)
-        self._signalling = anyio.Lock()
 
     @property
     def id(self) -> str:
@@ -122,13 +114,13 @@ class WatchedUnit(BaseUnit):
     @property
     def is_silent(self) -> bool:
         """Whether it has neither ended nor been seen for want of an answer of the API server."""
-        return self._asked_for and self.exit is None
+        return self.standing is Standing.MADE and self.exit is None
 
     def observe(self, pod: Mapping[str, Any]) -> None:
         """Take note of the pod as it is now."""
         if self._is_ours(pod):
             self._state = pod
-            self._wake()
+            self.wake()
 
     def vanish(self, last: Mapping[str, Any]) -> None:
         """Take note that the pod was deleted.
@@ -138,20 +130,15 @@ class WatchedUnit(BaseUnit):
         """
         if self._is_ours(last):
             self._state = last
-            self._gone = True
-            self._wake()
+            self.stand(Standing.GONE)
 
     def _is_ours(self, pod: Mapping[str, Any]) -> bool:
         return self._uid in ("", pod["metadata"]["uid"])
 
     def give_up(self, why: str) -> None:
         """Take it for lost: nothing is heard of it any more."""
-        self._lost = why
-        self._wake()
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
+        self._lost_why = why
+        self.stand(Standing.LOST)
 
     # --- started
 
@@ -161,18 +148,17 @@ class WatchedUnit(BaseUnit):
         Raises:
             StartError: It could not be started.
         """
-        self._asked_for = True
+        self.stand(Standing.MADE)
         try:
             await self.make_pod()
-            # not with the task group's own start(): cancelled, it would wait for a task that is shielded from it
-            self._tasks.start_soon(self._supervise, name=f"unit {self.name}")
+            self.follow(self.tasks, self._supervise)
             await self.prepare()
             await self._until(lambda: state.has_started(self._state, self._container))
         except (ClusterRefused, ClusterGone) as error:
-            self._scope.cancel()
+            self.forsake()
             raise self._refused("pod", error) from error
         except BaseException:
-            self._scope.cancel()
+            self.forsake()
             raise
 
     async def _until(self, reached: Callable[[], bool]) -> None:
@@ -182,15 +168,15 @@ class WatchedUnit(BaseUnit):
             StartError: It will not; the message has the cluster's own words.
         """
         while not reached():
-            changed = self._changed
+            changed = self.changed
             self._raise_trouble()
             with anyio.move_on_after(self.patience()):
                 await changed.wait()
 
     def _raise_trouble(self) -> None:
-        if self._lost:
-            raise self._trouble("cluster_lost", self._lost, "See whether the API server can be reached.")
-        if self._gone:
+        if self.standing is Standing.LOST:
+            raise self._trouble("cluster_lost", self._lost_why, "See whether the API server can be reached.")
+        if self.standing is Standing.GONE:
             raise self._trouble("pod_deleted", "the pod was deleted by somebody else", "Let nobody else delete it.")
         found = state.start_trouble(self._state, self._container)
         if found is not None:
@@ -224,31 +210,31 @@ class WatchedUnit(BaseUnit):
     # --- followed
 
     async def _supervise(self) -> None:
-        with self._scope:
-            await self.started.wait()
-            async with nursery() as beside:
-                logged = anyio.Event()
-                beside.start_soon(self._keep_log, logged)
-                ended = await self._conclude()
-                self._over.set()
-                if not self._lost:
-                    with anyio.move_on_after(min(self.log_seconds, _GONE_LOG_SECONDS if self._gone else math.inf)):
-                        await logged.wait()
-            self.finish(await self.settle(ended))
+        await self.started.wait()
+        async with nursery() as beside:
+            logged = anyio.Event()
+            beside.start_soon(self._keep_log, logged)
+            ended = await self._conclude()
+            self._over.set()
+            if self.standing is not Standing.LOST:
+                gone = self.standing is Standing.GONE
+                with anyio.move_on_after(min(self.log_seconds, _GONE_LOG_SECONDS if gone else math.inf)):
+                    await logged.wait()
+        self.finish(await self.settle(ended))
 
     async def _conclude(self) -> Exit:
         """Wait for its end and find out how it came."""
         while True:
-            changed = self._changed
-            async with self._signalling:
+            changed = self.changed
+            async with self.signalling:
                 ended = state.exit_of(self._state, self._container, ours=self.ended_by)
             if ended is not None:
                 return ended
-            if self._gone:
+            if self.standing is Standing.GONE:
                 why = f"pod {self.id} was deleted by somebody else"
                 return Exit(reason=self.ended_by or "lost", detail="" if self.ended_by else why)
-            if self._lost:
-                return Exit(reason="lost", detail=self._lost)
+            if self.standing is Standing.LOST:
+                return Exit(reason="lost", detail=self._lost_why)
             words = "" if self.ended_by else state.collector_end(self._state)
             # its node may see the two ends one after the other
             with anyio.move_on_after(_SAME_END if words else None) as waiting:
@@ -273,7 +259,7 @@ class WatchedUnit(BaseUnit):
                 enough=lambda: log.truncated,
                 ended=self._over,
             )
-            if not whole and not self._gone:
+            if not whole and self.standing is not Standing.GONE:
                 self.publish(Notice(level="warning", message=f"{path} may not be complete: its stream broke."))
         finally:
             self.close_log(log)
@@ -287,12 +273,8 @@ class WatchedUnit(BaseUnit):
     # --- ended
 
     async def remove(self) -> None:
-        """Give back what was made of it; nobody follows it any more."""
+        """Give back what was made of it; nothing follows it any more."""
         self.forsake()
-
-    def forsake(self) -> None:
-        """End what follows it here."""
-        self._scope.cancel()
 
 
 async def watch_units(

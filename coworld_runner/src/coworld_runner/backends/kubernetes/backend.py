@@ -33,7 +33,7 @@ from coworld_core.episode.events import LeakFound, Notice
 from coworld_core.errors import BackendUnavailable, CoworldError, UsageError
 from coworld_core.issues import Issue
 
-from ...backend import Capabilities, Found, ImageInfo, Publish, Reaped, UnitSpec
+from ...backend import Capabilities, Found, ImageInfo, Publish, UnitSpec
 from ..base import BaseBackend, refuse_taken_names
 from ..registry import BackendOptions
 from ._api import Cluster, ClusterRefused
@@ -79,6 +79,7 @@ class KubernetesBackend(BaseBackend):
 
     name = "kubernetes"
     remove_seconds = 90.0
+    removal = (("pod",), ("service", "secret", "policy"), ("job",))
 
     def __init__(
         self,
@@ -374,9 +375,9 @@ class KubernetesBackend(BaseBackend):
         """Pods, services, secrets, policies and Jobs by label."""
         return await find_labelled(self._entered(), run_id)
 
-    async def reap_units(self, found: Sequence[Found], *, force: bool) -> Sequence[Reaped]:
-        """Remove what was found: pods, then what they used, then the Jobs that own it all."""
-        return await reap_labelled(self._entered(), found, force=force)
+    async def remove_found(self, found: Found) -> str:
+        """Remove a pod to its end, or what it used, or its Job; returns why it is still there, if it is."""
+        return await reap_labelled(self._entered(), found)
 
 
 def _refuse_old(cluster: Cluster) -> None:
