@@ -24,8 +24,8 @@ __all__ = [
     "RUN",
     "UNIT",
     "EngineUnit",
+    "Presence",
     "Signal",
-    "Standing",
     "owner_lives",
     "run_labels",
     "unit_labels",
@@ -41,7 +41,7 @@ none of it: they are the code that is trusted least, and need nothing but a conn
 # --- units ------------------------------------------------------------------------------------------------------
 
 
-class Standing(enum.Enum):
+class Presence(enum.Enum):
     """What is known of a unit's container or pod."""
 
     UNMADE = enum.auto()
@@ -57,7 +57,7 @@ class Standing(enum.Enum):
 class EngineUnit(BaseUnit):
     """A container or a pod: asked for, seen from afar, and signalled by way of its engine.
 
-    A subclass calls ``stand`` with what it learns, starts ``follow`` when it is to be watched, and fills in ``send``.
+    A subclass calls ``note`` with what it learns, starts ``follow`` when it is to be watched, and fills in ``send``.
 
     Args:
         spec: What it runs.
@@ -68,7 +68,7 @@ class EngineUnit(BaseUnit):
 
     def __init__(self, spec: UnitSpec, *, backend: Backend, publish: Publish, tasks: TaskGroup) -> None:
         super().__init__(spec, backend=backend, publish=publish)
-        self.standing = Standing.UNMADE
+        self.presence = Presence.UNMADE
         """What is known of it."""
         self.ended_why = ""
         """Why we ended it, in words, beside ``ended_by``."""
@@ -83,10 +83,10 @@ class EngineUnit(BaseUnit):
     async def send(self, signal: Signal) -> bool:
         """Have the engine signal it; returns whether the signal arrived."""
 
-    def stand(self, standing: Standing) -> None:
+    def note(self, presence: Presence) -> None:
         """Note what is known of it now; what is gone stays gone."""
-        if self.standing is not Standing.GONE:
-            self.standing = standing
+        if self.presence is not Presence.GONE:
+            self.presence = presence
         self.wake()
 
     def wake(self) -> None:

@@ -21,7 +21,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from coworld_core.errors import TransferError
 from coworld_core.terminal import strip_controls
 
-from .._concurrency import nursery
+from .._concurrency import cancel_after, nursery
 
 __all__ = [
     "CappedLog",
@@ -157,13 +157,8 @@ async def _follow(
                 return
             async with nursery() as tasks:
                 # whichever comes first: something to read, or the end
-                tasks.start_soon(_cancel_after, ended, tasks.cancel_scope)
+                tasks.start_soon(cancel_after, ended, tasks.cancel_scope)
                 await anyio.wait_readable(descriptor)
-
-
-async def _cancel_after(ended: anyio.Event, scope: anyio.CancelScope) -> None:
-    await ended.wait()
-    scope.cancel()
 
 
 async def _poll(directory: Path, send: MemoryObjectSendStream[str], ended: anyio.Event) -> None:

@@ -13,7 +13,7 @@ from coworld_core.errors import BackendError, StartError
 
 from ..backend import Backend, Endpoint, Placement, Publish, UnitSpec
 from ..backends.base import LOCALHOST
-from ..backends.engine import Signal, Standing
+from ..backends.engine import Presence, Signal
 from ..backends.kubernetes._api import Cluster, ClusterRefused
 from ..backends.kubernetes._state import Trouble
 from ..backends.kubernetes._watched import WatchedUnit
@@ -205,7 +205,7 @@ class PlayerUnit(JobUnit):
         await self._end(0)
 
     async def _end(self, grace: int) -> None:
-        if not self._over.is_set():
+        if not self.over.is_set():
             # before it is asked for, as it may be seen before the answer
             self.ended_by = self.ended_by or "stopped"
             await self._delete(grace)
@@ -235,7 +235,7 @@ class PlayerUnit(JobUnit):
 
     async def remove(self) -> None:
         """Remove everything of it; what could not be removed is published."""
-        if self.standing is not Standing.UNMADE and (reason := await self._remove_pod()):
+        if self.presence is not Presence.UNMADE and (reason := await self._remove_pod()):
             self.leak(self.label, reason)
         if self._secret:
             try:

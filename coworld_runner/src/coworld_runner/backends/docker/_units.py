@@ -21,7 +21,7 @@ from coworld_core.errors import StartError, TransferError
 from ..._concurrency import nursery
 from ...backend import Backend, Endpoint, Publish, UnitSpec
 from ..base import LOCALHOST, port_taken
-from ..engine import EngineUnit, Signal, Standing
+from ..engine import EngineUnit, Presence, Signal
 from ..process._shim import descendants
 from ._container import command, container_body, exit_of, programs
 from ._files import fetch_archived, hand_back
@@ -133,7 +133,7 @@ class DockerUnit(EngineUnit):
         except (EngineRefused, EngineGone) as error:
             raise start_error(self.spec, "created", error) from error
         finally:
-            self.stand(Standing.MADE if self._id else Standing.GONE)
+            self.note(Presence.MADE if self._id else Presence.GONE)
 
     def _peer(self) -> DockerUnit | None:
         if self.spec.connects_to is None:
@@ -178,7 +178,7 @@ class DockerUnit(EngineUnit):
 
     async def join(self, network: str) -> None:
         """Be put on the network of a client, under the unit's own name; it may be running already or not yet."""
-        while self.standing is Standing.UNMADE:
+        while self.presence is Presence.UNMADE:
             await self.changed.wait()
         if not self._id:
             raise StartError(f"{self.name} could not be created.", code="peer_failed", context={"unit": self.name})
@@ -329,7 +329,7 @@ class DockerUnit(EngineUnit):
 
     async def remove(self) -> None:
         """Remove everything of it; what could not be removed is published."""
-        self.stand(Standing.GONE)
+        self.note(Presence.GONE)
         if not self.started.is_set():
             self.forsake()
         if self.spec.directory is not None:

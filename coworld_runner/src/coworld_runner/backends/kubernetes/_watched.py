@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import anyio
@@ -16,17 +16,19 @@ from coworld_core.errors import BackendError, StartError
 
 from ..._concurrency import nursery
 from ...backend import Backend, Publish, UnitSpec
-from ..engine import EngineUnit, Standing
+from ..engine import EngineUnit, Presence
 from . import _state as state
 from ._api import Cluster, ClusterGone, ClusterRefused
 from ._logs import follow_log
 from ._pod import MAIN
 from ._watch import follow
 
-__all__ = ["WatchedUnit", "watch_units"]
+__all__ = ["WatchedUnit", "watch_units", "watch_until_lost"]
 
 _GONE_LOG_SECONDS = 10.0
 """How long the rest of the log of a pod that is not there any more may take."""
+_REFUSED_SECONDS = 30.0
+"""How long it may be forbidden to watch pods before units count as lost."""
 _SAME_END = 2.0
 """How long after a collector's end that of its unit may show for the two to have come together."""
 
@@ -70,7 +72,7 @@ class WatchedUnit(EngineUnit):
         self._state: Mapping[str, Any] = {}
         """The pod as it was seen last; empty before it was."""
         self._lost_why = ""
-        self._over = anyio.Event()
+        self.over = anyio.Event()
         """Set when the container is known to have ended."""
 
     @property
@@ -114,7 +116,7 @@ class WatchedUnit(EngineUnit):
     @property
     def is_silent(self) -> bool:
         """Whether it has neither ended nor been seen for want of an answer of the API server."""
-        return self.standing is Standing.MADE and self.exit is None
+        return self.presence is Presence.MADE and self.exit is None
 
     def observe(self, pod: Mapping[str, Any]) -> None:
         """Take note of the pod as it is now."""
@@ -130,7 +132,7 @@ class WatchedUnit(EngineUnit):
         """
         if self._is_ours(last):
             self._state = last
-            self.stand(Standing.GONE)
+            self.note(Presence.GONE)
 
     def _is_ours(self, pod: Mapping[str, Any]) -> bool:
         return self._uid in ("", pod["metadata"]["uid"])
@@ -138,7 +140,7 @@ class WatchedUnit(EngineUnit):
     def give_up(self, why: str) -> None:
         """Take it for lost: nothing is heard of it any more."""
         self._lost_why = why
-        self.stand(Standing.LOST)
+        self.note(Presence.LOST)
 
     # --- started
 
@@ -148,7 +150,7 @@ class WatchedUnit(EngineUnit):
         Raises:
             StartError: It could not be started.
         """
-        self.stand(Standing.MADE)
+        self.note(Presence.MADE)
         try:
             await self.make_pod()
             self.follow(self.tasks, self._supervise)
@@ -174,9 +176,9 @@ class WatchedUnit(EngineUnit):
                 await changed.wait()
 
     def _raise_trouble(self) -> None:
-        if self.standing is Standing.LOST:
+        if self.presence is Presence.LOST:
             raise self._trouble("cluster_lost", self._lost_why, "See whether the API server can be reached.")
-        if self.standing is Standing.GONE:
+        if self.presence is Presence.GONE:
             raise self._trouble("pod_deleted", "the pod was deleted by somebody else", "Let nobody else delete it.")
         found = state.start_trouble(self._state, self._container)
         if found is not None:
@@ -215,9 +217,9 @@ class WatchedUnit(EngineUnit):
             logged = anyio.Event()
             beside.start_soon(self._keep_log, logged)
             ended = await self._conclude()
-            self._over.set()
-            if self.standing is not Standing.LOST:
-                gone = self.standing is Standing.GONE
+            self.over.set()
+            if self.presence is not Presence.LOST:
+                gone = self.presence is Presence.GONE
                 with anyio.move_on_after(min(self.log_seconds, _GONE_LOG_SECONDS if gone else math.inf)):
                     await logged.wait()
         self.finish(await self.settle(ended))
@@ -230,10 +232,10 @@ class WatchedUnit(EngineUnit):
                 ended = state.exit_of(self._state, self._container, ours=self.ended_by)
             if ended is not None:
                 return ended
-            if self.standing is Standing.GONE:
+            if self.presence is Presence.GONE:
                 why = f"pod {self.id} was deleted by somebody else"
                 return Exit(reason=self.ended_by or "lost", detail="" if self.ended_by else why)
-            if self.standing is Standing.LOST:
+            if self.presence is Presence.LOST:
                 return Exit(reason="lost", detail=self._lost_why)
             words = "" if self.ended_by else state.collector_end(self._state)
             # its node may see the two ends one after the other
@@ -257,9 +259,9 @@ class WatchedUnit(EngineUnit):
                 self._container,
                 log.write,
                 enough=lambda: log.truncated,
-                ended=self._over,
+                ended=self.over,
             )
-            if not whole and self.standing is not Standing.GONE:
+            if not whole and self.presence is not Presence.GONE:
                 self.publish(Notice(level="warning", message=f"{path} may not be complete: its stream broke."))
         finally:
             self.close_log(log)
@@ -267,7 +269,7 @@ class WatchedUnit(EngineUnit):
 
     def finish(self, exit: Exit) -> None:
         """Keep how it ended; nothing more comes from it."""
-        self._over.set()
+        self.over.set()
         super().finish(exit)
 
     # --- ended
@@ -306,3 +308,47 @@ async def watch_units(
             unit.vanish(pod)
 
     await follow(cluster, "pods", selector, on_object=seen, on_gone=gone, on_error=on_error)
+
+
+async def watch_until_lost(
+    cluster: Cluster, selector: str, units: Sequence[WatchedUnit], *, outage: float, trouble: Callable[[], str]
+) -> None:
+    """Tell units what becomes of their pods, or that nothing can be seen any more. Never returns.
+
+    Args:
+        cluster: Where they are.
+        selector: Which pods, by label.
+        units: The units.
+        outage: Seconds without an answer of the API server after which units count as lost.
+        trouble: What to say then.
+    """
+    refused_since: float | None = None
+
+    def give_up(why: str) -> None:
+        for unit in units:
+            if unit.is_silent:
+                unit.give_up(why)
+
+    def seen() -> None:
+        nonlocal refused_since
+        refused_since = None
+
+    def refused(error: ClusterRefused) -> None:
+        # a server that has just been started refuses what it will permit in a moment
+        nonlocal refused_since
+        refused_since = refused_since or anyio.current_time()
+        if anyio.current_time() - refused_since > _REFUSED_SECONDS:
+            give_up(f"the cluster does not let pods be watched: {error.words}")
+
+    def left() -> float:
+        since = cluster.silent_since
+        return outage if since is None else since + outage - anyio.current_time()
+
+    async def watch_outage() -> None:
+        while (seconds := left()) > 0:  # noqa: ASYNC110 - a server tells nobody that it is silent
+            await anyio.sleep(min(1.0, outage / 4, seconds))
+        give_up(trouble())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch_outage)
+        await watch_units(cluster, selector, units, on_error=refused, on_seen=seen)
