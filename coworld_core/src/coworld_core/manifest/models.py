@@ -177,7 +177,7 @@ _Env: TypeAlias = Annotated[
 
 
 class _Model(BaseModel):
-    # built when it is first used: what is nested in another is then built with it, and not for itself too
+    # built on first use: a nested model is then built with its parent, and not a second time by itself
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_by_alias=True, validate_by_name=True, defer_build=True
     )
@@ -186,8 +186,8 @@ class _Model(BaseModel):
         return repr(self)
 
 
-def _glimpse(text: str, length: int = 40) -> str:
-    return repr(text) if len(text) <= length else f"{text[: length - 1]!r}… ({len(text)} characters)"
+def _glimpse(text: str) -> str:
+    return repr(text) if len(text) <= 40 else f"{text[:39]!r}… ({len(text)} characters)"
 
 
 class TextDoc(_Model):
@@ -332,7 +332,7 @@ class Variant(_Model):
 
 
 class CertificationPlayer(_Model):
-    """Who sits in one slot of the certification episode."""
+    """The player in one slot of the certification episode."""
 
     player_id: NonEmpty = Field(description="Id of an entry of `player`.")
 

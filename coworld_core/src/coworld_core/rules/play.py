@@ -23,7 +23,7 @@ MAX_LEGAL_TOLD: Final = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """What everybody may see of one moment.
+    """What all seats may see at one moment.
 
     Attributes:
         tick: Ticks played.
@@ -37,7 +37,7 @@ class Frame:
 
 
 class Play:
-    """One episode, from its start until nobody is to act.
+    """One episode, from its start until no seat has to act.
 
     Args:
         rules: The game.
@@ -135,7 +135,7 @@ class Play:
                 f"no action: {place + ': ' if place else ''}{first['msg']}", code="action_malformed"
             ) from None
         except Exception as error:
-            # A validator of the author's own; what it may raise for a wrong value is ValueError.
+            # The author's own validator, which raises ValueError for a wrong value.
             raise RulesError.raised(error, where="Action", tick=self.tick, seat=seat) from error
         if known is None:
             return action
@@ -147,7 +147,7 @@ class Play:
     # what is done
 
     def step(self, actions: Mapping[int, Any]) -> dict[int, Any]:
-        """Go on by one tick.
+        """Advance by one tick.
 
         Args:
             actions: Actions that `read` has returned, by seat. Who is to act and is not in it, or does None, has missed
@@ -257,6 +257,6 @@ def to_json(value: object) -> str:
 
 def _plain(value: object) -> object:
     if isinstance(value, set | frozenset):
-        # Texts in a set are in another order in each process.
+        # The order of strings in a set differs between processes.
         raise TypeError("a set has no order: return a list")
     return adapter(cast("Any", type(value))).dump_python(value, mode="json")
