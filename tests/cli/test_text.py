@@ -103,7 +103,6 @@ def test_size(count: int, shown: str) -> None:
 def test_plural() -> None:
     assert text.plural(1, "episode") == "1 episode"
     assert text.plural(2, "episode") == "2 episodes"
-    assert text.plural(2, "index", "indices") == "2 indices"
 
 
 def test_shown_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

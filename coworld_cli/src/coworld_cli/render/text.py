@@ -86,9 +86,9 @@ def size(count: int) -> str:
     return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
 
 
-def plural(count: int, noun: str, many: str | None = None) -> str:
+def plural(count: int, noun: str) -> str:
     """A count with its noun: ``1 episode``, ``2 episodes``."""
-    return f"{count} {noun if count == 1 else many or noun + 's'}"
+    return f"{count} {noun if count == 1 else noun + 's'}"
 
 
 def shown_path(path: str | Path) -> str:

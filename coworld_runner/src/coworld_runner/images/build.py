@@ -185,8 +185,8 @@ def _failed(service: str, image: str, buildkit: str, refused: str, log: _Log) ->
 _STATUS = re.compile(r"(?:returned a non-zero code|exit code): (\d+)$")
 
 
-def _shortened(text: str, length: int = 160) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
+def _shortened(text: str) -> str:
+    return text if len(text) <= 160 else text[:159] + "…"
 
 
 # --- the context -------------------------------------------------------------------------------------------------
