@@ -109,7 +109,7 @@ class DockerUnit(EngineUnit):
             ours = self._id in Path(f"/proc/{self._pid}/cgroup").read_text("ascii")
         except (OSError, ValueError):
             return ()
-        # of an engine elsewhere it is the number of some stranger here
+        # on another machine's engine, the pid is that of an unrelated process here
         return (self._pid, *descendants(self._pid)) if ours else ()
 
     @property
@@ -177,7 +177,7 @@ class DockerUnit(EngineUnit):
             self._found.add(known)
 
     async def join(self, network: str) -> None:
-        """Be put on the network of a client, under the unit's own name; it may be running already or not yet."""
+        """Join the network of a client under the unit's own name, whether it is running or not."""
         while self.presence is Presence.UNMADE:
             await self.changed.wait()
         if not self._id:
@@ -186,7 +186,7 @@ class DockerUnit(EngineUnit):
         try:
             await self._connect(network)
         except EngineRefused:
-            # no harm in being the client of something that has ended: that is for the client to find out
+            # the other side may have ended already; its client finds that out by itself
             if not await self._has_ended():
                 raise
 
@@ -232,7 +232,7 @@ class DockerUnit(EngineUnit):
             self._pid = int(described["State"]["Pid"])
             return since
         except BaseException:
-            # nobody follows what does not run; what was started although we were cancelled is removed by name
+            # stop following it; a container that started although we were cancelled is removed by name
             self.forsake()
             raise
 
@@ -242,7 +242,7 @@ class DockerUnit(EngineUnit):
                 self._ports[port.name] = int(entry["HostPort"])
 
     async def _ports_taken(self, error: EngineRefused, *, last: bool) -> None:
-        """Get ready for another try with other ports, where they are ours to choose."""
+        """Prepare another try with other ports, if we may choose them."""
         for port in self.spec.ports:
             number = port.host_port
             if number and re.search(rf":{number}\b", error.words):
@@ -250,7 +250,7 @@ class DockerUnit(EngineUnit):
         if last:
             raise start_error(self.spec, "started", error) from error
         if any(port.fixed and not port.host_port for port in self.spec.ports):
-            # its environment names the port that was lost
+            # its environment names the port that was taken
             await self._engine.call("DELETE", self._path, query={"force": True, "v": True})
             await self._make_container()
 
@@ -284,7 +284,7 @@ class DockerUnit(EngineUnit):
                 await self.end("KILL", "disk", over)
 
     async def _conclude(self) -> Exit:
-        """Wait for its end and find out how it came."""
+        """Wait for its end and find out why it ended."""
         try:
             await self._engine.call("POST", f"{self._path}/wait", timeout=None)
             async with self.signalling:

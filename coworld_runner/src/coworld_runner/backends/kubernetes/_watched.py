@@ -1,4 +1,4 @@
-"""A container of a pod as a unit that is seen by watch: it starts, its log is kept, it ends."""
+"""A container of a pod as a unit, observed by watch from its start to its end."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class WatchedUnit(EngineUnit):
     log_seconds: ClassVar[float] = 30.0
     """How long the rest of its log may take once it has ended."""
     forbidden_hint: ClassVar[str]
-    """What to do when something of it may not be made."""
+    """The hint for objects that may not be created."""
 
     def __init__(
         self,
@@ -115,17 +115,17 @@ class WatchedUnit(EngineUnit):
 
     @property
     def is_silent(self) -> bool:
-        """Whether it has neither ended nor been seen for want of an answer of the API server."""
+        """Whether it may exist and has not ended, so that an API server that does not answer hides it."""
         return self.presence is Presence.MADE and self.exit is None
 
     def observe(self, pod: Mapping[str, Any]) -> None:
-        """Take note of the pod as it is now."""
+        """Note the current state of the pod."""
         if self._is_ours(pod):
             self._state = pod
             self.wake()
 
     def vanish(self, last: Mapping[str, Any]) -> None:
-        """Take note that the pod was deleted.
+        """Note that the pod was deleted.
 
         Args:
             last: It as it was seen last.
@@ -138,7 +138,7 @@ class WatchedUnit(EngineUnit):
         return self._uid in ("", pod["metadata"]["uid"])
 
     def give_up(self, why: str) -> None:
-        """Take it for lost: nothing is heard of it any more."""
+        """Count it as lost, because its state cannot be observed any more."""
         self._lost_why = why
         self.note(Presence.LOST)
 
@@ -194,7 +194,7 @@ class WatchedUnit(EngineUnit):
         )
 
     def _refused(self, what: str, error: ClusterRefused | ClusterGone) -> BackendError:
-        """That something of it could not be made."""
+        """The error for an object of it that could not be created."""
         context: dict[str, object] = {"unit": self.name, "pod": self.id, "image": self.spec.image}
         code, hint = None, None
         if isinstance(error, ClusterGone):
@@ -225,7 +225,7 @@ class WatchedUnit(EngineUnit):
         self.finish(await self.settle(ended))
 
     async def _conclude(self) -> Exit:
-        """Wait for its end and find out how it came."""
+        """Wait for its end and find out why it ended."""
         while True:
             changed = self.changed
             async with self.signalling:
@@ -238,15 +238,15 @@ class WatchedUnit(EngineUnit):
             if self.presence is Presence.LOST:
                 return Exit(reason="lost", detail=self._lost_why)
             words = "" if self.ended_by else state.collector_end(self._state)
-            # its node may see the two ends one after the other
+            # its node may report the two ends one after the other
             with anyio.move_on_after(_SAME_END if words else None) as waiting:
                 await changed.wait()
             if waiting.cancelled_caught:
-                # nothing that it wrote comes out any more, and nobody can be asked whether it is ready
+                # its files cannot be fetched any more, and its readiness cannot be asked
                 return Exit(reason="lost", detail=f"the collector of pod {self.id} ended by itself: {words}")
 
     async def _keep_log(self, logged: anyio.Event) -> None:
-        """Write what it says to its file: the cluster does not tell the two streams apart."""
+        """Write its output to its log file; a cluster does not separate the two streams."""
         path = self.spec.stdout or self.spec.stderr
         if path is None:
             logged.set()
