@@ -26,7 +26,7 @@ commands = NounGroup()
 
 @commands.group("player", cls=NounGroup)
 def player() -> None:
-    """List, make, take on and lay down player identities.
+    """List, create and switch player identities.
 
     Players are identities that you own. While one is active, every command acts as that player.
     """

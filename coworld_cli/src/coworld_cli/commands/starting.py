@@ -23,7 +23,7 @@ commands = NounGroup()
 
 @commands.group("init", cls=NounGroup)
 def init() -> None:
-    """Begin a game, or a player of one."""
+    """Start a new game, or a new player."""
 
 
 @init.command("game")

@@ -53,8 +53,12 @@ class Connection(Options):
     """Which server, and as whom."""
 
     server: str = server_field("The platform.")
-    as_user: bool = option("--as-user", default=False, is_flag=True, help="Be yourself, whatever player is active.")
-    as_player: str | None = option("--as-player", type=IdType("player"), metavar="PLY", help="Be this player of yours.")
+    as_user: bool = option(
+        "--as-user", default=False, is_flag=True, help="Act as your user account, ignoring any active player."
+    )
+    as_player: str | None = option(
+        "--as-player", type=IdType("player"), metavar="PLY", help="Act as this player of yours."
+    )
     elevated: bool = option(
         "--elevated",
         default=False,
@@ -81,7 +85,7 @@ def platform_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 server_option = declared_by(Connection, "server")
-"""For a command that is nobody in particular."""
+"""For a command that needs no identity."""
 
 
 class Listing(Options):
