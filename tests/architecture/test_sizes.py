@@ -10,36 +10,17 @@ CLASS_LINES = 300
 FUNCTION_LINES = 80
 """Without the docstring: describing many arguments is no length."""
 
-LONGER = {
-    "coworld_runner/src/coworld_runner/backends/kubernetes/_api.py": {
-        "Cluster": (408, "one connection's calls, streams and errors; the streams could go")
-    },
-    "coworld_runner/src/coworld_runner/backends/kubernetes/_units.py": {
-        "KubernetesUnit": (488, "a pod from its making to its end; its ports and files could go")
-    },
-    "coworld_runner/src/coworld_runner/backends/kubernetes/backend.py": {
-        "KubernetesBackend": (328, "the contract, and what is found out about a cluster before it")
-    },
-}
-"""What is longer, with its lines and why. Nothing is to be added, and no figure is to grow."""
-
 
 def test_classes_and_functions_are_short() -> None:
-    found: dict[str, dict[str, int]] = {}
+    found: dict[str, int] = {}
     for path in sources(*DISTRIBUTIONS, *EXAMPLES).values():
         if "migrations" in path.parts:
             continue  # written once, and never again
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             lines, most = _lines(node)
             if lines > most:
-                found.setdefault(path.relative_to(ROOT).as_posix(), {})[getattr(node, "name", "")] = lines
-    for place, names in found.items():
-        for name, lines in names.items():
-            most, _ = LONGER.get(place, {}).get(name, (0, ""))
-            assert lines <= most, f"{place}: {name} has {lines} lines; divide it by what it does"
-    for place, names in LONGER.items():
-        for name in names:
-            assert name in found.get(place, {}), f"{name} is short enough now, and to be taken out of the list"
+                found[f"{path.relative_to(ROOT).as_posix()}: {getattr(node, 'name', '')}"] = lines
+    assert found == {}, "divide it by what it does"
 
 
 def _lines(node: ast.AST) -> tuple[int, int]:

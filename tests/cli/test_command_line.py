@@ -15,7 +15,8 @@ from support.cli_kit import command, coworld, environment, heavy
 
 from coworld_cli import exitcodes, failures, running
 from coworld_cli.main import cli
-from coworld_cli.options import PlayOptions, takes
+from coworld_cli.options.declaring import takes
+from coworld_cli.options.playing import PlayOptions
 from coworld_core.errors import (
     BackendUnavailable,
     CapabilityError,
@@ -306,7 +307,7 @@ def test_what_is_asked_for_by_name_is_required(args: str, required: set[str]) ->
 
 
 def test_required_capabilities_exist() -> None:
-    from coworld_cli.options import REQUIREMENTS
+    from coworld_cli.options.playing import REQUIREMENTS
     from coworld_runner.backend import Capabilities
 
     names = {name for fields in REQUIREMENTS.values() for name in fields}

@@ -50,26 +50,6 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- pieces ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("dirty", "cleaned"),
-    [
-        ("plain", "plain"),
-        ("\x1b[1;31mred\x1b[0m", "red"),
-        ("\x1b]0;a title\x07x", "x"),
-        ("\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", "link"),
-        ("\x9b2Jx", "x"),
-        ("a\x08\x7fb\x00", "ab"),
-        ("one\r\ntwo\rthree", "one\ntwo\nthree"),
-        ("\u202eevil\u2066", "evil"),
-        ("tab\tstays", "tab\tstays"),
-        ("\x1b", ""),
-        ("[bold]markup[/bold] stays", "[bold]markup[/bold] stays"),
-    ],
-)
-def test_clean(dirty: str, cleaned: str) -> None:
-    assert text.clean(dirty) == cleaned
-
-
 def test_clean_to_one_line() -> None:
     assert text.clean(" a\n b\tc\r\n", one_line=True) == "a b c"
 
@@ -123,7 +103,6 @@ def test_size(count: int, shown: str) -> None:
 def test_plural() -> None:
     assert text.plural(1, "episode") == "1 episode"
     assert text.plural(2, "episode") == "2 episodes"
-    assert text.plural(2, "index", "indices") == "2 indices"
 
 
 def test_shown_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ import coworld_core
 import coworld_runner
 from coworld_core import read_record
 from coworld_runner import Backend, UnitSpec, backend_names, make_backend
-from coworld_runner.backends import base
+from coworld_runner.backends import base, engine
 from coworld_runner.testing import BackendConformance
 
 pytestmark = pytest.mark.docker
@@ -77,7 +77,12 @@ if not FULL:
 
 
 def test_it_is_made_of_what_is_public() -> None:
-    public = {"coworld_core": coworld_core, "coworld_runner": coworld_runner, "coworld_runner.backends.base": base}
+    public = {
+        "coworld_core": coworld_core,
+        "coworld_runner": coworld_runner,
+        "coworld_runner.backends.base": base,
+        "coworld_runner.backends.engine": engine,
+    }
     taken = [node for node in ast.walk(ast.parse(SOURCE)) if isinstance(node, ast.ImportFrom)]
     ours = [node for node in taken if (node.module or "").startswith("coworld_")]
     assert {node.module for node in ours} == set(public)

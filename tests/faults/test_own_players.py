@@ -11,7 +11,8 @@ from support.images import docker_client, drop_image
 from support.misfit_kit import MARK, PACKAGE, with_seats
 
 from coworld_core.manifest.models import Runnable
-from coworld_runner.own_players import PLAYER_LABEL, OwnPlayer, read_own_player
+from coworld_runner.own_players.player import PLAYER_LABEL, OwnPlayer
+from coworld_runner.own_players.reading import read_own_player
 from coworld_runner.plan import EpisodePlan, Seat
 
 # it runs where the package's own player would, beside what that has

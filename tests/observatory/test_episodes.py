@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 from support.observatory_kit import MISFITS, Account, Platform, World, open_platform, roster, seed, until_over
 
-from observatory.artifacts_links import LinkSigner
+from observatory.evidence.links import LinkSigner
 from observatory.store.models import League
 
 NOTES = {"QUICK_SECRET": "x"}

@@ -26,7 +26,7 @@ from support.observatory_kit import (
 )
 
 from coworld_runner.backends.process.backend import ProcessBackend
-from observatory.episodes_access import player_faults
+from observatory.evidence.access import player_faults
 from observatory.services import Services, open_services
 from observatory.settings import Settings
 from observatory.store.columns import now

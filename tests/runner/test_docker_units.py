@@ -31,8 +31,8 @@ from coworld_core.ids import new_run_id
 from coworld_runner.backend import Backend, Found, HttpProbe, Limits, Placement, Port, UnitSpec
 from coworld_runner.backends import DockerBackend
 from coworld_runner.backends.docker import _inspect
-from coworld_runner.backends.docker._labels import run_labels
 from coworld_runner.backends.docker._networks import drop_network, make_network
+from coworld_runner.backends.engine import run_labels
 from coworld_runner.runs.scratch import make_scratch, open_scratch, scratch_root
 from coworld_runner.testing import Arena, BackendConformance
 from coworld_runner.testing.conformance import subject_environment

@@ -12,7 +12,7 @@ import pytest
 
 from coworld_core.errors import TransferError
 from coworld_runner.runs import _files
-from coworld_runner.runs._files import CappedLog, fetch_file, log_tail, strip_controls, watch_directory
+from coworld_runner.runs._files import CappedLog, fetch_file, log_tail, watch_directory
 
 DEADLINE = 20
 
@@ -269,26 +269,3 @@ def test_the_tail_shares_its_room(tmp_path: Path) -> None:
     (tmp_path / "err").write_text("e" * 10)
     tail = log_tail([tmp_path / "out", tmp_path / "err", tmp_path / "err"], 100)
     assert tail == "o" * 90 + "\n" + "e" * 10
-
-
-@pytest.mark.parametrize(
-    ("raw", "clean"),
-    [
-        ("plain\ttext\n", "plain\ttext\n"),
-        ("\x1b[1;31mred\x1b[0m", "red"),
-        ("\x1b]0;title\x07after", "after"),
-        ("\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", "link"),
-        ("\x1b]unfinished\nnext", "\nnext"),
-        ("\x1bPq#0\x1b\\x", "x"),
-        ("\x9b31mred\x9d0;t\x9cx", "redx"),
-        ("a\x07\x08\x00\x7fb", "ab"),
-        ("10%\r20%\r\ndone", "10%\n20%\ndone"),
-        ("\x1b(Bx\x1b7y\x1bcz", "xyz"),
-        ("cut \x1b[3", "cut "),
-        ("cut \x1b", "cut "),
-        ("abc\u202edcba\u2066", "abcdcba"),
-        ("ünïcödé 日本 🎲", "ünïcödé 日本 🎲"),
-    ],
-)
-def test_controls_are_stripped(raw: str, clean: str) -> None:
-    assert strip_controls(raw) == clean

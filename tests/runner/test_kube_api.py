@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from coworld_core.retrying import Backoff
-from coworld_runner.backends.kubernetes import _api as _kube_api
+from coworld_runner.backends.kubernetes import _server as _kube_server
 from coworld_runner.backends.kubernetes import _watch as _kube_watch
 from coworld_runner.backends.kubernetes._api import Cluster, ClusterGone, ClusterRefused
 from coworld_runner.backends.kubernetes._watch import follow
@@ -82,7 +82,7 @@ async def connected(directory: Path) -> AsyncGenerator[tuple[ApiServer, Cluster]
 
 
 async def test_a_busy_server_is_asked_again_as_late_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_kube_api, "_BACKOFF", Backoff(base=0.0, longest_wait=5.0))
+    monkeypatch.setattr(_kube_server, "_BACKOFF", Backoff(base=0.0, longest_wait=5.0))
     async with connected(tmp_path) as (server, cluster):
         server.refusals = [(status, {"Retry-After": "0"}) for status in (408, 425, 429, 500, 502, 503, 504)]
         assert (await cluster.call("GET", "/version"))["gitVersion"] == "v1.31.0"

@@ -16,7 +16,9 @@ from coworld_core.manifest.loading import load_manifest
 from coworld_runner.backend import Backend
 from coworld_runner.backends.docker.backend import DockerBackend
 from coworld_runner.backends.process.backend import ProcessBackend
-from coworld_runner.own_players import OwnPlayer, read_own_player, require_own_player
+from coworld_runner.own_players.player import OwnPlayer
+from coworld_runner.own_players.reading import read_own_player
+from coworld_runner.own_players.requiring import require_own_player
 from coworld_runner.package.resolving import Package
 from coworld_runner.plan import EpisodePlan, plan_episode
 from coworld_runner.players import housing_words, read_players

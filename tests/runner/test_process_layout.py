@@ -11,8 +11,8 @@ from coworld_core.ids import new_run_id
 from coworld_runner.backend import UnitSpec
 from coworld_runner.backends.process import ProcessBackend
 from coworld_runner.backends.process._layout import Laid, layout_of
-from coworld_runner.package._dockerfile import read_dockerfile
-from coworld_runner.package.compose import contexts_for
+from coworld_runner.images.compose import contexts_for
+from coworld_runner.images.dockerfile import read_dockerfile
 from coworld_runner.runs.scratch import make_scratch
 
 SRC = """FROM python:3.12 AS build

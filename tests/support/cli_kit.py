@@ -59,7 +59,7 @@ _HEAVY = {
     ),
     *("coworld_client", "coworld_runner"),
 }
-_CONSTANTS = {"coworld_core", "coworld_core.lazy", "coworld_core.durations"}
+_CONSTANTS = {"coworld_core", "coworld_core.lazy", "coworld_core.durations", "coworld_core.terminal"}
 
 
 def heavy(loaded: set[str]) -> set[str]:

@@ -21,7 +21,6 @@ from coworld_runner import (
     Backend,
     BackendOptions,
     BaseBackend,
-    BaseUnit,
     Capabilities,
     Endpoint,
     Found,
@@ -31,6 +30,7 @@ from coworld_runner import (
     UnitSpec,
 )
 from coworld_runner.backends.base import INPUTS_MOUNT, LOCALHOST, choose_port, run_is_alive
+from coworld_runner.backends.engine import EngineUnit, Signal
 
 __all__ = ["DockerCliBackend", "make_backend"]
 
@@ -57,7 +57,7 @@ def words(done: subprocess.CompletedProcess[bytes]) -> str:
     return done.stderr.decode(errors="replace").strip()
 
 
-class DockerCliUnit(BaseUnit):
+class DockerCliUnit(EngineUnit):
     """A container."""
 
     def __init__(
@@ -69,16 +69,12 @@ class DockerCliUnit(BaseUnit):
         tasks: TaskGroup,
         known: set[tuple[str, str]],
     ) -> None:
-        super().__init__(spec, backend=backend, publish=publish)
-        self._tasks = tasks
+        super().__init__(spec, backend=backend, publish=publish, tasks=tasks)
         self._known = known
         """Programs that have been found, by image."""
         self._container = f"docker-cli-{spec.run_id}-{spec.name}"
         self._ports: dict[str, int] = {}
         self._address = ""
-        self._signalling = anyio.Lock()
-        # what cancels the body must not keep the unit's end from being seen
-        self._watching = anyio.CancelScope(shield=True)
 
     @property
     def id(self) -> str:
@@ -151,16 +147,15 @@ class DockerCliUnit(BaseUnit):
         for port in self.spec.ports:
             for entry in published.get(f"{port.number}/tcp") or ():
                 self._ports[port.name] = int(entry["HostPort"])
-        self._tasks.start_soon(self._watch)
+        self.follow(self.tasks, self._watch)
 
     # --- followed to its end
 
     async def _watch(self) -> None:
-        with self._watching:
-            await self._keep_logs()
-            async with self._signalling:
-                found = await inspect("container", self._container)
-            self.finish(self._exit_of(found["State"]) if found is not None else Exit(reason=self.ended_by or "lost"))
+        await self._keep_logs()
+        async with self.signalling:
+            found = await inspect("container", self._container)
+        self.finish(self._exit_of(found["State"]) if found is not None else Exit(reason=self.ended_by or "lost"))
 
     async def _keep_logs(self) -> None:
         spec = self.spec
@@ -212,25 +207,13 @@ class DockerCliUnit(BaseUnit):
 
     # --- ended
 
-    async def terminate(self, grace: float) -> None:
-        await self._signal("TERM")
-
-    async def kill(self) -> None:
-        await self._signal("KILL")
-
-    async def _signal(self, name: str) -> None:
-        async with self._signalling:
-            done = await docker("kill", "--signal", name, self._container)
-            # what had ended already did so by itself
-            if done.returncode == 0 and self.exit is None:
-                self.ended_by = "stopped"
+    async def send(self, signal: Signal) -> bool:
+        done = await docker("kill", "--signal", signal, self._container)
+        return done.returncode == 0
 
     async def remove(self) -> None:
         if why := await remove_container(self._container):
             self.leak(f"container {self._container}", why)
-
-    def forsake(self) -> None:
-        self._watching.cancel()
 
 
 def _free_port() -> int:

@@ -23,8 +23,9 @@ import pytest
 
 from coworld_core.errors import CoworldError
 from coworld_runner.backend import UnitSpec
+from coworld_runner.backends.engine import RUN
 from coworld_runner.backends.kubernetes._api import Cluster, ClusterRefused
-from coworld_runner.backends.kubernetes._pod import RUN, object_name
+from coworld_runner.backends.kubernetes._pod import object_name
 from coworld_runner.backends.kubernetes.backend import KubernetesBackend, PodOptions, Requests
 
 from .images import BASE_IMAGE, docker_client

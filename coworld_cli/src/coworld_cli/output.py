@@ -52,7 +52,7 @@ class Output:
 
     @property
     def live(self) -> bool:
-        """Whether a display that moves makes sense: a person's terminal, and nobody against it."""
+        """Whether to show live progress: an interactive terminal, and output not disabled by a flag."""
         return not self.quiet and is_live()
 
     def note(self, text: str = "") -> None:

@@ -12,14 +12,15 @@ import anyio
 from coworld_core.episode.outcome import Exit
 from coworld_core.manifest.loading import MANIFEST_NAME
 from coworld_runner.backend import Backend, Unit
-from coworld_runner.own_players import OwnPlayer
+from coworld_runner.own_players.player import OwnPlayer
 from coworld_runner.package.resolving import Package, coworld_id, resolve_package
 from coworld_runner.players import housing_words
 from coworld_runner.secret_env import SecretEnv, read_secret_env
 from coworld_runner.selection import open_backend
 
 from . import exitcodes
-from .options import Connection, PackageOptions, PlayOptions, WhereOptions
+from .options.platform import Connection
+from .options.playing import PackageOptions, PlayOptions, WhereOptions
 from .output import Output
 from .render.issues import render_issue
 from .render.text import clean, command_line

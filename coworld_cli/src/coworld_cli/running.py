@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from . import exitcodes
-from .options import Connection
+from .options.platform import Connection
 from .output import Output
 from .render.text import shown_path
 from .terminal import echo

@@ -48,7 +48,7 @@ def parse_shape(
     try:
         return model.model_validate(document, context=context, by_alias=True, by_name=False), []
     except ValidationError as error:
-        # A list of which an element is wrong counts as too short as well; the element is what has to be said.
+        # A list with an invalid element also counts as too short; only the element is worth reporting.
         raw_errors: list[Any] = error.errors(include_url=False)
         errors = [raw for raw in raw_errors if raw["type"] != "too_short" or not raw["input"]]
     findings = one_per_cause(cause for raw in errors[:_MAX_WORDED] for cause in _causes(model, raw, top))

@@ -1,4 +1,4 @@
-"""A Docker engine: where it is, and calls to its own HTTP API.
+"""A Docker engine: how to find it, and calls to its HTTP API.
 
 It is spoken directly rather than through the ``docker`` package, because that one blocks: a call made in a thread
 cannot be cancelled, and a container's log needs a thread for as long as it runs. Here every call is an ordinary
@@ -42,6 +42,7 @@ __all__ = [
     "EngineRefused",
     "PathStat",
     "docker_config",
+    "is_full",
     "path_segment",
     "resolve_address",
 ]
@@ -337,7 +338,7 @@ class Engine:
     @classmethod
     @asynccontextmanager
     async def connect(cls, address: Address, *, otherwise: str = "") -> AsyncGenerator[Self, None]:
-        """See whether an engine answers there, and ask it what it is.
+        """Connect to an engine and ask for its version and capabilities.
 
         Args:
             address: Where it is.
@@ -488,12 +489,12 @@ class Engine:
             extensions={"timeout": {"connect": _KNOCK_SECONDS, "read": silence}},
         ) as response:
             pieces = response.aiter_stream()
-            # a reader that leaves early ends it here, not whenever it is collected
+            # close it when a reader leaves early, instead of when it is garbage-collected
             async with aclosing(pieces):
                 yield Answer(response, pieces)
 
     async def stat(self, container: str, path: str) -> PathStat | None:
-        """What is at a path in a container's files; None when there is nothing. A link counts as an executable.
+        """The file at a path in a container; None when there is none. A link counts as an executable.
 
         Raises:
             EngineRefused: There is no such container.
@@ -529,7 +530,7 @@ async def _negotiated(engine: Engine) -> str:
     except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
         raise _untrusted(address, error) or _unreachable(address, error) from error
     except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
-        # whether it trusts us, it says only when it is asked something
+        # a server reports that it does not trust us only when a request is made
         raise _untrusted(address, error) or _not_docker(address) from error
     try:
         major, minor = (int(part) for part in offered.split("."))
@@ -629,6 +630,11 @@ def _words(content: bytes) -> str:
         return str(json.loads(content)["message"]).strip()
     except (ValueError, KeyError, TypeError):
         return content.decode("utf-8", "replace").strip()[:500]
+
+
+def is_full(words: str) -> bool:
+    """Whether the engine complains about a full disk."""
+    return "no space left on device" in words or "disk quota exceeded" in words
 
 
 def path_segment(text: str) -> str:

@@ -56,7 +56,7 @@ _LOCAL_PORT = re.compile(r"COWORLD_LOCAL_PORT_[0-9]+")
 
 
 def is_reserved_env(name: str, *, game: bool = False) -> bool:
-    """Whether a runner sets (or reads) a variable itself, so that nobody else may.
+    """Whether a variable is reserved, because a runner sets or reads it.
 
     Args:
         name: The variable.

@@ -1,4 +1,4 @@
-"""The one exception root, and what every layer adds below it.
+"""The exception root, and the exceptions of every layer below it.
 
 ::
 
@@ -216,15 +216,15 @@ TRANSFER_CODES: Mapping[TransferCode, TransferParty] = {
     "file_too_large": "writer",
     # what was asked for is no plain file name
     "file_name": "caller",
-    # no room where it is to go
+    # the target has no room left
     "disk_full": "platform",
-    # no right to write there, or no such directory
+    # not permitted to write there, or no such directory
     "not_writable": "platform",
-    # whoever hands it out went away: the engine, the cluster, the pod's collector
+    # the side that provides it went away: the engine, the cluster, the pod's collector
     "transfer_lost": "platform",
-    # it was not there within the time for it
+    # it did not appear in time
     "too_slow": "platform",
-    # no server took it in time, or no disk
+    # no server or disk accepted it in time
     "upload_failed": "platform",
     # the server does not want it
     "upload_refused": "platform",
@@ -251,7 +251,7 @@ class TransferError(BackendError):
     @property
     def party(self) -> TransferParty:
         """Whose doing it is."""
-        # a backend of somebody else's may have codes of its own
+        # a third-party backend may have codes of its own
         return TRANSFER_CODES.get(self.code, "writer")
 
 
@@ -292,7 +292,7 @@ def leaves(error: BaseException) -> list[BaseException]:
 
 @contextmanager
 def unwrapped() -> Generator[None]:
-    """Raise one error as itself although a task group wrapped it.
+    """Raise a single error as itself, without the group that a task group wrapped it in.
 
     A group whose leaves are all ``CoworldError`` becomes its first leaf, with the others noted on it; a group of one
     becomes that one; any other group stays.

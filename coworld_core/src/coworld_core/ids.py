@@ -1,4 +1,4 @@
-"""Names and secrets: what may stand in a path, a label or a container's name, and what nobody may guess."""
+"""Names that are safe in paths, labels and container names, and secrets that cannot be guessed."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class ImageRef:
 
     @classmethod
     def parse(cls, text: str) -> ImageRef:
-        """Take a reference apart.
+        """Parse a reference.
 
         Args:
             text: Docker reference, ``img_`` id, placeholder, or the mark of a file player.
@@ -103,7 +103,7 @@ class ImageRef:
 
     @property
     def short(self) -> str:
-        """What a person calls it: the last part of its name, with what tells one version from another.
+        """Its name for people: the last part, with the tag or digest that tells versions apart.
 
         ``ghcr.io/me/player:1.2`` is ``player:1.2``, and ``player:latest`` is ``player``; without a tag, a digest is
         shortened to 12 digits: ``player@0123456789ab``. What is no Docker reference stays as it is.

@@ -398,7 +398,7 @@ def _scanned(source: str, text: str, value: Any, max_depth: int, *, usable: bool
         if findings.dropped:
             break
     if not findings.items:
-        # The first pass refused it, so something is wrong even if the scan cannot say what.
+        # The first pass refused the text, so it is wrong even if the scan cannot say where.
         findings.add("not_json", (), "The document is not JSON.")
         usable = False
     return JsonDocument(source, value if usable else None, text, tuple(findings.items), usable=usable)
@@ -432,7 +432,7 @@ def _places(text: str | None, findings: list[Finding]) -> list[tuple[int, int] |
         return line, offset - lines[line - 1] + 1
 
     wanted: set[Path] = {finding.path[:length] for finding in findings for length in range(len(finding.path) + 1)}
-    # Of a key that is there twice the last counts, so then the whole text has to be read.
+    # The last of two equal keys counts, so the whole text has to be read.
     repeated = any(finding.code == "duplicate_key" for finding in findings)
     found: dict[Path, tuple[int, int | None]] = {}
     if any(finding.offset is None for finding in findings):

@@ -40,7 +40,7 @@ def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list
         if (home := home_of().get(name)) is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value: object = getattr(import_module(home, package), name)
-        # from now on it is found without us
+        # later look-ups find it without this function
         setattr(sys.modules[package], name, value)
         return value
 

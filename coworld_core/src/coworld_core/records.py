@@ -1,4 +1,4 @@
-"""What runs leave on disk for ever: strict when it is written, lenient when it is read.
+"""Files that runs leave on disk for good: written strictly, read leniently.
 
 A value that code makes has the fields and values of this version, and anything else is an error. What another version
 has written is read as far as it is understood: fields that are not known here, at any depth, are kept and come out of
@@ -145,7 +145,7 @@ def read_lines(source: Path | str | bytes, *, what: str, name: str) -> "Iterator
     """
     place = what if isinstance(source, bytes) else str(_place(source, name))
     with io.BytesIO(source) if isinstance(source, bytes) else _opened(Path(place), name) as file:
-        # by this end alone: a text may hold what ends a line elsewhere
+        # split at newlines only: a text may contain other characters that end lines
         for number, line in enumerate(file, 1):
             document = parse_record(line.rstrip(b"\n"), source=f"{place}:{number}")
             if line.endswith(b"\n") or not line.startswith(b"{") or document.usable:
@@ -173,7 +173,7 @@ def _opened(path: Path, name: str) -> IO[bytes]:
 
 
 def parse_record(data: str | bytes, *, source: str) -> "JsonDocument":
-    """JSON of whatever size: what was written once is read."""
+    """JSON of any size: a file that was written must stay readable."""
     from .jsontext import parse_json
 
     return parse_json(data, source=source, max_bytes=len(data), max_depth=_MAX_DEPTH)
@@ -211,6 +211,6 @@ def read_as(model: type[_Model], document: "JsonDocument", *, what: str) -> _Mod
     hint = f"Was it changed since, or is it no {what} at all?"
     if _is_later(version):
         hint = f"A later version of coworld wrote it, in shape {version}: update this one."
-    # nobody is to add to a record by hand
+    # records are not edited by hand
     findings = [replace(finding, hint=None) for finding in findings]
     raise RecordError(json_report(document, findings), hint=hint)

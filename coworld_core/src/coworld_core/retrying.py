@@ -1,6 +1,6 @@
 """When to try again, how long to wait before, and when it is enough. No clock is waited for here: callers sleep.
 
-Whoever tries again says what may pass, asks ``Tries.again`` after each failure, and sleeps as long as it says::
+Callers say which failures are temporary, ask ``Tries.again`` after each one, and sleep as long as it says::
 
     tries = Tries(Backoff(), most=5)
     while True:
@@ -161,6 +161,6 @@ class Tries:
         return min(pause, left)
 
     def got_further(self) -> None:
-        """Begin anew, with all tries and all patience: the one that has failed had brought something."""
+        """Start over with all tries and all patience, because the failed try made progress."""
         self.failures = 0
         self._begun = self._clock()

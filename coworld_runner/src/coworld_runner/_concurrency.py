@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import TaskGroup
 
-__all__ = ["nursery"]
+__all__ = ["cancel_after", "nursery"]
 
 
 @asynccontextmanager
@@ -32,3 +32,9 @@ async def nursery() -> AsyncGenerator[TaskGroup, None]:
         failure = errors.exceptions[0]
     # raised outside the handler, so that the group does not become its context
     raise failure
+
+
+async def cancel_after(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    """Cancel a scope once something has happened."""
+    await event.wait()
+    scope.cancel()

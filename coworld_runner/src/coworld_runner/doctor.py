@@ -220,10 +220,10 @@ async def _check_processors() -> Check:
         return Check(
             name="processors",
             status="warn",
-            message=f"{what}, short just now: work waited for one {share} of the time",
+            message=f"{what}, busy just now; CPU wait: {share}",
             hint="Games run in real time: on a busy machine players answer late, and scores change.",
         )
-    return Check(name="processors", status="ok", message=f"{what}, not short (work waited for one {share} of the time)")
+    return Check(name="processors", status="ok", message=f"{what}; CPU wait: {share}")
 
 
 def _stalled_seconds() -> float | None:

@@ -21,7 +21,7 @@ from coworld_core.manifest.results import Results, read_results
 from coworld_core.ports import EXTRA_PORTS_ENV, ExtraPort, parse_extra_ports
 
 from ._hints import listed
-from .own_players import OwnPlayer
+from .own_players.player import OwnPlayer
 from .package.resolving import Package
 from .players import HUMAN, PlayerRef, player_host, read_players
 

@@ -20,7 +20,8 @@ from coworld_core.rules.wire import PROTOCOL
 
 from ._hints import did_you_mean, listed
 from .backend import Backend
-from .own_players import OwnPlayer, near_file, read_own_player
+from .own_players.player import OwnPlayer
+from .own_players.reading import near_file, read_own_player
 from .package.resolving import Package
 from .random_player import RANDOM
 

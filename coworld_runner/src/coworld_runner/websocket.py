@@ -12,7 +12,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
-from .runs._files import strip_controls
+from coworld_core.terminal import strip_controls
 
 __all__ = ["MESSAGE_LIMIT", "game_socket", "hear", "words_of"]
 

@@ -9,7 +9,8 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..options import GIVEN_FILE, Connection, platform_options, server_option
+from ..options.platform import Connection, platform_options, server_option
+from ..options.values import GIVEN_FILE
 from ..output import Output, output_options
 from ..render.rows import dump
 from ..render.tables import whoami_details
@@ -32,7 +33,7 @@ commands = NounGroup()
 @server_option
 @output_options
 def login(out: Output, server: str, no_browser: bool, force: bool, with_token: bool) -> int:
-    """Sign in with the browser, and keep the token.
+    """Sign in with the browser, and save the token.
 
     It is kept in ~/.softmax/credentials.yaml (SOFTMAX_CONFIG_DIR names another directory), for you alone. COWORLD_TOKEN
     comes before it and is never written down.
@@ -124,7 +125,7 @@ def logout(out: Output, server: str) -> int:
 @commands.command("whoami")
 @platform_options
 def whoami(out: Output, connection: Connection) -> int:
-    """Show who you are to a server.
+    """Show your account on a server.
 
     The exit status is 3 when you are nobody: no token, one the server does not know, or a player's session that has
     ended.
@@ -154,7 +155,7 @@ def whoami(out: Output, connection: Connection) -> int:
 @server_option
 @output_options
 def set_token(out: Output, server: str, token: str | None, file: Path | None) -> int:
-    """Keep a token that you have.
+    """Save a token that you have.
 
     The server is asked whose it is first. It is read from standard input; TOKEN on the command line works too, but
     process lists and shell history show it.

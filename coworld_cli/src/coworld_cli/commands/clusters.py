@@ -10,7 +10,7 @@ from coworld_core import durations
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..options import package_server_option
+from ..options.playing import package_server_option
 from ..output import Output, output_options
 from ..running import Running, run_async
 

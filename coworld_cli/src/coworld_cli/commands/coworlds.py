@@ -11,16 +11,9 @@ from coworld_core import durations
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..options import (
-    DIRECTORY,
-    GIVEN_FILE,
-    Connection,
-    IdType,
-    Listing,
-    listing_options,
-    platform_options,
-    seconds_option,
-)
+from ..options.common import seconds_option
+from ..options.platform import Connection, Listing, listing_options, platform_options
+from ..options.values import DIRECTORY, GIVEN_FILE, IdType
 from ..output import Output
 from ..render import tables
 from ..render.rows import dump, show_list, show_one, show_rows

@@ -11,21 +11,19 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..options import (
-    DIRECTORY,
-    FILE,
+from ..options.common import overwrite_option
+from ..options.platform import (
     Connection,
-    IdType,
     Listing,
     division_filter,
     include_option,
     listing_options,
     mine_filter,
-    overwrite_option,
     platform_options,
     policy_filter,
     round_filter,
 )
+from ..options.values import DIRECTORY, FILE, IdType
 from ..output import Output, to_json
 from ..render import tables
 from ..render.rows import show_list, show_one

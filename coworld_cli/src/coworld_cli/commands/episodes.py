@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._group import NounGroup
-from ..options import PlayOptions, SectionCommand, browser_option, takes
+from ..options.common import browser_option
+from ..options.declaring import SectionCommand, takes
+from ..options.playing import PlayOptions
 from ..output import Output, output_options
 
 if TYPE_CHECKING:

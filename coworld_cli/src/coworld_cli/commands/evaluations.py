@@ -7,16 +7,10 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import click
 
 from .._group import NounGroup
-from ..options import (
-    DIRECTORY,
-    FILE,
-    REQUIREMENTS,
-    EvaluationOptions,
-    SectionCommand,
-    SectionOption,
-    overwrite_option,
-    takes,
-)
+from ..options.common import overwrite_option
+from ..options.declaring import SectionCommand, SectionOption, takes
+from ..options.playing import REQUIREMENTS, EvaluationOptions
+from ..options.values import DIRECTORY, FILE
 from ..output import Output, output_options
 
 if TYPE_CHECKING:
@@ -134,7 +128,7 @@ def compare(
 @_markdown_option
 @output_options
 def rank(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str, ...], markdown: bool) -> int:
-    """Find out who is better than whom among several players.
+    """Rank several players.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file
     or a directory of yours, the id of a bundled player, or an image.
@@ -176,7 +170,7 @@ def rank(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str
 @_markdown_option
 @output_options
 def scrimmage(out: Output, options: EvaluationOptions, manifest: str, bot: str, markdown: bool) -> int:
-    """Find out how a player does with itself in every seat.
+    """Measure a player that plays itself in every seat.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. BOT is a file, a
     directory, the id of a bundled player, or an image.
@@ -234,7 +228,7 @@ def scrimmage(out: Output, options: EvaluationOptions, manifest: str, bot: str, 
 @_markdown_option
 @output_options
 def run(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str, ...], markdown: bool) -> int:
-    """Find out how players do that share the seats.
+    """Measure players that share the seats.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file,
     a directory, the id of a bundled player, or an image.
@@ -302,7 +296,7 @@ def pickup(
     credit: Literal["shapley"] | None,
     markdown: bool,
 ) -> int:
-    """Find out what a player is worth beyond those that it replaces.
+    """Measure what a player adds beyond the players it replaces.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. BOT and PLAYER are
     files, directories, ids of bundled players, or images.
@@ -346,7 +340,7 @@ def pickup(
 @click.option("--markdown", is_flag=True, help="Write Markdown, for a pull request.")
 @output_options
 def report(out: Output, runs: tuple[Path, ...], html: Path | None, overwrite: bool, markdown: bool) -> int:
-    """Show what compare, rank, scrimmage, run and pickup came to.
+    """Show the results of compare, rank, scrimmage, run and pickup.
 
     RUN is a directory that one of them wrote, ended or not.
 

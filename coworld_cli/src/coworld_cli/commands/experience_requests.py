@@ -9,20 +9,9 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..options import (
-    DIRECTORY,
-    FILE,
-    GIVEN_FILE,
-    Connection,
-    IdType,
-    Listing,
-    concurrency_option,
-    include_option,
-    listing_options,
-    mine_filter,
-    platform_options,
-    seconds_option,
-)
+from ..options.common import concurrency_option, seconds_option
+from ..options.platform import Connection, Listing, include_option, listing_options, mine_filter, platform_options
+from ..options.values import DIRECTORY, FILE, GIVEN_FILE, IdType
 from ..output import Output
 from ..render import tables
 from ..render.rows import dump, rows_table, show_list, show_one

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .._group import NounGroup
-from ..options import (
+from ..options.platform import (
     Connection,
-    IdType,
     Listing,
     division_filter,
-    key_values,
     league_filter,
     listing_options,
     platform_options,
@@ -20,6 +18,7 @@ from ..options import (
     policy_filter,
     round_filter,
 )
+from ..options.values import IdType, key_values
 from ..output import Output
 from ..render import tables
 from ..render.rows import show_list, show_one, show_rows

@@ -10,7 +10,9 @@ import click
 from .. import exitcodes
 from .._group import NounGroup
 from ..fixing import fix_manifest, yes_option
-from ..options import BackendName, PathType, WhereOptions, takes
+from ..options.declaring import takes
+from ..options.playing import WhereOptions
+from ..options.values import BackendName, PathType
 from ..output import Output, output_options
 from ..render.results import machine_checks, sweep_result
 from ..render.text import clean, table

@@ -13,17 +13,10 @@ from coworld_core.versions import Published
 from .. import exitcodes
 from .._group import NounGroup
 from ..fixing import fix_manifest, yes_option
-from ..options import (
-    DIRECTORY,
-    FILE,
-    PackageOptions,
-    PathType,
-    key_values,
-    manifest_argument,
-    package_server_option,
-    seconds_option,
-    takes,
-)
+from ..options.common import seconds_option
+from ..options.declaring import takes
+from ..options.playing import PackageOptions, manifest_argument, package_server_option
+from ..options.values import DIRECTORY, FILE, PathType, key_values
 from ..output import Output, output_options, to_json
 from ..render.text import clean, command_line, plural, shown_path
 from ..running import Running, run_async

@@ -8,7 +8,8 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..options import Connection, IdType, server_option
+from ..options.platform import Connection, server_option
+from ..options.values import IdType
 from ..output import Output, output_options
 from ..render.rows import dump, rows_table
 from ..render.tables import player_columns
@@ -25,7 +26,7 @@ commands = NounGroup()
 
 @commands.group("player", cls=NounGroup)
 def player() -> None:
-    """List, make, take on and lay down player identities.
+    """List, create and switch player identities.
 
     Players are identities that you own. While one is active, every command acts as that player.
     """

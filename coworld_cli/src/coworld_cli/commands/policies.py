@@ -8,12 +8,10 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..options import (
+from ..options.common import browser_option
+from ..options.platform import (
     Connection,
-    IdType,
     Listing,
-    PolicyType,
-    browser_option,
     division_filter,
     league_filter,
     listing_options,
@@ -22,6 +20,7 @@ from ..options import (
     player_filter,
     policy_filter,
 )
+from ..options.values import IdType, PolicyType
 from ..output import Output
 from ..render import tables
 from ..render.rows import dump, rows_table, show_list, show_one

@@ -12,24 +12,20 @@ from coworld_core import durations
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..options import (
-    DIRECTORY,
+from ..options.common import browser_option, concurrency_option, seconds_option
+from ..options.declaring import takes
+from ..options.platform import (
     Connection,
-    IdType,
     Listing,
-    PackageOptions,
-    WhereOptions,
-    browser_option,
-    concurrency_option,
     division_filter,
     listing_options,
     mine_filter,
     platform_options,
     policy_filter,
     round_filter,
-    seconds_option,
-    takes,
 )
+from ..options.playing import PackageOptions, WhereOptions
+from ..options.values import DIRECTORY, IdType
 from ..output import Output, output_options
 from ..render.rows import rows_table
 from ..render.tables import REPLAYS

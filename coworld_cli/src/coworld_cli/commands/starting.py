@@ -9,7 +9,7 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..options import DIRECTORY, FILE
+from ..options.values import DIRECTORY, FILE
 from ..output import Output, output_options
 from ..render.text import command_line, shown_path
 
@@ -23,7 +23,7 @@ commands = NounGroup()
 
 @commands.group("init", cls=NounGroup)
 def init() -> None:
-    """Begin a game, or a player of one."""
+    """Start a new game, or a new player."""
 
 
 @init.command("game")

@@ -12,18 +12,11 @@ from coworld_core import durations
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..options import (
-    Connection,
-    IdType,
-    PackageOptions,
-    PathType,
-    WhereOptions,
-    check_run,
-    key_values,
-    platform_options,
-    seconds_option,
-    takes,
-)
+from ..options.common import seconds_option
+from ..options.declaring import takes
+from ..options.platform import Connection, platform_options
+from ..options.playing import PackageOptions, WhereOptions
+from ..options.values import IdType, PathType, check_run, key_values
 from ..output import Output
 from ..render import tables
 from ..render.rows import dump

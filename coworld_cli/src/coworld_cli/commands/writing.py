@@ -9,7 +9,10 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..options import DIRECTORY, PlayOptions, browser_option, declared_by
+from ..options.common import browser_option
+from ..options.declaring import declared_by
+from ..options.playing import PlayOptions
+from ..options.values import DIRECTORY
 from ..output import Output, output_options
 from ..render.text import clean
 from ..running import Running, run_async

@@ -127,13 +127,12 @@ def _named(name: str, who: str) -> tuple[str, str]:
     return clean(name, one_line=True), "" if who == name else click.style(clean(who, one_line=True), dim=True)
 
 
-def fault_lines(fault: Fault, layout: EpisodeLayout | None = None, *, tail: int = _TAIL_LINES) -> list[str]:
+def fault_lines(fault: Fault, layout: EpisodeLayout | None = None) -> list[str]:
     """What went wrong, whose fault it was, what to do, and the last lines of the log.
 
     Args:
         fault: The fault.
         layout: Where the log is.
-        tail: How many lines of the log.
     """
     who = f"player {fault.slot}" if fault.fault == "player" and fault.slot is not None else fault.fault
     lines = [
@@ -146,7 +145,7 @@ def fault_lines(fault: Fault, layout: EpisodeLayout | None = None, *, tail: int 
     if text:
         name = shown_path(layout.workspace / fault.log) if layout is not None and fault.log else "its log"
         lines.append(f"  {click.style(f'the end of {name}:', dim=True)}")
-        lines += [f"    {click.style('│', dim=True)} {line}" for line in text[-tail:]]
+        lines += [f"    {click.style('│', dim=True)} {line}" for line in text[-_TAIL_LINES:]]
     return lines
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from coworld_client import AsyncPager, Page
     from coworld_core.api import Wire
 
-    from ..options import Listing
+    from ..options.platform import Listing
     from ..output import Output
 
 __all__ = [
@@ -176,7 +176,6 @@ async def show_list(
     listing: Listing,
     *,
     noun: str,
-    many: str | None = None,
     envelope: bool = False,
 ) -> int:
     """Write a list: rows as they come under ``--jsonl``, a JSON list or envelope under ``--json``, else a table.
@@ -187,7 +186,6 @@ async def show_list(
         columns: The table's.
         listing: How much of it.
         noun: What a row is.
-        many: What rows are, where that is not the noun with an s.
         envelope: Whether programs get ``{entries, total_count, limit, offset}`` rather than the bare list.
     """
     rows: list[_M] = []
@@ -212,8 +210,8 @@ async def show_list(
             )
         else:
             out.answer([dump(row) for row in rows])
-        out.say(rows_table(columns, rows) if rows else f"There are no {many or noun + 's'}.")
-    tally.remark(out, plural(tally.count, noun, many), listing)
+        out.say(rows_table(columns, rows) if rows else f"There are no {noun}s.")
+    tally.remark(out, plural(tally.count, noun), listing)
     return exitcodes.OK
 
 

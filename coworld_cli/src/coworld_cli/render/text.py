@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..options import DEFAULT_SERVER
+from coworld_core.terminal import ESCAPES, strip_controls
+
+from ..options.platform import DEFAULT_SERVER
 
 __all__ = ["again", "clean", "command_line", "number", "plural", "seconds", "shown_path", "size", "table", "width"]
-
-_ESCAPE = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # colours and cursor movement
-    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # titles, links, ...
-    r"|\x1b[ -/]*[0-~]?"
-)
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def clean(text: str, *, one_line: bool = False) -> str:
@@ -29,7 +23,7 @@ def clean(text: str, *, one_line: bool = False) -> str:
         text: Anyone's text: a name in a manifest, the tail of a log.
         one_line: Whether line ends and tabs become spaces too.
     """
-    text = _CONTROL.sub("", _ESCAPE.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+    text = strip_controls(text)
     return " ".join(text.split()) if one_line else text
 
 
@@ -37,7 +31,7 @@ def width(text: str) -> int:
     """How many columns a line takes on a terminal, colour codes not counted."""
     return sum(
         0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
-        for character in _ESCAPE.sub("", text)
+        for character in ESCAPES.sub("", text)
     )
 
 
@@ -92,9 +86,9 @@ def size(count: int) -> str:
     return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
 
 
-def plural(count: int, noun: str, many: str | None = None) -> str:
+def plural(count: int, noun: str) -> str:
     """A count with its noun: ``1 episode``, ``2 episodes``."""
-    return f"{count} {noun if count == 1 else many or noun + 's'}"
+    return f"{count} {noun if count == 1 else noun + 's'}"
 
 
 def shown_path(path: str | Path) -> str:

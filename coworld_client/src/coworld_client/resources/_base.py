@@ -36,10 +36,8 @@ class Resource:
     def _connection(self) -> Connection:
         return self._client.connection
 
-    async def _get(
-        self, model: type[_T], target: str, *, params: Params | None = None, timeout: float | None = None
-    ) -> _T:
-        return read(model, await self._connection.call("GET", target, params=params, timeout=timeout))
+    async def _get(self, model: type[_T], target: str, *, timeout: float | None = None) -> _T:
+        return read(model, await self._connection.call("GET", target, timeout=timeout))
 
     async def _post(
         self,

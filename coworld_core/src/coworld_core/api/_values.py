@@ -49,7 +49,7 @@ class _RunStatus(OpenText):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether nothing more will happen. A value nobody knows counts as still going on."""
+        """Whether this is a final state. An unknown value counts as not final."""
         return self.is_success or self.is_failure
 
     @property

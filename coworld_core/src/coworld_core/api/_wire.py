@@ -167,7 +167,7 @@ class Wire(BaseModel):
             return data
         reading = info.context is READING
         if cls._computed and reading and isinstance(data, dict):
-            # what we compute is not what a server may say
+            # computed properties are not fields that a server may set
             given = cast("dict[str, Any]", data)
             if not cls._computed.isdisjoint(given):
                 data = {key: value for key, value in given.items() if key not in cls._computed}

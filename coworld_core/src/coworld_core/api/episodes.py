@@ -1,4 +1,4 @@
-"""Episode requests: who played, how it went, and what is left of it."""
+"""Episode requests: participants, results and artifacts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class EpisodeErrorType(OpenText):
 
 
 class Participant(Wire):
-    """Who sits in a slot: a policy version, or on newer servers a person."""
+    """The occupant of a slot: a policy version, or on newer servers a person."""
 
     position: int = required("The slot, from 0.", -1)
     policy_version_id: str | None = Field(default=None, description="UUID.")

@@ -72,7 +72,7 @@ class ExperienceTarget(Body):
 
 
 class RosterPlayer(Body):
-    """Who takes a seat: exactly one of the three."""
+    """The occupant of a seat: exactly one of the three."""
 
     policy_ref: Text | None = Field(default=None, description="``name:v3``, or a policy version's UUID.")
     top_n: int | None = Field(default=None, ge=1, le=1000, description="One of that many best champions of the target.")

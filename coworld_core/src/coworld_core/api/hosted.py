@@ -35,7 +35,7 @@ class PlaySession(Wire):
 
 
 class SessionPlayer(Wire):
-    """Who sits in a slot."""
+    """The occupant of a slot."""
 
     slot: int = required("From 0.", -1)
     label: str | None = Field(default=None, description="Name it shows.")

@@ -1,4 +1,4 @@
-"""Who is who: users, and the players they own."""
+"""Users, and the players they own."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SubjectType(OpenText):
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether the server knows nobody by the token."""
+        """Whether the token belongs to no account."""
         return str(self) == "anonymous"
 
 
@@ -94,7 +94,7 @@ class PlayerLogin(Wire):
 
 
 class Whoami(Wire):
-    """Whom a token stands for. One that is not valid stands for nobody: ``anonymous``."""
+    """The account that a token belongs to; ``anonymous`` for an invalid token."""
 
     user_email: str | None = Field(default=None, description="The user's address, or ``unknown``.")
     name: str | None = Field(default=None, description="The user's name.")

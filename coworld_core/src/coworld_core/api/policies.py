@@ -116,7 +116,7 @@ class PolicyVersionBody(Body):
 
 
 class SelectionAccessBody(Body):
-    """Say who may draw a policy into episodes of their own."""
+    """Set who may use a policy in their own episodes."""
 
     selection_scope: Literal["any_request", "owner_visible"] = Field(description="Anybody, or its owner alone.")
 

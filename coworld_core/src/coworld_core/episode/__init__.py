@@ -1,4 +1,4 @@
-"""One episode as values: what was asked for, what happened, whose fault it was, and what is left of it on disk.
+"""One episode as values: the request, the events, the fault if there was one, and the files it leaves.
 
 Nothing here plays an episode: ``coworld_runner.episode`` does.
 """

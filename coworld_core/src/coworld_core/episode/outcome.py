@@ -121,7 +121,7 @@ class Fault(Record):
 
 
 def decisive(faults: Sequence[Fault]) -> Fault | None:
-    """The fault that decides what an episode came to; None when there is none.
+    """The fault that decides the outcome of an episode; None when there is none.
 
     It is the first that was seen. But a player's failure explains nothing that the game, the platform or the operator
     has done wrong after it: a game has to live with players that fail. Only a game that waits in vain for its players

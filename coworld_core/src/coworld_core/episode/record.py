@@ -286,7 +286,7 @@ class BatchSummary(Record):
         return len(self.episodes)
 
     def __bool__(self) -> bool:
-        return True  # a summary of nothing is one all the same
+        return True  # even when it has no episodes
 
     @overload
     def __getitem__(self, index: int) -> EpisodeRow: ...
@@ -295,7 +295,7 @@ class BatchSummary(Record):
     def __getitem__(self, index: int | slice) -> EpisodeRow | tuple[EpisodeRow, ...]:
         return self.episodes[index]
 
-    # whoever counts and indexes episodes means them in a loop, too, and not pairs of a field and its value
+    # iterate over episodes, as counting and indexing do, and not over pairs of field and value
     def __iter__(self) -> Iterator[EpisodeRow]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return iter(self.episodes)
 

@@ -1,4 +1,4 @@
-"""The episode request: a manifest, a game config and who sits in each slot. What a runner is given to play.
+"""The episode request: a manifest, a game config and the player in each slot.
 
 Source of the rules: manifest contract, "Episode request / job spec".
 """
@@ -28,7 +28,7 @@ __all__ = ["JobSpec", "LoadedRequest", "build_request", "check_request", "load_r
 class JobSpec(BaseModel):
     """One episode to play. The game config has no tokens; the runner adds them."""
 
-    # built when it is first used: what is nested in another is then built with it, and not for itself too
+    # built on first use: a nested model is then built with its parent, and not a second time by itself
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_by_alias=True, validate_by_name=True, defer_build=True
     )
@@ -161,7 +161,7 @@ def _seated(player: RoleRunnable, image: str | None, run: Sequence[str]) -> Runn
             code="bad_image",
             hint="Write [registry/]name[:tag] or name@sha256:digest.",
         )
-    # Whoever names the program names all of it: the bundled player's command and variables were for another one.
+    # Naming the program replaces all of it: the bundled player's command and variables belong to another program.
     return Runnable(
         type="player",
         image=image,
@@ -216,7 +216,7 @@ def _examine(
         return None, (), document, findings
     body = dict(cast("dict[str, Any]", document.value))
     names = _policy_names(body, findings, mode)
-    # The manifest is read by its own rules, and what it became is what the request is checked with.
+    # The manifest is read by its own rules first; the request is then checked against the result.
     manifest: Manifest | None = None
     if "manifest" in body:
         inner = Findings()
@@ -226,7 +226,7 @@ def _examine(
             manifest = None
     shaped = {**body, "manifest": manifest} if manifest is not None else body
     request, shape = parse_shape(JobSpec, shaped, strict=mode == "strict", top="the episode request")
-    # Inside the manifest everything was said above.
+    # Findings inside the manifest were reported above.
     findings.extend(finding for finding in shape if finding.path[:1] != ("manifest",))
     rules = request_player_rules(body.get("players"), strict=mode == "strict", template=template)
     findings.extend(rules.items)

@@ -1,4 +1,4 @@
-"""Whether an episode counts, and if not, why: one answer for everybody who asks.
+"""Whether an episode counts, and if not, why: one answer for all callers.
 
 An episode counts when the game has played it to its end: valid results, the replay where one is wanted, and nothing
 wrong with the game. What a player did wrong on the way is then the game's to score.
@@ -79,7 +79,7 @@ class Verdict:
 
 
 def judge(record: EpisodeRecord, policy: VerdictPolicy | None = None) -> Verdict:
-    """Say whether an episode counts, and if not, whose fault decides.
+    """Judge whether an episode counts, and if not, which fault decides.
 
     One that was interrupted when it was over, with valid results, has lost nothing by it.
 

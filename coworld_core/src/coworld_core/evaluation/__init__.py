@@ -1,6 +1,6 @@
-"""Measuring players: who plays whom (designs), what counts (judging), and what may be concluded.
+"""Measuring players: the lineups (designs), which blocks count (judging), and which conclusions hold.
 
-Pure functions over the rows of ``episodes.jsonl``: the same rows give the same answer, whoever computes it. Nothing
+Pure functions over the rows of ``episodes.jsonl``: the same rows always give the same answer. Nothing
 here plays an episode (``coworld_runner.evaluation`` does) or draws a table.
 """
 

@@ -1,4 +1,4 @@
-"""Is one player better than another? Decided block by block, as soon as there is enough evidence and no sooner.
+"""Whether one player is better than another, decided as soon as enough blocks have been played.
 
 The verdict is about winning blocks: ``sign_evidence`` of the blocks won and lost. Beside it stands by how much: the
 mean difference and its interval. Where the two disagree, a remark says so.
@@ -94,7 +94,7 @@ class ComparisonReport(ShownReport):
 
 
 class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
-    """A comparison while it goes on.
+    """A comparison in progress.
 
     Args:
         plan: What is compared.
@@ -143,7 +143,7 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
         return super().progress().model_copy(update=standing)
 
     def report(self) -> ComparisonReport:
-        """What it came to; the same for the same rows, however they are ordered and whatever came after the verdict."""
+        """The result; the order of the rows, and rows after the verdict, do not change it."""
         common = self.common()
         measured = self.stopped not in UNMEASURED
         differences = self._differences if measured else []
@@ -167,7 +167,7 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
 
 
 def compare_rows(plan: ComparisonPlan, rows: Iterable[EpisodeRow]) -> ComparisonReport:
-    """Say what the rows of a comparison come to.
+    """Compute the report of a comparison from its rows.
 
     Args:
         plan: What was compared (``plan.json``).

@@ -1,7 +1,7 @@
-"""What a report has to show: a sentence, tables, facts, intervals to draw, and notes.
+"""The contents of a report: a summary sentence, tables, facts, intervals to draw, and notes.
 
 Each kind of report says it once (``ShownReport.parts``); the terminal, Markdown, a notebook and the page only set it in
-their own way. All of it is text by anybody: whoever shows it escapes it.
+their own way. All of it may be untrusted text, so renderers must escape it.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class ShownReport(EvaluationReport):
 
     @abstractmethod
     def said(self, after: str) -> str:
-        """What it came to in a sentence, where anything was measured.
+        """The result in one sentence, if anything was measured.
 
         Args:
             after: After how many blocks, as it stands in such a sentence.

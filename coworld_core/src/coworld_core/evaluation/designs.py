@@ -1,6 +1,6 @@
-"""Who sits where: the lineups of each block, balanced over seats, and the seed that a block's episodes share.
+"""Lineups: which player sits where in each block, balanced over seats, and the seed that a block's episodes share.
 
-A lineup is a label a seat; None leaves the seat to whoever the game's own configuration puts there. A block is the
+A lineup has a label for each seat; None keeps the player that the game's configuration puts there. A block is the
 episodes that share a seed and differ only in who sits where. Only whole blocks are evidence.
 """
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 Lineup = tuple[str | None, ...]
-"""An entrant's label by slot; None: nobody who is measured."""
+"""An entrant's label by slot; None: a player that is not measured."""
 
 _KEY = re.compile(r"block-(\d+)\.(\d+)-(\d+)")
 
@@ -53,7 +53,7 @@ def comparison_lineups(new: str, old: str, seats: int, block: int) -> tuple[Line
     """The lineups of one block of a comparison.
 
     With two seats, both orders; otherwise first one and then the other in the same seat, which is another seat in every
-    block, among whoever else the game seats.
+    block, among the other players of the game.
 
     Args:
         new: Label of one entrant.
@@ -95,7 +95,7 @@ def shares(names: Sequence[str], proportions: Sequence[float], seats: int) -> tu
     total = math.fsum(proportions)
     exact = [seats * proportion / total for proportion in proportions]
     counts = [math.floor(share) for share in exact]
-    # of equal remainders the first named has the larger one, whatever the last digit says
+    # equal remainders go to the player named first, regardless of rounding in the last digit
     order = sorted(range(len(exact)), key=lambda index: (-round(exact[index] - counts[index], 9), index))
     for index in order[: seats - sum(counts)]:
         counts[index] += 1
@@ -109,9 +109,9 @@ def shares(names: Sequence[str], proportions: Sequence[float], seats: int) -> tu
 
 
 def mixture_lineups(entrants: Sequence[str], counts: Sequence[int], block: int, *, seed: int = 0) -> tuple[Lineup, ...]:
-    """The lineups of one block of a mixture: one drawn order, rotated, so that everybody sits equally often everywhere.
+    """The lineups of one block of a mixture: one drawn order, rotated, so that each sits in every seat equally often.
 
-    Who sits beside whom differs from block to block. Somebody who has all seats to itself plays once.
+    Neighbours differ from block to block. A player that has all seats plays once.
 
     Args:
         entrants: Their labels.
@@ -131,8 +131,8 @@ def pickup_lineups(
 ) -> tuple[tuple[Lineup, ...], tuple[int, ...]]:
     """The lineups of one block of a pickup: no seat of the candidate, one, and so on up to all of them.
 
-    The pool is dealt over the seats, as evenly as it goes and anew in each block; a seat that the candidate does not
-    have keeps whom it was dealt. Which seats the candidate takes first turns with the blocks.
+    The pool is dealt over the seats as evenly as possible, again in each block; a seat without the candidate keeps the
+    player it was dealt. Which seats the candidate takes first turns with the blocks.
 
     Args:
         candidate: Label of the one whose value is measured.
@@ -159,13 +159,13 @@ def pickup_lineups(
 
 
 _WHOLE = 3
-"""Up to this many players every order of them is gone through in each block."""
+"""Up to this many players, each block goes through every order of them."""
 
 
 def coalitions(
     entrants: Sequence[str], block: int, *, seed: int = 0
 ) -> tuple[tuple[tuple[str, ...], ...], tuple[frozenset[str], ...]]:
-    """Who sits down together in one block, to say what each adds.
+    """The groups that play together in one block, to measure what each player adds.
 
     Args:
         entrants: Their labels.
@@ -191,7 +191,7 @@ def coalitions(
 def credit_lineups(entrants: Sequence[str], seats: int, block: int, *, seed: int = 0) -> tuple[Lineup, ...]:
     """A lineup for each of the ``coalitions`` of a block: its members in seats of their own, drawn for the block.
 
-    Whoever is left out is replaced by whom the game's own configuration puts there.
+    Players left out are replaced by those of the game's own configuration.
 
     Args:
         entrants: Their labels, no more than there are seats.
@@ -232,7 +232,7 @@ def round_robin(entrants: Sequence[str], seats: int, block: int, *, seed: int = 
 
 
 def episode_key(block: int, attempt: int, lineup: int) -> str:
-    """What an episode of an evaluation is known by: ``block-0007.1-2``.
+    """The key of an episode of an evaluation: ``block-0007.1-2``.
 
     Args:
         block: Its block, from 1.

@@ -1,4 +1,4 @@
-"""Means with intervals, and evidence that may be looked at after every block.
+"""Means with intervals, and evidence that stays valid when checked after every block.
 
 ``mean_interval`` is for a number of blocks that was settled before; ``running_interval`` and ``sign_evidence`` hold at
 every look. All of it is plain Python: 10,000 resamples of 40 blocks take about ten milliseconds.
@@ -44,7 +44,7 @@ class Interval:
 
 
 def mean_interval(values: Sequence[float], *, level: float = 0.95, seed: int = 0) -> Interval | None:
-    """An interval for the mean of what each block came to.
+    """An interval for the mean over blocks.
 
     From 20 to 256 blocks by bootstrap (percentiles of 10,000 resamples, as far out as Student's t is
     beyond the normal distribution), otherwise by Student's t.
@@ -76,7 +76,7 @@ def mean_interval(values: Sequence[float], *, level: float = 0.95, seed: int = 0
 def _resamples(count: int, draws: int, seed: int) -> bytes:
     """Which blocks are in each resample, one resample after the other; the same for all that is measured in them."""
     chance = random.Random(seed)
-    # of a byte that is no multiple of the count, the rest would make the first blocks more frequent
+    # unless the count divides 256, the remainder would make the first blocks more frequent
     most = 256 - 256 % count
     place, refused = bytes(number % count for number in range(256)), bytes(range(most, 256))
     drawn = b""
@@ -86,7 +86,7 @@ def _resamples(count: int, draws: int, seed: int) -> bytes:
 
 
 def running_interval(values: Sequence[float], *, alpha: float = 0.05) -> Interval | None:
-    """An interval for the mean that may be looked at after every block (an asymptotic confidence sequence).
+    """An interval for the mean that may be checked after every block (an asymptotic confidence sequence).
 
     Args:
         values: One number a block.

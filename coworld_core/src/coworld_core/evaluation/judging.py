@@ -1,4 +1,4 @@
-"""What counts: a block is counted, void, or played again, by whose fault spoiled its episodes.
+"""Which blocks count: a block is counted, void or replayed, depending on whose fault spoiled its episodes.
 
 ======================  ==================================================================================
 spoiled by              the block
@@ -10,8 +10,8 @@ a measured player       counts, as the game's results say; without results the p
 any other player        counts if there are results, otherwise it is void
 ======================  ==================================================================================
 
-Whose fault it was, ``verdict.judge_row`` says. Whoever forfeits gets the worst score that the evaluation has shown up
-to then, and whoever sat with them the mean of all.
+``verdict.judge_row`` attributes the fault. A player that forfeits gets the worst score seen so far in the evaluation,
+and the others in the episode get the mean of all scores.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedBlock:
-    """What became of a block."""
+    """The judgement of one block."""
 
     block: int
     fate: Literal["counted", "void", "spoiled"]
     scores: Mapping[str, float] = field(default_factory=dict[str, float])
     """Of a counted block: each entrant's mean over the seats it had."""
     by_seat: tuple[float, ...] = ()
-    """Of a counted block in which everybody sat everywhere, and nobody forfeited: the mean score of each seat."""
+    """Mean score of each seat, for a counted block in which every player had every seat and none forfeited."""
     forfeits: Mapping[str, int] = field(default_factory=dict[str, int])
     """How many episodes each entrant has forfeited."""
     seated: frozenset[str] = frozenset()
     """Entrants that had a seat in it."""
     absent: frozenset[str] = frozenset()
-    """Entrants that came to play in none of the episodes they had a seat in."""
+    """Entrants that played in none of the episodes they had a seat in."""
     attempts: int = 1
     """How often it was played."""
     reason: str = ""
@@ -61,12 +61,12 @@ class JudgedBlock:
 
 
 class BlockLedger:
-    """The rows of an evaluation, block by block, judged in the order of the blocks whatever the order of the rows.
+    """The rows of an evaluation, judged block by block in the order of the blocks, not of the rows.
 
     Args:
         lineups: The lineups of a block, by its number from 1.
         starved: Whether to count episodes whose machine was short of processors.
-        forfeit: The score of whoever forfeits; None: the worst that was shown.
+        forfeit: The score of a player that forfeits; None: the worst score seen.
 
     Attributes:
         judged: What became of the blocks, as far as all before are over, too.
@@ -85,7 +85,7 @@ class BlockLedger:
         self.judged: list[JudgedBlock] = []
 
     def add(self, row: EpisodeRow) -> list[JudgedBlock]:
-        """Take in a row; rows of other keys are passed over.
+        """Add a row; rows with other keys are ignored.
 
         Returns:
             The blocks that could be judged with it, in order.
@@ -216,7 +216,7 @@ def _guilty(lineup: Lineup, row: EpisodeRow) -> str | None:
 
 
 def _absent(episodes: Sequence[tuple[Lineup, EpisodeRow]]) -> frozenset[str]:
-    """Who came to play in none of these episodes."""
+    """Entrants that played in none of these episodes."""
     seated: set[str | None] = set()
     came: set[str | None] = set()
     for lineup, row in episodes:

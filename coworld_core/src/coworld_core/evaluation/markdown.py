@@ -34,5 +34,5 @@ def _table(table: Table) -> list[str]:
 
 
 def _text(text: str) -> str:
-    """Anyone's text, on one line and without meaning of its own."""
+    """Untrusted text on one line, with its Markdown escaped."""
     return "".join(f"\\{c}" if c in "\\|`*_<>[]#" else c for c in " ".join(text.split()))

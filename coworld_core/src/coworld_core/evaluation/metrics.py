@@ -1,4 +1,4 @@
-"""Another number than the scores: whatever list of one number a seat the results have, by JSON pointer."""
+"""Metrics other than the scores: a JSON pointer to any list in the results with one number for each seat."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["known_metrics", "measured"]
 
 
 def measured(results: Mapping[str, Any], pointer: str, seats: int) -> tuple[float, ...] | None:
-    """The numbers that a pointer leads to, by slot; None when it leads to no such list.
+    """The numbers that a pointer leads to, by slot; None unless it leads to a list of one number for each seat.
 
     Args:
         results: A game's results.
@@ -30,7 +30,7 @@ def measured(results: Mapping[str, Any], pointer: str, seats: int) -> tuple[floa
 
 
 def known_metrics(results: Mapping[str, Any], seats: int) -> list[str]:
-    """Pointers to every list of one number a seat.
+    """Pointers to every list with one number for each seat.
 
     Args:
         results: A game's results.

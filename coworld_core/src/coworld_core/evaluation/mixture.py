@@ -104,7 +104,7 @@ class MixtureReport(ShownReport):
 
 
 class Mixture(Evaluation[MixturePlan, MixtureReport]):
-    """A mixture while it goes on. A block is one full rotation on one seed.
+    """A mixture in progress. A block is one full rotation on one seed.
 
     Args:
         plan: Who plays.

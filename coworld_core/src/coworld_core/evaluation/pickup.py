@@ -1,4 +1,4 @@
-"""What is a player worth beyond whom it replaces? Its value by how many seats it takes, and who owes what to whom.
+"""What a player adds beyond the players it replaces, by number of seats, and how credit is shared.
 
 In each block the same seed is played with no seat of the candidate, with one, and so on up to all of them; the other
 seats keep whom they were dealt of the pool. The value of so many seats is what the candidate has in them, less what the
@@ -115,7 +115,7 @@ class PickupReport(ShownReport):
 
 
 class Pickup(Evaluation[PickupPlan, PickupReport]):
-    """A pickup while it goes on.
+    """A pickup in progress.
 
     Args:
         plan: Who is measured by whom.

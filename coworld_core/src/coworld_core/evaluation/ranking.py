@@ -1,4 +1,4 @@
-"""Who is better than whom among several? A round robin of blocks, ratings, and who is not told apart yet."""
+"""Ranking several players: a round robin of blocks, ratings, and pairs that cannot be told apart yet."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class RankingReport(ShownReport):
 
 
 class Ranking(Evaluation[RankingPlan, RankingReport]):
-    """A ranking while it goes on; over when everybody is told apart.
+    """A ranking in progress; it ends when all players can be told apart.
 
     Args:
         plan: Who is ranked.
@@ -122,7 +122,7 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
     def look(self, block: JudgedBlock) -> str:
         """Take in a block, and say why no more are needed; empty while more are."""
         count = len(self._labels)
-        # to look at every pair costs more than a block: once for as many blocks as there are pairs
+        # looking at every pair costs more than a block, so do it once for as many blocks as there are pairs
         if block.block % (count * (count - 1) // 2):
             return ""
         found = self._pairs()
@@ -149,7 +149,7 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
 
 
 def measured_pairs(blocks: Sequence[Mapping[str, float]], *, alpha: float) -> list[PairRecord]:
-    """How every two players who met did, by how much too.
+    """The result, with margins, of every pair of players that met.
 
     Args:
         blocks: Each player's score in a block, by label.
@@ -176,7 +176,7 @@ def player_labels(count: int) -> list[str]:
 
 
 def rank_rows(plan: RankingPlan, rows: Iterable[EpisodeRow]) -> RankingReport:
-    """Say what the rows of a ranking come to.
+    """Compute the report of a ranking from its rows.
 
     Args:
         plan: Who was ranked (``plan.json``).

@@ -1,4 +1,4 @@
-"""How strong players are, from who did better than whom in each block.
+"""Ratings of players, from their relative results in each block.
 
 Bradley and Terry's model with ties after Davidson, fitted to all blocks at once, so that the order of the blocks does
 not matter. A block of more than two players counts as all the pairs in it. The points are Elo's: 400 more make ten wins
@@ -55,7 +55,7 @@ class Pairing:
 
 
 def rate(blocks: Iterable[Mapping[str, float]], *, level: float = 0.95) -> list[Rating]:
-    """Rate everybody who played.
+    """Rate all players that played.
 
     Args:
         blocks: Each player's score in a block, by label; higher is better.
@@ -109,7 +109,7 @@ def rate(blocks: Iterable[Mapping[str, float]], *, level: float = 0.95) -> list[
 def pairings(
     blocks: Iterable[Mapping[str, float]], *, players: int | None = None, alpha: float = 0.05
 ) -> list[Pairing]:
-    """Say of every two players who met how they did, and whether that tells them apart.
+    """Compare every pair of players that met, and say whether the results tell them apart.
 
     Args:
         blocks: Each player's score in a block, by label.

@@ -41,7 +41,7 @@ _EVALUATIONS: dict[type[EvaluationPlan], Callable[[Any], Evaluation[Any, Any]]] 
 
 
 def read_plan(directory: str | os.PathLike[str]) -> EvaluationPlan:
-    """What the evaluation in a directory is about.
+    """The plan of the evaluation in a directory.
 
     Args:
         directory: Where ``plan.json`` is.
@@ -78,7 +78,7 @@ def open_evaluation(plan: EvaluationPlan) -> Evaluation[Any, Any]:
 
 
 def report_rows(plan: EvaluationPlan, rows: Iterable[EpisodeRow]) -> ShownReport:
-    """Say what the rows of an evaluation come to.
+    """Compute the report of an evaluation from its rows.
 
     Args:
         plan: What it is about (``plan.json``).

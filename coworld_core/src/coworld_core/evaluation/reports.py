@@ -96,7 +96,7 @@ class MeasuredEntrant(Record):
 
 
 class MeasuredSeat(Record):
-    """What a seat is worth, whoever sits there."""
+    """The value of a seat, independent of its player."""
 
     slot: int = Field(ge=0, description="The seat.")
     effect: float = Field(description="Mean score in this seat over that in all seats.")
@@ -129,7 +129,7 @@ class FaultCount(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A number that an evaluation came to, with what is known of how far off it may be."""
+    """A number that an evaluation measured, with its interval."""
 
     quantity: str
     """What it says."""
@@ -212,7 +212,7 @@ _Report = TypeVar("_Report", bound=EvaluationReport)
 
 
 class Evaluation(abc.ABC, Generic[_Plan, _Report]):
-    """An evaluation while it goes on: takes rows in any order, and looks at the blocks in their own.
+    """An evaluation in progress: takes rows in any order and judges blocks in theirs.
 
     Args:
         plan: What it is about.
@@ -250,7 +250,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         return self.report()
 
     def add(self, row: EpisodeRow) -> None:
-        """Take in a row. Blocks after the one that decides change nothing any more.
+        """Add a row. Blocks after the deciding one have no effect.
 
         Raises:
             UsageError: Code ``image_changed``: what ran is not what ran before.
@@ -415,7 +415,7 @@ def _measured_seats(counted: Sequence[JudgedBlock]) -> tuple[MeasuredSeat, ...]:
     if not rows:
         return ()
     count = len(rows[0])
-    # of two seats one is worth what the other is not; of more, each is another chance to be wrong
+    # with two seats, one is worth what the other is not; with more, each is another chance to be wrong
     level = 1 - 0.05 / (1 if count == 2 else count)
     measured: list[MeasuredSeat] = []
     for slot in range(count):
@@ -477,7 +477,7 @@ def _remarks(
             "Every block came out exactly alike: more blocks of the same game are no more evidence about other games.",
         )
     for seat in effects:
-        # an interval without width is that of blocks that came out alike
+        # an interval has no width when all blocks gave the same result
         if seat.interval is not None and 0 < seat.interval.low < seat.interval.high:
             say(
                 "seat_effect",

@@ -61,7 +61,7 @@ class ScrimmageReport(ShownReport):
 
 
 class Scrimmage(Evaluation[ScrimmagePlan, ScrimmageReport]):
-    """A scrimmage while it goes on. A block is one episode.
+    """A scrimmage in progress. A block is one episode.
 
     Args:
         plan: Who plays.

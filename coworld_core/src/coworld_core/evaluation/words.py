@@ -32,7 +32,7 @@ def excludes_zero(interval: IntervalRecord | None) -> bool:
 
 
 def number(value: float, interval: IntervalRecord | None = None, *, signed: bool = False) -> str:
-    """A number with the digits that count: four, or as many as its interval says anything about.
+    """A number with its significant digits: four, or as many as its interval supports.
 
     Args:
         value: It.

@@ -98,7 +98,7 @@ def check_schema(schema: Mapping[str, Any]) -> CheckedSchema:
         schema: Plain JSON.
     """
     text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-    # What is remembered stays in memory, so only what is of an ordinary size is.
+    # The cache stays in memory, so only schemas of ordinary size are kept in it.
     return _checked(text) if len(text) <= _MAX_REMEMBERED else _checked.__wrapped__(text)
 
 
@@ -211,7 +211,7 @@ def _reference_findings(schema: dict[str, Any], written: list[tuple[Path, dict[s
 
     lookup = _lookup(schema)
     places = {id(part): path for path, part in written}
-    # What is evaluated against the same value, by the part that asks for it.
+    # For each part, the schemas that it applies to the same value.
     in_place: dict[int, list[int]] = {}
     for path, part in written:
         below: list[object] = [part.get(key) for key in ("not", "if", "then", "else")]
@@ -265,7 +265,7 @@ def _pattern_findings(written: list[tuple[Path, dict[str, Any]]]) -> Iterator[Fi
             if room < 0:
                 problem = "all of the schema's patterns together are too long"
             elif at_key and unevaluated:
-                # The library looks at these once more by itself, with an engine that may take for ever.
+                # The library matches these again with its own engine, which may take exponential time.
                 problem = "beside unevaluatedProperties no patternProperties are"
             else:
                 problem = pattern_problem(pattern)
@@ -322,7 +322,7 @@ def _against_metaschema(schema: dict[str, Any]) -> Iterator[Finding]:
         with budget():
             for error in metaschema().iter_errors(schema):
                 path = tuple(error.absolute_path)
-                # Patterns have a check of their own, which can say what is wrong with one.
+                # Patterns have their own check, which gives the reason.
                 if path not in found and not (error.validator == "format" and error.validator_value == "regex"):
                     found[path] = _schema_error(path, error)
                 if len(found) >= _MAX_ERRORS:
@@ -355,12 +355,12 @@ def _validated(validator: Validator, value: object, code: str, secret: Callable[
             for error in islice(cast("Any", validator).iter_errors(value), _MAX_ERRORS):
                 causes.extend(worded(error, tuple(error.absolute_path), code, secret))
     except Endless:
-        # What was found until then may be a product of the loop.
+        # Earlier findings may be a product of the loop.
         message = "There is too much to validate here; the schema may refer to itself over and over."
         hint = "Look for $ref that lead back to themselves."
         return (Finding(code="schema_too_costly", path=(), message=message, hint=hint),)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # The library was not written for what anyone may write into a schema.
+        # The library does not expect hostile schemas.
         message = f"The value cannot be compared with its schema: {error}."
         causes.append(Cause(finding=Finding(code=code, path=(), message=message)))
     return tuple(one_per_cause(causes))

@@ -58,9 +58,9 @@ def budget() -> Generator[None]:
 def _matcher(pattern: str) -> Callable[[str], bool]:
     from pydantic_core import SchemaValidator, core_schema
 
-    # Once for each pattern, unless a schema has more of them than are remembered.
+    # Paid once for each pattern, unless a schema has more of them than the cache holds.
     _count(100 * pattern_length(pattern))
-    # Rust's engine takes linear time whatever the pattern, and limits the memory that one compiles to.
+    # Rust's engine takes linear time for any pattern, and limits the memory of a compiled one.
     return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex")).isinstance_python
 
 
@@ -143,7 +143,7 @@ def _validator_class() -> Callable[..., Validator]:
     base = library.Draft202012Validator
 
     def weighed(error: ValidationError) -> ValidationError:
-        # It quotes the whole value.
+        # The message quotes the whole value.
         _count(len(error.message) // 100)
         return error
 
@@ -154,12 +154,12 @@ def _validator_class() -> Callable[..., Validator]:
                 _leave_stack()
             elif keyword.startswith("unevaluated") and isinstance(instance, dict | list):
                 _count(len(cast("list[Any]", instance)) ** 2 // 100)
-            # No generator, which would be one more frame for each keyword that another is inside of.
+            # Not a generator, which would add a stack frame for each level of nesting.
             return map(weighed, evaluate(validator, value, instance, schema))
 
         return run
 
-    # The library compares each with each.
+    # The library compares every pair.
     def unique(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         if (
             value

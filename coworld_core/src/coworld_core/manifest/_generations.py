@@ -224,7 +224,7 @@ def _template_version(lifted: Lifted, game: dict[str, Any], *, template: bool) -
     images += [entry.get("image") for _, _, entry in _entries(lifted.document)]
     if not template and not any(is_placeholder(image) for image in images):
         return
-    # In a template that may not be read as it is, the one finding about that covers the version too.
+    # If a template must not be read as a manifest, that one finding covers the version too.
     game["version"] = TEMPLATE_VERSION
     if template:
         _said(

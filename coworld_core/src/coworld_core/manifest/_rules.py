@@ -51,7 +51,7 @@ def manifest_rules(document: Mapping[str, Any], *, strict: bool, template: bool)
             findings.extend(_named(found, ("game", name)), below=("game", name))
     for finding in _configs(document, game):
         if finding.code == "bad_tokens_schema":
-            # Every config has to do with the same tokens.
+            # All configs share the same tokens.
             if not tokens_told:
                 findings.extend([replace(finding, path=("game", "config_schema", "properties", "tokens"))])
             tokens_told = True
@@ -239,7 +239,7 @@ def _pages(game: Mapping[str, Any]) -> Iterator[Finding]:
     path: Path = ("game", "docs", "pages")
     pages = _object(game.get("docs")).get("pages")
     for finding in _duplicates("game.docs.pages", pages, path):
-        # Allowed by the contract, and still no help to a reader.
+        # The contract allows it, but it does not help a reader.
         yield Finding(
             code="duplicate_page_id", path=finding.path, message=finding.message, hint=finding.hint, severity="warning"
         )

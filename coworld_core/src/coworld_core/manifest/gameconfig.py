@@ -103,7 +103,7 @@ def slot_count(manifest: Manifest, config: JsonObject) -> int:
 
 
 def with_tokens(config: JsonObject, tokens: Sequence[str]) -> dict[str, Any]:
-    """A copy of a config with the slots' tokens in it: what the game reads, and nobody else may.
+    """A copy of a config with the slots' tokens in it. Only the game may read it.
 
     Raises:
         UsageError: Code ``runner_managed_tokens``, when the config already has tokens.
@@ -327,7 +327,7 @@ def config_findings(schema: Mapping[str, Any], config: Mapping[str, Any], *, slo
 
 
 def _checked_config(checked: CheckedSchema, config: Mapping[str, Any], count: int) -> list[Finding]:
-    # As long as real tokens, so that a schema that would refuse those is found out here.
+    # As long as real tokens, so that a schema that would refuse those fails here.
     placeholders = [f"token-{index}".ljust(22, "x") for index in range(count)]
     authored = {key: value for key, value in config.items() if key not in ("tokens", "player_names")}
     findings: list[Finding] = []

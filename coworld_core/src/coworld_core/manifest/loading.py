@@ -1,4 +1,4 @@
-"""Reading and writing manifests: everything that is wrong with one, at once, and one strict form to write.
+"""Reading and writing manifests: all findings are reported at once, and there is one strict written form.
 
 ``load_manifest`` reads leniently: manifests of every published generation load, and what was filled in or left out is
 said. ``mode="strict"`` is for what is certified, built or uploaded: there, only the form that ``dump_manifest`` writes

@@ -322,7 +322,7 @@ class Variant(Model):
 
 
 class CertificationPlayer(Model):
-    """Who sits in one slot of the certification episode."""
+    """The player in one slot of the certification episode."""
 
     player_id: NonEmpty = Field(description="Id of an entry of `player`.")
 

@@ -153,7 +153,7 @@ def results_schema_findings(schema: Mapping[str, Any], *, strict: bool = True) -
         )
         return findings.items
     if not checked.ok:
-        # Types that are none would be told about twice.
+        # Invalid types would be reported twice.
         return findings.items
     known: dict[int, frozenset[str] | None] = {}
     types = _types(schema, schema, known)
@@ -204,7 +204,7 @@ def _requires(root: Mapping[str, Any], schema: object, name: str, known: dict[in
         return False
     keywords = cast("dict[str, Any]", schema)
     if id(keywords) not in known:
-        # A schema met again inside itself adds nothing, and each is looked at once however often it is referred to.
+        # A schema that contains itself adds nothing, and each is visited once however often it is referred to.
         known[id(keywords)] = False
         known[id(keywords)] = _requires_itself(root, keywords, name, known, room - 1)
     return known[id(keywords)]
@@ -245,7 +245,7 @@ def _facets(
 
 
 def _below(path: Place, *parts: str | int) -> Place:
-    """A place further in; what is behind a reference is shown at the reference."""
+    """A place deeper in the schema. What a reference leads to is shown at the reference."""
     return path if path[-1:] == ("$ref",) else (*path, *parts)
 
 

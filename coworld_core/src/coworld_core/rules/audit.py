@@ -136,7 +136,7 @@ def _run(
         try:
             play.step({seat: play.read(seat, action) for seat, action in actions.items()})
         except ActionRefused:
-            # Another game than that of the script, as what is legal has shown by now.
+            # The legal actions show that this is not the game of the script.
             break
     done.chance = play.chance_used
     return done
@@ -188,7 +188,7 @@ def _watched(found: list[Issue]) -> Generator[None]:
             note(code, frame.f_code.co_qualname, frame.f_back)
 
     before, collecting = sys.getprofile(), gc.isenabled()
-    # A collection may come anywhere, and calls what others have asked it to call.
+    # Garbage collection may happen anywhere, and runs callbacks of other code.
     gc.disable()
     sys.setprofile(watch)
     try:
@@ -209,7 +209,7 @@ _CLOCKS: Final = frozenset(
 _FILES: Final = frozenset({io.open, io.open_code, os.open, os.listdir, os.scandir, os.stat, os.remove, os.mkdir})
 _GLOBAL: Final[object] = getattr(random.random, "__self__", None)
 _SEED: Final = random.Random.seed.__code__
-# Named and not imported: this package has no use for sockets.
+# By name, because this package must not import sockets.
 _SOCKET: Final = ("socket.__init__", f"{sysconfig.get_path('stdlib')}/socket.py")
 
 
@@ -251,7 +251,7 @@ def _place(frame: FrameType | None) -> tuple[str, int] | None:
         if path.startswith(_HERE):
             return library
         if any(site in path for site in _SITES):
-            # A library, or rules that are installed like one.
+            # A library, or rules installed as one.
             library = (path, frame.f_lineno)
         elif not path.startswith(_STDLIB):
             return (path, frame.f_lineno)

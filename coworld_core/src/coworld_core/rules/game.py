@@ -76,7 +76,7 @@ class Rules(abc.ABC):
     version: ClassVar[str] = "0"
     """The version of the rules; a replay of another is shown, and not played again."""
 
-    # Whoever writes rules knows the type that they have given above.
+    # The author of the rules knows the type given above.
     config: Any
     rng: random.Random
 
@@ -103,7 +103,7 @@ class Rules(abc.ABC):
 
     @abc.abstractmethod
     def step(self, actions: Mapping[int, Any]) -> None:
-        """Go on by one tick.
+        """Advance by one tick.
 
         Args:
             actions: What each seat of `to_act` does, by seat and in ascending order; legal, or None where a seat has

@@ -10,7 +10,7 @@ __all__ = ["Pace", "Ticks", "Turns"]
 
 @dataclass(frozen=True, kw_only=True)
 class Turns:
-    """The game waits for everybody in `Rules.to_act`, and each seat has a clock.
+    """The game waits for all seats in `Rules.to_act`, and each seat has a clock.
 
     Attributes:
         per_move: Seconds for one move, above 0; what is left of them is lost.
@@ -34,7 +34,7 @@ class Turns:
 
 @dataclass(frozen=True, kw_only=True)
 class Ticks:
-    """The game goes on at its own rate, with the actions that have come.
+    """The game advances at a fixed rate, with the actions received so far.
 
     Attributes:
         hz: Ticks in a second, above 0 and at most 1000.

@@ -24,7 +24,7 @@ MAX_LEGAL_TOLD: Final = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """What everybody may see of one moment.
+    """What all seats may see at one moment.
 
     Attributes:
         tick: Ticks played.
@@ -38,7 +38,7 @@ class Frame:
 
 
 class Play:
-    """One episode, from its start until nobody is to act.
+    """One episode, from its start until no seat has to act.
 
     What goes over a wire is asked for as JSON text (`observe`, `legal`); who plays in the same process asks for the
     same as values (`observation`, `options`), which costs a fraction. Neither is made before it is asked for.
@@ -177,7 +177,7 @@ class Play:
                 f"no action: {place + ': ' if place else ''}{first['msg']}", code="action_malformed"
             ) from None
         except Exception as error:
-            # A validator of the author's own; what it may raise for a wrong value is ValueError.
+            # The author's own validator, which raises ValueError for a wrong value.
             raise RulesError.raised(error, where="Action", tick=self.tick, seat=seat) from error
         if known is None:
             return action
@@ -189,7 +189,7 @@ class Play:
     # what is done
 
     def step(self, actions: Mapping[int, Any]) -> dict[int, Any]:
-        """Go on by one tick.
+        """Advance by one tick.
 
         Args:
             actions: Actions that `read` has returned, or that are of `options`, by seat. Who is to act and is not in
@@ -353,6 +353,6 @@ def to_plain(value: Any) -> Any:
 
 def _plain(value: object) -> object:
     if isinstance(value, set | frozenset):
-        # Texts in a set are in another order in each process.
+        # The order of strings in a set differs between processes.
         raise TypeError("a set has no order: return a list")
     return adapter(cast("Any", type(value))).dump_python(value, mode="json")

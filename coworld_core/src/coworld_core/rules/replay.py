@@ -1,4 +1,4 @@
-"""Replays of rules: a header, the actions of each tick, and what was to be seen; enough to show and to play again.
+"""Replays of rules: a header, and the actions and view of each tick, enough to show the game and to play it again.
 
 A replay is lines of JSON, packed with gzip: the header, a line for each tick, and the end, which says how it came. One
 of a game that failed has all up to there.
@@ -189,7 +189,7 @@ def read_replay(data: bytes, *, source: str = "replay", limit: int = MAX_REPLAY)
 
 
 def play_again(rules: type[Rules], replay: RulesReplay) -> Play:
-    """Play the actions of a replay again, by the same rules, and compare what is to be seen.
+    """Play the actions of a replay again by the same rules, and compare the views.
 
     Returns:
         The play, as far as the replay goes.
@@ -252,7 +252,7 @@ def _ticks_again(play: Play, replay: RulesReplay) -> Generator[Mapping[int, Any]
     for number, seen in enumerate(replay.ticks):
         if number:
             yield seen.actions
-            # What a default was, and what a policy chose, are written alike; both are legal.
+            # Defaults and chosen actions are written alike; both are legal.
             play.step(
                 {seat: None if action is None else play.read(seat, action) for seat, action in seen.actions.items()}
             )
@@ -263,7 +263,7 @@ def _ticks_again(play: Play, replay: RulesReplay) -> Generator[Mapping[int, Any]
 
 
 def _unpacked(data: bytes, source: str, limit: int) -> bytes:
-    # A replay that is packed once more on its way is still one.
+    # A replay may have been packed a second time in transfer.
     while (packing := detect_compression(io.BytesIO(data), name=source)) != "none":
         plain = io.BytesIO()
         unpacker = Unpacker(packing, limit=limit, what="replay", source=source, error=ReplayFormatError)

@@ -225,7 +225,7 @@ def rules_config(rules: type[Rules], config: Mapping[str, Any] | RulesConfig | N
 
 def _validated(model: type[BaseModel], value: Mapping[str, Any]) -> BaseModel:
     try:
-        # As JSON and strictly, so that "3" is no number and a list may be a tuple.
+        # Strict JSON: "3" is not a number, and a list is accepted for a tuple.
         return model.model_validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]

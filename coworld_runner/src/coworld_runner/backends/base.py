@@ -1,4 +1,4 @@
-"""What a backend is built on: units that keep the contract's rules, and the steps that every backend takes with them.
+"""The base classes of backends: units that keep the contract's rules, and the steps that all backends share.
 
 A backend of its own says what is particular to it; the rest is here, and ours use it as well:
 
@@ -75,7 +75,7 @@ __all__ = [
 ]
 
 REMOVE_SECONDS = 30.0
-"""How long removing units may take beyond their grace before what is left is reported."""
+"""How long removing units may take beyond their grace period before the remaining ones are reported."""
 
 
 class BaseUnit(Unit):
@@ -106,7 +106,7 @@ class BaseUnit(Unit):
     def __init__(self, spec: UnitSpec, *, backend: Backend, publish: Publish) -> None:
         super().__init__(spec)
         self.backend = backend
-        """Whose unit it is."""
+        """The backend that made it."""
         self.publish = publish
         """Where its events go."""
         self.started = anyio.Event()
@@ -118,23 +118,24 @@ class BaseUnit(Unit):
         self.ended_by: ExitReason | None = None
         """Why we ended it: for ``terminate`` and ``kill`` to set once their signal has arrived, for ``Exit.reason``."""
         self.removed = False
-        """Whether nothing of it is left."""
+        """Whether everything of it has been removed."""
         self.starting = anyio.Lock()
-        """Held while it is started, so that it is started once and not stopped half-way."""
+        """Held during a start, so that it starts once and is not stopped half-way."""
         self._exit: Exit | None = None
         self._failure: StartError | None = None
         self._asked = False
         self._truncated = False
+        self._following = anyio.CancelScope()
 
     # --- for a subclass to fill in
 
     @property
     def label(self) -> str:
-        """What it is called when it could not be removed."""
+        """Its name in the report of a failed removal."""
         return f"{self.name} ({self.id})" if self.id else self.name
 
     async def make(self) -> None:
-        """Everything short of running it, under the run's label.
+        """Create everything short of running it, under the run's label.
 
         Raises:
             StartError: It could not be made; ``remove`` takes away what came of it.
@@ -142,14 +143,14 @@ class BaseUnit(Unit):
 
     @abc.abstractmethod
     async def launch(self) -> None:
-        """Run what ``make`` has made, and return once it runs.
+        """Run what ``make`` has created, and return once it runs.
 
         Raises:
             StartError: It could not be started, with the platform's own reason.
         """
 
     async def discard(self) -> None:
-        """End what was made and waits to be started, where a platform keeps something running for that."""
+        """End a unit that was made and never started, where a platform keeps something running for it."""
 
     @abc.abstractmethod
     async def terminate(self, grace: float) -> None:
@@ -164,12 +165,30 @@ class BaseUnit(Unit):
         """End it, with its whole tree; it is waited for afterwards."""
 
     async def remove(self) -> None:
-        """Give back everything that was made, whatever of it there is; ``leak`` what cannot be removed."""
-
-    def forsake(self) -> None:
-        """End what follows it here: nobody waits for it any more, as it could not be removed in time."""
+        """Release everything that was made, even if only partly; ``leak`` what cannot be removed."""
 
     # --- for a subclass to call
+
+    def follow(self, tasks: TaskGroup, work: Callable[[], Awaitable[None]]) -> None:
+        """Watch it in its own task, shielded from cancellation, until ``work`` is done or ``forsake`` is called.
+
+        Args:
+            tasks: Where the task runs.
+            work: What is done; it calls ``finish`` when the unit has ended.
+        """
+        # shielded: cancelling the body stops the units, and this task then ends by itself
+        scope = self._following = anyio.CancelScope(shield=True)
+
+        async def watch() -> None:
+            with scope:
+                await work()
+
+        # not the task group's own start(): when cancelled, it would wait for a task that is shielded from it
+        tasks.start_soon(watch, name=f"unit {self.name}")
+
+    def forsake(self) -> None:
+        """Stop watching it: nothing waits for it any more."""
+        self._following.cancel()
 
     def tell(self, kind: Callable[..., BaseEvent], **details: object) -> None:
         """Publish an event about this unit.
@@ -181,7 +200,7 @@ class BaseUnit(Unit):
         self.publish(kind(unit=self.name, component=self.spec.component, slot=self.spec.slot, **details))
 
     def leak(self, what: str, reason: str) -> None:
-        """Publish that something of it could not be removed, and why."""
+        """Publish that part of it could not be removed, and why."""
         self.publish(LeakFound(what=what, reason=reason))
 
     def mark_started(self, since: float | None = None) -> None:
@@ -196,7 +215,7 @@ class BaseUnit(Unit):
             self.started.set()
 
     def finish(self, exit: Exit) -> None:
-        """Keep how it ended, and wake who waits for it; only the first end counts. Its logs must be complete.
+        """Record how it ended, and wake its waiters; only the first end counts. Its logs must be complete.
 
         That it has ended is an event if it had started.
         """
@@ -212,14 +231,14 @@ class BaseUnit(Unit):
         return CappedLog(path, self.spec.limits.log_bytes, self._log_full)
 
     def close_log(self, log: CappedLog) -> None:
-        """Close a log, and tell if not everything could be written to it."""
+        """Close a log, and warn if it is incomplete."""
         log.close()
         if log.error is not None:
             why = log.error.strerror or log.error
             self.publish(Notice(level="warning", message=f"{log.path} is not complete: {why}."))
 
     def stranger(self, port: str) -> str:
-        """Who answers on a port of this unit if somebody else does; nobody can, where the platform holds the port."""
+        """Any other program that answers on a port of this unit; empty where the platform reserves the port."""
         return ""
 
     def missed(self, port: str) -> str:
@@ -227,7 +246,7 @@ class BaseUnit(Unit):
         return ""
 
     def inside(self) -> Placement:
-        """Where a unit with a file system and a network of its own lives: at its mounts, and on all its addresses."""
+        """The placement of a unit with its own file system and network: its mounts, and all of its addresses."""
         spec = self.spec
         return Placement(
             directory=spec.mount.rstrip("/") if spec.directory is not None else "",
@@ -255,7 +274,7 @@ class BaseUnit(Unit):
         self.removed = True
 
     def abandon(self) -> None:
-        """Give up on it: the platform does not do what it is told."""
+        """Give up on it, because the platform does not respond."""
         self.finish(Exit(reason="lost", detail="it could not be removed"))
         self.forsake()
 
@@ -370,18 +389,18 @@ class LocalUnit(BaseUnit):
 
     @abc.abstractmethod
     def processes(self) -> Iterable[int]:
-        """Pids that may answer on its ports; none of them: whoever answers is taken for a stranger."""
+        """Pids that may answer on its ports; without any, every answer counts as a stranger's."""
 
     def endpoint(self, port: str = "http") -> Endpoint:
         """How to reach a port; the same from here and from its clients."""
         return self._endpoints[port]
 
     def stranger(self, port: str) -> str:
-        """Who answers on a port when it is none of its processes."""
+        """The program that answers on a port when it is not one of its processes."""
         return stranger_on(int(self._endpoints[port].here.rpartition(":")[2]), self.processes())
 
     def take_ports(self) -> Placement:
-        """Take its ports, to be given back with ``give_ports_back``, and say where it is to live.
+        """Take its ports, until ``give_ports_back``, and return its placement.
 
         Raises:
             StartError: One is taken.
@@ -404,7 +423,7 @@ class LocalUnit(BaseUnit):
         )
 
     def give_ports_back(self) -> None:
-        """Let others have its ports."""
+        """Release its ports."""
         for reservation in self._reservations:
             reservation.close()
 
@@ -415,7 +434,7 @@ _U = TypeVar("_U", bound=Unit)
 
 
 async def _for_all(units: Sequence[_U], act: Callable[[_U], Awaitable[None]]) -> None:
-    """Do it for all units at once, and for all to the end.
+    """Do it for all units at once, and wait for all of them.
 
     Raises:
         CoworldError: Of those that failed, the first in the units' own order.
@@ -438,7 +457,7 @@ async def _for_all(units: Sequence[_U], act: Callable[[_U], Awaitable[None]]) ->
 
 
 def refuse_taken_names(units: Sequence[Unit], of_run: Callable[[str], Container[str]]) -> None:
-    """Refuse units that have the name of another of their run, for a backend whose units know each other by it.
+    """Refuse units whose name is taken in their run, for backends whose units find each other by name.
 
     Args:
         units: The new ones.
@@ -456,7 +475,7 @@ def refuse_taken_names(units: Sequence[Unit], of_run: Callable[[str], Container[
 
 
 async def _close_all(units: Sequence[BaseUnit], grace: float, *, within: float = REMOVE_SECONDS) -> None:
-    """Stop and remove all units at once, whatever is cancelled, within a deadline.
+    """Stop and remove all units at once, shielded from cancellation, within a deadline.
 
     Nothing is raised: what could not be removed in time counts as lost, and is published as a leak.
 
@@ -492,12 +511,15 @@ class BaseBackend(Backend):
     """
 
     remove_seconds: ClassVar[float] = REMOVE_SECONDS
-    """How long removing units may take beyond their grace before what is left is reported."""
+    """How long removing units may take beyond their grace period before the remaining ones are reported."""
+    removal: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """Kinds that ``find_units`` finds, in the order of removal; the kinds of one entry are removed at once, other kinds
+    are left alone. Empty: everything at once."""
 
     # --- for a subclass to fill in
 
     def unit(self, spec: UnitSpec, *, publish: Publish, tasks: TaskGroup) -> BaseUnit:
-        """A unit of which nothing exists yet.
+        """A unit that has not been created yet.
 
         Args:
             spec: What it runs; within what this backend is capable of.
@@ -529,31 +551,34 @@ class BaseBackend(Backend):
         """
         async with AsyncExitStack() as stack:
             for run_id in dict.fromkeys(spec.run_id for spec in specs):
-                # the run's own directory marks it as alive; a caller who made none gets one for the time being
+                # the run's directory marks it as alive, so make a temporary one if the caller made none
                 if not (scratch_root() / run_id).is_dir():
                     await stack.enter_async_context(open_scratch(run_id, on_leak=_leak(publish)))
             yield [self.unit(spec, publish=publish, tasks=tasks) for spec in specs]
 
     async def find_units(self, run_id: str | None) -> Sequence[Found]:
-        """Whatever exists of units, by label: of one run, or of all."""
+        """What exists of units, found by label: of one run, or of all."""
         raise NotImplementedError
 
     async def remove_found(self, found: Found) -> str:
-        """Remove something that ``find_units`` found; returns why it is still there, if it is."""
+        """Remove something that ``find_units`` found; returns why it could not be removed, or an empty string."""
         raise NotImplementedError
 
     async def reap_units(self, found: Sequence[Found], *, force: bool) -> Sequence[Reaped]:
-        """Remove what ``find_units`` found, all at once; what a living runner owns only with ``force``."""
+        """Remove what ``find_units`` found, by ``removal``; what a living runner owns only with ``force``."""
         reasons: dict[str, str] = {}
+        groups = [[item for item in found if item.kind in kinds] for kinds in self.removal] or [list(found)]
 
         async def remove(item: Found) -> None:
             alive = item.alive and not force
             reasons[item.id] = "its runner is still running" if alive else await self.remove_found(item)
 
-        async with anyio.create_task_group() as tasks:
-            for item in found:
-                tasks.start_soon(remove, item)
-        return [Reaped(found=item, removed=not reasons[item.id], reason=reasons[item.id]) for item in found]
+        for group in groups:
+            async with anyio.create_task_group() as tasks:
+                for item in group:
+                    tasks.start_soon(remove, item)
+        ours = [item for item in found if item.id in reasons]
+        return [Reaped(found=item, removed=not reasons[item.id], reason=reasons[item.id]) for item in ours]
 
     # --- the contract
 
@@ -572,7 +597,7 @@ class BaseBackend(Backend):
     async def units(
         self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
     ) -> AsyncGenerator[tuple[Unit, ...], None]:
-        """Units that are made all at once, and are gone on leaving.
+        """Create units, all at once, and remove them on leaving.
 
         Raises:
             CapabilityError: A spec asks for what this backend cannot enforce.
@@ -593,12 +618,12 @@ class BaseBackend(Backend):
                 await _close_all(units, grace, within=self.remove_seconds)
 
     async def find(self, run_id: str | None = None) -> tuple[Found, ...]:
-        """Whatever exists of units, and the directories of runs."""
+        """What exists of units, and the directories of runs."""
         units = await self.find_units(run_id)
         return (*units, *await anyio.to_thread.run_sync(find_scratch, run_id))
 
     async def reap(self, found: Sequence[Found], *, force: bool = False) -> tuple[Reaped, ...]:
-        """Remove what was found; directories last, when nobody writes into them any more."""
+        """Remove what was found; directories last, when nothing writes into them any more."""
         units = await self.reap_units([item for item in found if item.kind != "directory"], force=force)
         return (*units, *await anyio.to_thread.run_sync(lambda: reap_scratch(found, force=force)))
 

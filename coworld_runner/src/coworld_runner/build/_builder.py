@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 import anyio
 
 from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, path_segment
-from coworld_core.errors import ImageError, UsageError
 from coworld_core.episode.events import ImageReady
+from coworld_core.errors import ImageError, UsageError
 from coworld_core.images import ImageRef, Platform, content_tag
 
-from ._plan import BuildPlan, canonical, dockerfile_for
 from .._hints import listed
-from ._image import BuildError, build_image
 from ..backend import Publish
 from ..backends.docker._images import Images
 from ..backends.docker._login import registry_headers
-from ..package.compose import Build, Service
+from ..images.build import BuildError, build_image
+from ..images.compose import Build, Service
+from ._plan import BuildPlan, canonical, dockerfile_for
 
 __all__ = ["Builder", "BuiltImage", "check_platform", "jobs_of"]
 

@@ -16,12 +16,9 @@ from coworld_core.manifest.loading import MANIFEST_NAME, TEMPLATE_NAME, check_ma
 from coworld_core.manifest.models import Manifest
 from coworld_core.manifest.template import hydrate, image_names, placeholders
 
-from ._context import ContextError, dockerfile_of, ignore_of
-from ..package._dockerfile import Dockerfile, read_dockerfile
 from .._hints import did_you_mean, listed
-from ._image import BuildError
-from ..package._sources import missing
-from ..package.compose import (
+from ..images.build import BuildError
+from ..images.compose import (
     COMPOSE_NAMES,
     Build,
     ComposeFile,
@@ -31,6 +28,9 @@ from ..package.compose import (
     load_compose,
     without_compose,
 )
+from ..images.context import ContextError, dockerfile_of, ignore_of
+from ..images.dockerfile import Dockerfile, read_dockerfile
+from ..package._sources import missing
 
 __all__ = ["DEFAULT_VERSION", "BuildPlan", "canonical", "dockerfile_for", "plan_build"]
 

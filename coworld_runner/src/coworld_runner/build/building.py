@@ -17,21 +17,21 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.docker_engine import Engine, resolve_address
-from coworld_core.errors import UsageError, WorkspaceError
 from coworld_core.episode.events import BaseEvent, Notice, PhaseFinished, PhaseStarted, RunFinished, RunStarted
+from coworld_core.errors import UsageError, WorkspaceError
 from coworld_core.images import HOSTED_PLATFORM, Platform
 from coworld_core.issues import Issue, Report
 from coworld_core.manifest.loading import dump_manifest
 from coworld_core.manifest.models import Manifest
 
-from ._pinning import pinned
-from ._plan import BuildPlan, plan_build
-from ._builder import Builder, BuiltImage, check_platform, jobs_of
 from .._hints import listed
-from ._image import BuildError
 from ..backend import Publish
 from ..errors import unwrapped
+from ..images.build import BuildError
 from ..runs.workspace import atomic_write
+from ._builder import Builder, BuiltImage, check_platform, jobs_of
+from ._pinning import pinned
+from ._plan import BuildPlan, plan_build
 
 __all__ = ["BuildError", "BuildPlan", "BuildResult", "BuiltImage", "build_coworld", "plan_build"]
 
@@ -108,9 +108,7 @@ async def build_coworld(
         raise UsageError("At least one image must be built at a time.", code="bad_parallel")
 
     def plan() -> BuildPlan:
-        return plan_build(
-            project, compose=compose, template=template, version=version, output=output, service=service
-        )
+        return plan_build(project, compose=compose, template=template, version=version, output=output, service=service)
 
     with _Phase("check", publish):
         planned = await anyio.to_thread.run_sync(plan)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.record import EpisodeRecord, SeatedPlayer
 from coworld_core.issues import Issue
+from coworld_core.terminal import strip_controls
 
 from .._hints import listed
 from ..backend import Backend, ImageInfo
 from ..episode.running import versions
-from ..runs._files import strip_controls
 from ..runs._opening import OpenRun
 from .answers import StepAnswer
 from .contract import ContractProbes

@@ -10,7 +10,8 @@ import anyio
 import anyio.to_thread
 
 from ..backend import Backend, ImageInfo, Publish
-from ..own_players import PLAYER_LABEL, OwnPlayer, require_own_player
+from ..own_players.player import PLAYER_LABEL, OwnPlayer
+from ..own_players.requiring import require_own_player
 from ..plan import EpisodePlan, Seat
 
 __all__ = ["house_player", "require_players"]

@@ -35,6 +35,8 @@ __all__ = [
 
 _HTTP_TIMEOUT = 5.0
 _REFUSAL_WAIT = 2.0
+_STATE_SECONDS = 0.25
+"""Between two states of the public viewer stream that are looked at."""
 _POLICY_VIOLATION = 1008
 """The close code for a caller that is not to be let in."""
 _READ_LIMIT = 4 * 1024 * 1024
@@ -223,8 +225,8 @@ async def first_message(address: str, path: str, *, timeout: float) -> ProbeResu
     return ProbeResult(name, True, heard)
 
 
-async def watch_global(address: str, on_state: Callable[[dict[str, Any]], None], *, interval: float = 0.25) -> None:
-    """Read the public viewer stream until it ends, and hand out its JSON objects, at most one per ``interval`` seconds.
+async def watch_global(address: str, on_state: Callable[[dict[str, Any]], None]) -> None:
+    """Read the public viewer stream until it ends, and hand out its JSON objects, four a second at most.
 
     Messages in between are dropped unread, so that a fast game costs little. Any failure just ends it: this is a
     courtesy for a person who watches, no check.
@@ -239,7 +241,7 @@ async def watch_global(address: str, on_state: Callable[[dict[str, Any]], None],
             while True:
                 message = await socket.recv()
                 now = anyio.current_time()
-                if now - latest < interval:
+                if now - latest < _STATE_SECONDS:
                     continue
                 latest = now
                 try:

@@ -256,7 +256,7 @@ class Watch:
             self.over.set()
 
     async def _is_done(self) -> bool:
-        """Whether the results are there; asked anew, for that they were written may not have been told yet."""
+        """Whether the results are there. Asks again, because the write may not have been reported yet."""
         return self._ledger.results_complete or await self._peek_results()
 
     async def _peek_results(self) -> bool:

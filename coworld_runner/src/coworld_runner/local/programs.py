@@ -18,7 +18,7 @@ from ..episode.links import PlayLinks, play_links
 from ..episode.options import EpisodeOptions
 from ..episode.probes import probe_page
 from ..episode.specs import CONFIG, RESULTS, game_files, game_place, player_variables
-from ..own_players import OwnPlayer
+from ..own_players.player import OwnPlayer
 from ..package.resolving import Package
 from ..program import Program, open_program
 from ..selection import make_backend, runs_as_processes

@@ -13,7 +13,9 @@ from coworld_core.manifest.models import Runnable
 
 from ..backend import Unit
 from ..backends.process.backend import ProcessBackend
-from ..own_players import OwnPlayer, read_own_player, require_own_player
+from ..own_players.player import OwnPlayer
+from ..own_players.reading import read_own_player
+from ..own_players.requiring import require_own_player
 from .programs import open_player
 
 __all__ = ["open_seat", "socket_address"]

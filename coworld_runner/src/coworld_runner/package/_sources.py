@@ -32,7 +32,6 @@ __all__ = [
     "missing",
     "read_source",
     "s3_address",
-    "shown_size",
     "shown_url",
 ]
 

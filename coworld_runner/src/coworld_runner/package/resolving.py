@@ -30,8 +30,8 @@ from coworld_core.tables import TableRow, html_table, one_line
 from coworld_core.versions import Published
 
 from .._hints import listed
+from ..images.compose import Contexts, contexts_for
 from ._sources import FETCH_SECONDS, Source, fetch, missing, read_source, shown_url
-from .compose import Contexts, contexts_for
 
 __all__ = [
     "MANIFEST_LIMIT",

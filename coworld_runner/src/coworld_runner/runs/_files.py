@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import secrets
 import stat
 import struct
@@ -20,15 +19,15 @@ import anyio.to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from coworld_core.errors import TransferError
+from coworld_core.terminal import strip_controls
 
-from .._concurrency import nursery
+from .._concurrency import cancel_after, nursery
 
 __all__ = [
     "CappedLog",
     "copy_given",
     "fetch_file",
     "log_tail",
-    "strip_controls",
     "watch_directory",
     "write_sparse",
 ]
@@ -158,13 +157,8 @@ async def _follow(
                 return
             async with nursery() as tasks:
                 # whichever comes first: something to read, or the end
-                tasks.start_soon(_cancel_after, ended, tasks.cancel_scope)
+                tasks.start_soon(cancel_after, ended, tasks.cancel_scope)
                 await anyio.wait_readable(descriptor)
-
-
-async def _cancel_after(ended: anyio.Event, scope: anyio.CancelScope) -> None:
-    await ended.wait()
-    scope.cancel()
 
 
 async def _poll(directory: Path, send: MemoryObjectSendStream[str], ended: anyio.Event) -> None:
@@ -541,27 +535,3 @@ def _tail(path: Path, limit: int) -> str:
         line = data.find(b"\n", 0, len(data) // 4)
         data = data[line + 1 :]
     return strip_controls(data.decode("utf-8", "replace"))
-
-
-_ESCAPES = re.compile(
-    r"""
-    (?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?                          # CSI: colours, cursor movement
-    | (?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])                  # OSC, DCS, SOS, PM, APC: titles, links, ...
-      [^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?                  #   up to their end, never past the line
-    | \x1b[ -/]*[0-~]?                                         # any other escape
-    """,
-    re.VERBOSE,
-)
-_CONTROLS = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but newline and tab, DEL, C1
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # marks that reorder the text around them
-)
-
-
-def strip_controls(text: str) -> str:
-    r"""Text that is safe to print on a terminal: no escape sequences, no control characters but ``\n`` and ``\t``.
-
-    Carriage returns become line ends, so that a progress bar stays readable.
-    """
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _CONTROLS.sub("", _ESCAPES.sub("", text))

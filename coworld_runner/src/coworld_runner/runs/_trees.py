@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ._files import strip_controls
+from coworld_core.terminal import strip_controls
 
 __all__ = ["remove_tree"]
 

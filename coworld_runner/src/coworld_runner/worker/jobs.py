@@ -22,7 +22,8 @@ from coworld_core.images import image_problem
 from coworld_core.manifest.loading import read_document
 
 from .._hints import listed
-from ..backends.kubernetes._objects import GAME_CAPABILITIES, UNDISTURBED, container, nodes_for, pod_spec, thing
+from ..backends.engine import GAME_CAPABILITIES
+from ..backends.kubernetes._objects import UNDISTURBED, container, nodes_for, pod_spec, thing
 from ..episode.specs import game_files, game_identity
 from ..package._sources import read_source
 from ..package.resolving import resolve_package

@@ -13,6 +13,7 @@ from coworld_core.errors import BackendError, StartError
 
 from ..backend import Backend, Endpoint, Placement, Publish, UnitSpec
 from ..backends.base import LOCALHOST
+from ..backends.engine import Presence, Signal
 from ..backends.kubernetes._api import Cluster, ClusterRefused
 from ..backends.kubernetes._state import Trouble
 from ..backends.kubernetes._watched import WatchedUnit
@@ -70,6 +71,10 @@ class JobUnit(WatchedUnit):
         code = "image_unusable" if trouble.code == "image_unreachable" else "command_failed"
         return code, "Correct its image and command in the manifest."
 
+    async def send(self, signal: Signal) -> bool:
+        """Nothing arrives from here: the node ends it with its pod."""
+        return False
+
 
 class GameUnit(JobUnit):
     """The game: a container that the platform made and that ends with this pod, so it cannot be stopped from here."""
@@ -87,9 +92,6 @@ class GameUnit(JobUnit):
 
     async def make_pod(self) -> None:
         """Nothing: it is there already."""
-
-    async def terminate(self, grace: float) -> None:
-        """Nothing: it cannot be signalled from here, and may end by itself meanwhile."""
 
     async def kill(self) -> None:
         """Leave it to the end of its pod, which comes after that of the worker."""
@@ -203,7 +205,7 @@ class PlayerUnit(JobUnit):
         await self._end(0)
 
     async def _end(self, grace: int) -> None:
-        if not self._over.is_set():
+        if not self.over.is_set():
             # before it is asked for, as it may be seen before the answer
             self.ended_by = self.ended_by or "stopped"
             await self._delete(grace)
@@ -233,7 +235,7 @@ class PlayerUnit(JobUnit):
 
     async def remove(self) -> None:
         """Remove everything of it; what could not be removed is published."""
-        if self._asked_for and (reason := await self._remove_pod()):
+        if self.presence is not Presence.UNMADE and (reason := await self._remove_pod()):
             self.leak(self.label, reason)
         if self._secret:
             try:

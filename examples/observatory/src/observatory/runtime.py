@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from coworld_core.errors import BackendUnavailable, UsageError
 
-from .artifacts_links import LinkSigner
+from .evidence.links import LinkSigner
 from .identity.worker_login import worker_login
 from .store.bell import Bell
 

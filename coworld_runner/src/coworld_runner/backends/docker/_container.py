@@ -9,15 +9,12 @@ from typing import Any
 from coworld_core.episode.outcome import Exit, ExitReason
 
 from ...backend import INPUTS_MOUNT, UnitSpec
+from ..engine import GAME_CAPABILITIES
 
 __all__ = ["command", "container_body", "exit_of", "programs"]
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """What the engine takes when neither image nor environment says."""
-
-_GAME_CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"]
-"""What an image's start script needs that prepares directories as root and then becomes another user. Players get
-none of it: they are the code that is trusted least, and need nothing but a connection."""
 
 
 def container_body(
@@ -53,7 +50,7 @@ def container_body(
             for port in spec.ports
         },
         "CapDrop": ["ALL"],
-        "CapAdd": [] if spec.component == "player" else _GAME_CAPABILITIES,
+        "CapAdd": [] if spec.component == "player" else list(GAME_CAPABILITIES),
         "SecurityOpt": ["no-new-privileges:true"],
         "Mounts": _mounts(spec, image, labels),
         "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],

@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 import anyio
 
-from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, path_segment
+from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, is_full, path_segment
 from coworld_core.episode.events import ImageProgressed
 from coworld_core.errors import ImageError
 
 from ...backend import ImageInfo, Publish
 from ._login import registry_headers
 
-__all__ = ["Images", "image_platform", "is_full", "split_name"]
+__all__ = ["Images", "image_platform", "split_name"]
 
 _UNPUBLISHED = re.compile(r"img_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _REPORT_SECONDS = 0.2
@@ -206,11 +206,6 @@ class _Report:
 def image_platform(found: Mapping[str, Any]) -> str:
     """os/architecture[/variant] of an inspected image."""
     return "/".join(str(found[key]) for key in ("Os", "Architecture", "Variant") if found.get(key))
-
-
-def is_full(words: str) -> bool:
-    """Whether the engine complains about a full disk."""
-    return "no space left on device" in words or "disk quota exceeded" in words
 
 
 def _same_platform(wanted: str, actual: str) -> bool:

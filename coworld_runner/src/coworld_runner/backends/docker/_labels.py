@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
-import platform
 import re
 import time
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import anyio
-
 from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, path_segment
 
-from ...backend import Found, Reaped, UnitSpec
-from ...runs.scratch import owner_is_alive, scratch_root
+from ...backend import Found, UnitSpec
+from ..engine import RUN, owner_lives, run_labels, unit_labels
 from ._files import hand_back
 from ._networks import drop_network
 
 __all__ = ["find_labelled", "labels_of", "object_name", "reap_labelled", "remove_container"]
-
-_RUN = "coworld.run"
-_UNIT = "coworld.unit"
-_SCRATCH = "coworld.scratch"
-_HOST = "coworld.host"
 
 _REMOVE_SECONDS = 30.0
 
@@ -35,41 +26,14 @@ def object_name(run_id: str, *parts: str) -> str:
     return "-".join(("coworld", run_id, *parts))
 
 
-def run_labels(run_id: str) -> dict[str, str]:
-    """Labels of what belongs to a run as a whole."""
-    return {_RUN: run_id, _SCRATCH: str(scratch_root() / run_id), _HOST: _this_host()}
-
-
 def labels_of(spec: UnitSpec) -> dict[str, str]:
     """Labels of everything made for a unit."""
-    labels = {**run_labels(spec.run_id), _UNIT: spec.name, "coworld.component": spec.component}
-    if spec.slot is not None:
-        labels["coworld.slot"] = str(spec.slot)
-    return labels
-
-
-@lru_cache(maxsize=1)
-def _this_host() -> str:
-    """Something that tells this system from others that may use the same engine, a container's own included."""
-    for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
-        try:
-            if text := Path(path).read_text("ascii").strip():
-                return text
-        except (OSError, UnicodeDecodeError):
-            continue
-    return platform.node()
-
-
-def _alive(labels: Mapping[str, str]) -> bool:
-    """Whether the runner that made it still runs; one that cannot be seen from here counts as running."""
-    if labels.get(_HOST) != _this_host():
-        return True
-    return owner_is_alive(Path(labels.get(_SCRATCH) or "/nonexistent"))
+    return {**run_labels(spec.run_id), **unit_labels(spec)}
 
 
 async def find_labelled(engine: Engine, run_id: str | None) -> tuple[Found, ...]:
     """Containers, networks and volumes of one run or of all, containers first."""
-    label = _RUN if run_id is None else f"{_RUN}={run_id}"
+    label = RUN if run_id is None else f"{RUN}={run_id}"
     filters = {"label": [label]}
     found: list[Found] = []
     for item in await engine.call("GET", "/containers/json", query={"all": True, "filters": filters}):
@@ -95,8 +59,8 @@ def _found(kind: Any, id: str, name: str, labels: Mapping[str, str], made: float
         kind=kind,
         id=id,
         name=name,
-        run_id=labels[_RUN],
-        alive=_alive(labels),
+        run_id=labels[RUN],
+        alive=owner_lives(labels),
         age_seconds=max(0.0, time.time() - made) if made is not None else None,
     )
 
@@ -112,27 +76,13 @@ def _moment(text: Any) -> float | None:
         return None
 
 
-async def reap_labelled(engine: Engine, found: Sequence[Found], *, force: bool) -> list[Reaped]:
-    """Remove what ``find_labelled`` found: containers at once, then what they used."""
-    reasons: dict[str, str] = {}
-
-    async def remove(item: Found) -> None:
-        if item.alive and not force:
-            reasons[item.id] = "its runner is still running"
-        elif item.kind == "container":
-            reasons[item.id] = await _reap_container(engine, item.id)
-        elif item.kind == "network":
-            reasons[item.id] = await drop_network(engine, item.id)
-        else:
-            reasons[item.id] = await _remove_volume(engine, item.id)
-
-    ours = [item for item in found if item.kind in ("container", "network", "volume")]
-    for kinds in (("container",), ("network", "volume")):
-        async with anyio.create_task_group() as tasks:
-            for item in ours:
-                if item.kind in kinds:
-                    tasks.start_soon(remove, item)
-    return [Reaped(found=item, removed=not reasons[item.id], reason=reasons[item.id]) for item in ours]
+async def reap_labelled(engine: Engine, found: Found) -> str:
+    """Remove one thing that ``find_labelled`` found; returns why it is still there, if it is."""
+    if found.kind == "container":
+        return await _reap_container(engine, found.id)
+    if found.kind == "network":
+        return await drop_network(engine, found.id)
+    return await _remove_volume(engine, found.id)
 
 
 async def _reap_container(engine: Engine, id: str) -> str:

@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, path_segment
-from coworld_core.episode.outcome import Exit, ExitReason
+from coworld_core.episode.outcome import Exit
 from coworld_core.errors import StartError, TransferError
 
 from ..._concurrency import nursery
 from ...backend import Backend, Endpoint, Publish, UnitSpec
 from ...collector.listening import listens_elsewhere
-from ..base import LOCALHOST, BaseUnit, port_taken
+from ..base import LOCALHOST, port_taken
+from ..engine import EngineUnit, Presence, Signal
 from ..process._shim import descendants
 from ._container import command, container_body, exit_of, programs
 from ._files import fetch_archived, hand_back
@@ -54,24 +56,22 @@ class Place:
     """Programs known to be in their images, over all runs."""
 
 
+@dataclass
 class _Attempt:
-    """One attempt at starting a unit, and what follows the unit if it succeeds."""
+    """One attempt at starting a unit."""
 
-    def __init__(self) -> None:
-        self.scope = anyio.CancelScope(shield=True)
-        self.attached = anyio.Event()
-        """Set when its output is being read, or when ``error`` says why not."""
-        self.error: EngineRefused | EngineGone | None = None
+    attached: anyio.Event = field(default_factory=anyio.Event)
+    """Set when its output is being read, or when ``error`` says why not."""
+    error: EngineRefused | EngineGone | None = None
 
 
-class DockerUnit(BaseUnit):
+class DockerUnit(EngineUnit):
     """A container. Made by ``DockerBackend.units``."""
 
     def __init__(self, spec: UnitSpec, place: Place, *, backend: Backend, publish: Publish) -> None:
-        super().__init__(spec, backend=backend, publish=publish)
+        super().__init__(spec, backend=backend, publish=publish, tasks=place.tasks)
         self._engine = place.engine
         self._run = place.run
-        self._tasks = place.tasks
         self._found = place.found
         self._container = object_name(spec.run_id, spec.name)
         """Its name, known before it exists."""
@@ -80,11 +80,6 @@ class DockerUnit(BaseUnit):
         """Of its first process, where the engine runs; 0: of none."""
         self._networks = UnitNetworks(self._engine, spec, self._run.open)
         self._ports: dict[str, int] = {}
-        self._settled = anyio.Event()
-        """Set when it is made, or never will be."""
-        self._attempt: _Attempt | None = None
-        self._signalling = anyio.Lock()
-        self._ended_why = ""
 
     # --- what it is
 
@@ -111,7 +106,7 @@ class DockerUnit(BaseUnit):
             ours = self._id in Path(f"/proc/{self._pid}/cgroup").read_text("ascii")
         except (OSError, ValueError):
             return ()
-        # of an engine elsewhere it is the number of some stranger here
+        # on another machine's engine, the pid is that of an unrelated process here
         return (self._pid, *descendants(self._pid)) if ours else ()
 
     def missed(self, port: str) -> str:
@@ -140,7 +135,7 @@ class DockerUnit(BaseUnit):
         except (EngineRefused, EngineGone) as error:
             raise start_error(self.spec, "created", error) from error
         finally:
-            self._settled.set()
+            self.note(Presence.MADE if self._id else Presence.GONE)
 
     def _peer(self) -> DockerUnit | None:
         if self.spec.connects_to is None:
@@ -184,15 +179,16 @@ class DockerUnit(BaseUnit):
             self._found.add(known)
 
     async def join(self, network: str) -> None:
-        """Be put on the network of a client, under the unit's own name; it may be running already or not yet."""
-        await self._settled.wait()
+        """Join the network of a client under the unit's own name, whether it is running or not."""
+        while self.presence is Presence.UNMADE:
+            await self.changed.wait()
         if not self._id:
             raise StartError(f"{self.name} could not be created.", code="peer_failed", context={"unit": self.name})
         self._networks.joined.append(network)
         try:
             await self._connect(network)
         except EngineRefused:
-            # no harm in being the client of something that has ended: that is for the client to find out
+            # the other side may have ended already; its client finds that out by itself
             if not await self._has_ended():
                 raise
 
@@ -225,9 +221,8 @@ class DockerUnit(BaseUnit):
 
     async def _start(self) -> float:
         """Try to start it; returns when that was."""
-        attempt = self._attempt = _Attempt()
-        # not with the task group's own start(): cancelled, it would wait for a task that is shielded from it
-        self._tasks.start_soon(self._supervise, attempt, name=f"unit {self.name}")
+        attempt = _Attempt()
+        self.follow(self.tasks, partial(self._supervise, attempt))
         try:
             await attempt.attached.wait()
             if attempt.error is not None:
@@ -239,8 +234,8 @@ class DockerUnit(BaseUnit):
             self._pid = int(described["State"]["Pid"])
             return since
         except BaseException:
-            # nobody follows what does not run; what was started although we were cancelled is removed by name
-            attempt.scope.cancel()
+            # stop following it; a container that started although we were cancelled is removed by name
+            self.forsake()
             raise
 
     def _read_ports(self, published: Mapping[str, Any]) -> None:
@@ -249,7 +244,7 @@ class DockerUnit(BaseUnit):
                 self._ports[port.name] = int(entry["HostPort"])
 
     async def _ports_taken(self, error: EngineRefused, *, last: bool) -> None:
-        """Get ready for another try with other ports, where they are ours to choose."""
+        """Prepare another try with other ports, if we may choose them."""
         for port in self.spec.ports:
             number = port.host_port
             if number and re.search(rf":{number}\b", error.words):
@@ -257,51 +252,49 @@ class DockerUnit(BaseUnit):
         if last:
             raise start_error(self.spec, "started", error) from error
         if any(port.fixed and not port.host_port for port in self.spec.ports):
-            # its environment names the port that was lost
+            # its environment names the port that was taken
             await self._engine.call("DELETE", self._path, query={"force": True, "v": True})
             await self._make_container()
 
     async def _supervise(self, attempt: _Attempt) -> None:
-        # shielded: what is cancelled is the body; units are stopped, and this then ends by itself
-        with attempt.scope:
-            try:
-                async with nursery() as beside:
-                    if self.spec.limits.of_disk:
-                        beside.start_soon(self._watch_disk)
-                    await follow_logs(self, self._engine, self._path, attempt.attached)
-                    await self.started.wait()
-                    ended = await self._conclude()
-            except (EngineRefused, EngineGone) as error:
-                if not attempt.attached.is_set():
-                    attempt.error = error
-                    attempt.attached.set()
-                    return
-                ended = Exit(reason="lost", detail=error.words)
-            self.finish(ended)
-            await self._networks.release()
+        try:
+            async with nursery() as beside:
+                if self.spec.limits.of_disk:
+                    beside.start_soon(self._watch_disk)
+                await follow_logs(self, self._engine, self._path, attempt.attached)
+                await self.started.wait()
+                ended = await self._conclude()
+        except (EngineRefused, EngineGone) as error:
+            if not attempt.attached.is_set():
+                attempt.error = error
+                attempt.attached.set()
+                return
+            ended = Exit(reason="lost", detail=error.words)
+        self.finish(ended)
+        await self._networks.release()
 
     async def _watch_disk(self) -> None:
         """End it when it has written too much. The kernel keeps each single file from growing far beyond."""
         looks = DiskLooks(self._engine, self._path, self.spec)
         await self.started.wait()
         while True:
-            await self._signal("SIGKILL", "disk", await looks.until_over())
+            await self.end("KILL", "disk", await looks.until_over())
 
     async def _conclude(self) -> Exit:
-        """Wait for its end and find out how it came."""
+        """Wait for its end and find out why it ended."""
         try:
             await self._engine.call("POST", f"{self._path}/wait", timeout=None)
-            async with self._signalling:
+            async with self.signalling:
                 state = await state_of(self._engine, self._path)
         except EngineRefused as error:
             if self.ended_by is None:
                 return Exit(reason="lost", detail=error.words)
-            return Exit(reason=self.ended_by, detail=self._ended_why)
+            return Exit(reason=self.ended_by, detail=self.ended_why)
         except EngineGone as error:
             return Exit(reason="lost", detail=f"the engine stopped answering: {error.words}")
         if self.ended_by is None and state.get("Status") in ("removing", "dead"):
             return Exit(reason="lost", detail="its container was removed by somebody else")
-        ended = exit_of(state, ours=self.ended_by, detail=self._ended_why)
+        ended = exit_of(state, ours=self.ended_by, detail=self.ended_why)
         return await explained(self._engine, self._id, self._path, self.spec, ended)
 
     async def _has_ended(self) -> bool:
@@ -323,31 +316,17 @@ class DockerUnit(BaseUnit):
 
     # --- ended
 
-    async def terminate(self, grace: float) -> None:
-        """TERM."""
-        await self._signal("SIGTERM", "stopped")
-
-    async def kill(self) -> None:
-        """KILL."""
-        await self._signal("SIGKILL", "stopped")
-
-    async def _signal(self, signal: str, reason: ExitReason, why: str = "") -> None:
-        """Send a signal, and remember why if it arrived: what had ended already did so by itself."""
-        # shielded: whether it arrived must be known, or its end would look like the unit's own
-        with anyio.move_on_after(self.kill_seconds, shield=True):
-            async with self._signalling:
-                if self.exit is not None:
-                    return
-                try:
-                    await self._engine.call("POST", f"{self._path}/kill", query={"signal": signal})
-                except (EngineRefused, EngineGone):
-                    return
-                if self.ended_by is None:
-                    self.ended_by, self._ended_why = reason, why
+    async def send(self, signal: Signal) -> bool:
+        """Have the engine signal its first process."""
+        try:
+            await self._engine.call("POST", f"{self._path}/kill", query={"signal": f"SIG{signal}"})
+        except (EngineRefused, EngineGone):
+            return False
+        return True
 
     async def remove(self) -> None:
         """Remove everything of it; what could not be removed is published."""
-        self._settled.set()
+        self.note(Presence.GONE)
         if not self.started.is_set():
             self.forsake()
         if self.spec.directory is not None:
@@ -359,11 +338,6 @@ class DockerUnit(BaseUnit):
         for name, why in left:
             self.leak(f"network {name}", why)
         self.forsake()
-
-    def forsake(self) -> None:
-        """End what follows it, if anything still does."""
-        if self._attempt is not None:
-            self._attempt.scope.cancel()
 
 
 def _free_port() -> int:

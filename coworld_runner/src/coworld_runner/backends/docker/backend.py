@@ -32,12 +32,13 @@ from coworld_core.errors import BackendUnavailable, UsageError
 from coworld_core.issues import Issue
 
 from ..._hints import listed
-from ...backend import Capabilities, Found, ImageInfo, Publish, Reaped, UnitSpec
+from ...backend import Capabilities, Found, ImageInfo, Publish, UnitSpec
 from ...collector.listening import open_ports
 from ..base import BaseBackend, refuse_taken_names
+from ..engine import run_labels
 from ..registry import BackendOptions
 from ._images import Images
-from ._labels import find_labelled, object_name, reap_labelled, run_labels
+from ._labels import find_labelled, object_name, reap_labelled
 from ._networks import SharedNetwork
 from ._units import DockerUnit, Place, Run
 
@@ -59,6 +60,7 @@ class DockerBackend(BaseBackend):
 
     name = "docker"
     remove_seconds = 60.0
+    removal = (("container",), ("network", "volume"))
 
     def __init__(
         self,
@@ -183,9 +185,9 @@ class DockerBackend(BaseBackend):
         platform: str | None,
         publish: Publish,
     ) -> None:
-        from ...build._image import build_image
-        from ...package._dockerfile import read_dockerfile
-        from ...package.compose import Build
+        from ...images.build import build_image
+        from ...images.compose import Build
+        from ...images.dockerfile import read_dockerfile
 
         read = read_dockerfile(await anyio.Path(context, "Dockerfile").read_text(encoding="utf-8"))
         for base in read.images:
@@ -247,9 +249,9 @@ class DockerBackend(BaseBackend):
         """Containers, networks and volumes by label."""
         return await find_labelled(self._entered(), run_id)
 
-    async def reap_units(self, found: Sequence[Found], *, force: bool) -> Sequence[Reaped]:
-        """Remove what was found: containers, then what they used."""
-        return await reap_labelled(self._entered(), found, force=force)
+    async def remove_found(self, found: Found) -> str:
+        """Remove a container, a network or a volume; returns why it is still there, if it is."""
+        return await reap_labelled(self._entered(), found)
 
 
 def _ignored(_: BaseEvent) -> None:

@@ -16,7 +16,6 @@ from urllib.parse import quote, urlencode
 
 import anyio
 import anyio.to_thread
-from anyio.streams.memory import MemoryObjectSendStream
 
 from coworld_core.errors import BackendError, TransferError
 from coworld_core.retrying import Backoff, Tries
@@ -25,7 +24,7 @@ from ..._http import BROKEN, Answer, NotHttpError, exchange
 from ...runs._files import check_name, check_size, not_written, write_sparse
 from ._api import Cluster, ClusterGone, ClusterRefused
 
-__all__ = ["Collector", "CollectorGone", "Names"]
+__all__ = ["Collector", "CollectorGone"]
 
 _CALL_SECONDS = 20.0
 _SILENCE = 20.0
@@ -332,47 +331,6 @@ class Collector:
         said = await self.call("GET", f"/digest/{quote(name, safe='')}")
         same = (said["sha256"], said["size"]) == (digest.hexdigest(), copied)
         return copied if same else None
-
-
-class Names:
-    """Names of complete files in the order in which they were completed, for any number of readers."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._count = 0
-        self._changed = anyio.Event()
-        self._over = False
-
-    def note(self, name: str) -> None:
-        """A file was completed."""
-        self._count += 1
-        self._numbers.pop(name, None)
-        self._numbers[name] = self._count
-        self._wake()
-
-    def end(self) -> None:
-        """Nothing more comes."""
-        self._over = True
-        self._wake()
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
-
-    async def send_all(self, send: MemoryObjectSendStream[str]) -> None:
-        """Send every name, and each again that is completed again, until nothing more comes."""
-        since = 0
-        async with send:
-            while True:
-                over, changed = self._over, self._changed
-                fresh = [(name, number) for name, number in self._numbers.items() if number > since]
-                for name, number in fresh:
-                    since = number
-                    await send.send(name)
-                if not fresh:
-                    if over:
-                        return
-                    await changed.wait()
 
 
 def _write(descriptor: int, data: bytes) -> OSError | None:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import anyio
 
 from coworld_core.errors import BackendError
 
-from ...backend import Found, Reaped
-from ...runs.scratch import owner_is_alive
+from ...backend import Found
+from ..engine import RUN, owner_lives
 from ._api import Cluster, ClusterRefused, Kind
-from ._pod import HOST, RUN, SCRATCH, run_selector, this_host
+from ._pod import run_selector
 from ._state import is_over, silent_node
 from ._watch import follow
 
@@ -29,20 +28,9 @@ _KINDS: dict[_FoundKind, Kind] = {
     "policy": "networkpolicies",
     "job": "jobs",
 }
-"""What a run may have on a cluster, in the order in which it is removed."""
+"""What a run may have on a cluster."""
 _END_SECONDS = 60.0
 """How long a pod may take to end once it was killed; one whose node says nothing in that time is then forgotten."""
-
-
-def _alive(item: Mapping[str, Any]) -> bool:
-    """Whether the runner that made it still runs; one that cannot be seen from here counts as running.
-
-    What nobody renews is removed by the cluster itself, so that this is not for ever.
-    """
-    annotations: Mapping[str, str] = item["metadata"].get("annotations") or {}
-    if annotations.get(HOST) != this_host():
-        return True
-    return owner_is_alive(Path(annotations.get(SCRATCH) or "/nonexistent"))
 
 
 async def find_labelled(cluster: Cluster, run_id: str | None) -> tuple[Found, ...]:
@@ -75,38 +63,23 @@ def _found(kind: _FoundKind, item: Mapping[str, Any]) -> Found:
         id=f"{metadata['namespace']}/{metadata['name']} {metadata['uid']}",
         name=str(metadata["name"]),
         run_id=annotations.get(RUN) or metadata["labels"][RUN],
-        alive=_alive(item),
+        # on another machine it counts as alive until the cluster itself removes what is no longer renewed
+        alive=owner_lives(annotations),
         age_seconds=max(0.0, time.time() - made.timestamp()),
     )
 
 
-async def reap_labelled(cluster: Cluster, found: Sequence[Found], *, force: bool) -> list[Reaped]:
-    """Remove what ``find_labelled`` found: pods at once and to their end, then what they used, then the Jobs."""
-    reasons: dict[str, str] = {}
-
-    async def remove(item: Found) -> None:
-        if item.alive and not force:
-            reasons[item.id] = "its runner is still running"
-            return
-        kind = _KINDS[item.kind]  # type: ignore[index]
-        _, _, uid = item.id.partition(" ")
-        try:
-            if item.kind == "pod":
-                await _end_pod(cluster, item.name, uid)
-            else:
-                await cluster.delete(kind, item.name, uid=uid)
-        except BackendError as error:
-            reasons[item.id] = error.message
+async def reap_labelled(cluster: Cluster, found: Found) -> str:
+    """Remove one thing that ``find_labelled`` found, a pod to its end; returns why it is still there, if it is."""
+    _, _, uid = found.id.partition(" ")
+    try:
+        if found.kind == "pod":
+            await _end_pod(cluster, found.name, uid)
         else:
-            reasons[item.id] = ""
-
-    ours = [item for item in found if item.kind in _KINDS]
-    for kinds in (("pod",), ("service", "secret", "policy"), ("job",)):
-        async with anyio.create_task_group() as tasks:
-            for item in ours:
-                if item.kind in kinds:
-                    tasks.start_soon(remove, item)
-    return [Reaped(found=item, removed=not reasons[item.id], reason=reasons[item.id]) for item in ours]
+            await cluster.delete(_KINDS[found.kind], found.name, uid=uid)  # type: ignore[index]
+    except BackendError as error:
+        return error.message
+    return ""
 
 
 async def _end_pod(cluster: Cluster, name: str, uid: str) -> None:

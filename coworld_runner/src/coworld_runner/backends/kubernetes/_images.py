@@ -16,13 +16,13 @@ from coworld_core.errors import ImageError
 from ..._concurrency import nursery
 from ...backend import ImageInfo, Publish
 from ...runs.scratch import open_scratch
+from ..engine import RUN
 from . import _state as state
 from ._api import Cluster, ClusterRefused
 from ._objects import thing
 from ._pod import (
     MANAGED,
     PULL_SECONDS,
-    RUN,
     PodOptions,
     annotations_of,
     object_name,

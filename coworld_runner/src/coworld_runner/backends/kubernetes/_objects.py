@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 __all__ = [
-    "GAME_CAPABILITIES",
     "UNDISTURBED",
     "concealing",
     "container",
@@ -17,9 +16,6 @@ __all__ = [
     "secret",
     "thing",
 ]
-
-GAME_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
-"""What an image's start script needs that prepares directories as root and then becomes another user."""
 
 UNDISTURBED = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 """Annotations: evicted or moved, an episode is lost."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,19 +15,16 @@ from typing import Any, Literal
 from coworld_core.quantities import parse_quantity
 
 from ...backend import INPUTS_MOUNT, Component, UnitSpec
-from ...runs.scratch import scratch_root
-from ._objects import GAME_CAPABILITIES, UNDISTURBED, concealing, container, pod_spec, secret, thing
+from ..engine import GAME_CAPABILITIES, RUN, UNIT, run_labels, unit_labels
+from ._objects import UNDISTURBED, concealing, container, pod_spec, secret, thing
 
 __all__ = [
     "CALL",
     "COLLECTOR",
     "COLLECTOR_REQUESTS",
-    "HOST",
     "MAIN",
     "MANAGED",
     "PULL_SECONDS",
-    "RUN",
-    "SCRATCH",
     "Given",
     "PodOptions",
     "Requests",
@@ -47,13 +43,12 @@ __all__ = [
     "run_selector",
     "secret_body",
     "service_body",
-    "this_host",
 ]
 
 MAIN, COLLECTOR = "main", "collector"
 """Names of the two containers of a pod."""
 
-RUN, UNIT, CALL, HOST, SCRATCH = "coworld.run", "coworld.unit", "coworld.call", "coworld.host", "coworld.scratch"
+CALL = "coworld.call"
 MANAGED = {"app.kubernetes.io/managed-by": "coworld"}
 
 _PROGRAM = "/coworld-collector"
@@ -187,35 +182,12 @@ def call_selector(call: str) -> str:
 
 def labels_of(spec: UnitSpec, call: str) -> dict[str, str]:
     """Labels of everything made for a unit."""
-    labels = {**MANAGED, RUN: label(spec.run_id), UNIT: label(spec.name), CALL: call}
-    labels["coworld.component"] = spec.component
-    if spec.slot is not None:
-        labels["coworld.slot"] = str(spec.slot)
-    return labels
-
-
-@lru_cache(maxsize=1)
-def this_host() -> str:
-    """Something that tells this system from others that may use the same cluster."""
-    for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
-        try:
-            if text := Path(path).read_text("ascii").strip():
-                return text
-        except (OSError, UnicodeDecodeError):
-            continue
-    return platform.node()
+    return {**MANAGED, RUN: label(spec.run_id), **unit_labels(spec), UNIT: label(spec.name), CALL: call}
 
 
 def annotations_of(run_id: str, **more: str) -> dict[str, str]:
     """Who made it: enough to see from the same machine whether that runner lives."""
-    return {
-        RUN: run_id,
-        HOST: this_host(),
-        SCRATCH: str(scratch_root() / run_id),
-        "coworld.pid": str(os.getpid()),
-        **UNDISTURBED,
-        **more,
-    }
+    return {**run_labels(run_id), "coworld.pid": str(os.getpid()), **UNDISTURBED, **more}
 
 
 def _metadata(spec: UnitSpec, call: str, owner: Mapping[str, Any], *parts: str) -> dict[str, Any]:

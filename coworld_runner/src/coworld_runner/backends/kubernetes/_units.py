@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,18 +20,20 @@ from coworld_core.episode.events import Notice, UnitReady
 from coworld_core.episode.outcome import Exit
 from coworld_core.errors import BackendError, NotReadyError, StartError, TransferError
 
-from ..._concurrency import nursery
+from ..._concurrency import cancel_after, nursery
 from ...backend import Backend, Endpoint, HttpProbe, Publish, UnitSpec
 from ...errors import unwrapped
 from ..base import LOCALHOST, wait_until_ready
+from ..engine import Presence, Signal
 from . import _state as state
 from ._api import Cluster, ClusterGone, ClusterRefused
-from ._collector import Collector, CollectorGone, Names
+from ._collector import Collector, CollectorGone
 from ._pod import MAIN, Given, PodOptions, collector_port, object_name, pod_body, policy_body, secret_body, service_body
 from ._ports import LocalPorts
 from ._room import Room
 from ._runs import Run
 from ._watched import WatchedUnit
+from ._written import Written
 
 __all__ = ["KubernetesUnit", "Place"]
 
@@ -39,8 +41,6 @@ _CREATE_SECONDS = 60.0
 """A creation under way is waited for even when cancelled, so that what came of it is known and removed."""
 _END_SECONDS = 45.0
 """How long a pod may take to end whose node reports; then it is forgotten like one whose node does not."""
-_DRAIN_SECONDS = 10.0
-"""How long the collector may take to tell the last files once its unit has ended."""
 _ASK_AGAIN = 0.5
 """Seconds between two tries of a way that is broken."""
 _SIGKILL = 9
@@ -76,9 +76,7 @@ class KubernetesUnit(WatchedUnit):
         self._given = Given()
         self._ports = LocalPorts(place.cluster, self.pod)
         self._waiting_since: float | None = None
-        self._names = Names()
-        self._following = False
-        self._drained = anyio.Event()
+        self._written = Written(self, self._collector)
 
     # --- what it is
 
@@ -91,11 +89,16 @@ class KubernetesUnit(WatchedUnit):
     @property
     def trouble(self) -> str:
         """Why nothing is seen of it any more, in words; empty while something is."""
-        if self._gone:
+        if self.presence is Presence.GONE:
             return ""
         if node := state.silent_node(self._state):
             return f"node {node} has stopped reporting, and with it pod {self.id}"
         return ""
+
+    @property
+    def _in_reach(self) -> bool:
+        """Whether its collector may still answer."""
+        return self.presence is Presence.MADE and not state.is_over(self._state)
 
     # --- made
 
@@ -230,7 +233,9 @@ class KubernetesUnit(WatchedUnit):
         """See whether it was killed for what it wrote, and take in the last of its files."""
         if ended.signal == _SIGKILL and ended.reason == "signal" and self.spec.limits.of_disk:
             ended = await self._over_disk(ended)
-        await self._drain()
+        if self._in_reach:
+            await self._written.drain()
+        self._written.end()
         return ended
 
     async def _over_disk(self, ended: Exit) -> Exit:
@@ -240,20 +245,9 @@ class KubernetesUnit(WatchedUnit):
             return ended
         return ended.model_copy(update={"reason": "disk", "detail": over}) if over else ended
 
-    async def _drain(self) -> None:
-        """Have the collector tell the last of the files."""
-        if self._following and not self._gone and not self._lost and not state.is_over(self._state):
-            with anyio.move_on_after(_DRAIN_SECONDS):
-                try:
-                    await self._collector.call("POST", "/ended", patience=5)
-                    await self._drained.wait()
-                except BackendError:
-                    pass
-        self._names.end()
-
     def finish(self, exit: Exit) -> None:
         """Keep how it ended; nothing more comes from it."""
-        self._names.end()
+        self._written.end()
         super().finish(exit)
 
     # --- used
@@ -287,44 +281,20 @@ class KubernetesUnit(WatchedUnit):
     async def reach(self) -> None:
         """Wait until its collector answers, to which the way is the same, or it has ended."""
         async with nursery() as tasks:
-            tasks.start_soon(_cancel_after, self.ended, tasks.cancel_scope)
+            tasks.start_soon(cancel_after, self.ended, tasks.cancel_scope)
             while not await self._collector_answers():  # noqa: ASYNC110 - a way tells nobody that it is mended
                 await anyio.sleep(_ASK_AGAIN)
             tasks.cancel_scope.cancel()
 
     def written(self) -> AbstractAsyncContextManager[MemoryObjectReceiveStream[str]]:
         """Names of files in its directory as they are completed."""
-        return self._written()
-
-    @asynccontextmanager
-    async def _written(self) -> AsyncGenerator[MemoryObjectReceiveStream[str], None]:
-        if self.spec.directory is None:
-            raise TransferError(f"{self.name} has no directory of its own to watch.", context={"unit": self.name})
-        if not self._following and self.exit is None:
-            self._following = True
-            self._place.tasks.start_soon(self._follow_written, name=f"files of {self.name}")
-        send, receive = anyio.create_memory_object_stream[str](64)
-        async with nursery() as tasks, receive:
-            tasks.start_soon(self._names.send_all, send)
-            yield receive
-
-    async def _follow_written(self) -> None:
-        try:
-            async with nursery() as tasks:
-                tasks.start_soon(_cancel_after, self.ended, tasks.cancel_scope)
-                await self.started.wait()
-                await self._collector.follow_written(self._names.note)
-        except CollectorGone as error:
-            if self.exit is None and not self._over.is_set():
-                self.publish(Notice(level="warning", message=f"{self.name}: {error.message}"))
-        finally:
-            self._drained.set()
+        return self._written.names()
 
     async def fetch(self, name: str, target: Path, *, limit: int | None = None) -> int:
         """Copy a file out of its directory, as the collector's digest says."""
         if self.spec.directory is None or not self.started.is_set():
             raise FileNotFoundError(f"{self.name} has no directory that could be looked into.")
-        if self._gone or self._lost or state.is_over(self._state):
+        if not self._in_reach:
             raise FileNotFoundError(f"The pod {self.id} is gone, and its directory with it.")
         try:
             return await self._collector.fetch(name, target, limit=limit)
@@ -333,34 +303,18 @@ class KubernetesUnit(WatchedUnit):
 
     async def size(self, name: str) -> int | None:
         """Bytes of a file in its directory so far; None when there is none, or it cannot be seen."""
-        return await self._collector.size(name) if self.started.is_set() and not self._gone else None
+        return (
+            await self._collector.size(name) if self.started.is_set() and self.presence is not Presence.GONE else None
+        )
 
     # --- ended
 
-    async def terminate(self, grace: float) -> None:
-        """TERM."""
-        await self._signal("TERM")
-
-    async def kill(self) -> None:
-        """KILL."""
-        await self._signal("KILL")
-
-    async def _signal(self, name: str) -> None:
-        """Send a signal, and remember it if it arrived: what had ended already did so by itself."""
-        # shielded: whether it arrived must be known, or its end would look like the unit's own
-        with anyio.move_on_after(self.kill_seconds, shield=True):
-            async with self._signalling:
-                if self.exit is not None:
-                    return
-                try:
-                    if not await self._collector.signal(name):
-                        return
-                except BackendError:
-                    # without a collector there is still the node, which ends the whole pod
-                    if self._lost or not await self._delete(1):
-                        return
-                if self.ended_by is None:
-                    self.ended_by = "stopped"
+    async def send(self, signal: Signal) -> bool:
+        """Have the collector signal its processes; without one, the node ends the whole pod."""
+        try:
+            return bool(await self._collector.signal(signal))
+        except BackendError:
+            return self.presence is not Presence.LOST and await self._delete(1)
 
     async def _delete(self, grace: int) -> bool:
         try:
@@ -370,7 +324,7 @@ class KubernetesUnit(WatchedUnit):
 
     async def remove(self) -> None:
         """Remove its pod; a pod that could not be removed is published."""
-        if self._asked_for and not self._gone:
+        if self.presence in (Presence.MADE, Presence.LOST):
             await self._remove_pod()
         await super().remove()
 
@@ -380,18 +334,13 @@ class KubernetesUnit(WatchedUnit):
                 # something of it may still run: it is killed, and seen to end
                 await self._cluster.delete("pods", self.pod, grace=1, uid=self._uid or None)
                 with anyio.move_on_after(_END_SECONDS):
-                    while not (self._gone or self._lost or state.is_over(self._state) or self.trouble):
-                        await self._changed.wait()
+                    while self._in_reach and not self.trouble:
+                        await self.changed.wait()
             # what is left in it is the collector, which has nothing to do any more: nobody waits for its node
-            if not self._gone:
+            if self.presence is not Presence.GONE:
                 await self._cluster.delete("pods", self.pod, grace=0, uid=self._uid or None)
         except BackendError as error:
             self.leak(f"pod {self.id}", _reason(error))
-
-
-async def _cancel_after(event: anyio.Event, scope: anyio.CancelScope) -> None:
-    await event.wait()
-    scope.cancel()
 
 
 def _reason(error: BackendError) -> str:

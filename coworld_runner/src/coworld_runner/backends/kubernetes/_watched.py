@@ -1,10 +1,10 @@
-"""A container of a pod as a unit that is seen by watch: it starts, its log is kept, it ends."""
+"""A container of a pod as a unit, observed by watch from its start to its end."""
 
 from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import anyio
@@ -16,22 +16,24 @@ from coworld_core.errors import BackendError, StartError
 
 from ..._concurrency import nursery
 from ...backend import Backend, Publish, UnitSpec
-from ..base import BaseUnit
+from ..engine import EngineUnit, Presence
 from . import _state as state
 from ._api import Cluster, ClusterGone, ClusterRefused
 from ._logs import follow_log
 from ._pod import MAIN
 from ._watch import follow
 
-__all__ = ["WatchedUnit", "watch_units"]
+__all__ = ["WatchedUnit", "watch_units", "watch_until_lost"]
 
 _GONE_LOG_SECONDS = 10.0
 """How long the rest of the log of a pod that is not there any more may take."""
+_REFUSED_SECONDS = 30.0
+"""How long it may be forbidden to watch pods before units count as lost."""
 _SAME_END = 2.0
 """How long after a collector's end that of its unit may show for the two to have come together."""
 
 
-class WatchedUnit(BaseUnit):
+class WatchedUnit(EngineUnit):
     """What is seen of one container. A subclass has its pod made (``make_pod``) and ended.
 
     Args:
@@ -47,7 +49,7 @@ class WatchedUnit(BaseUnit):
     log_seconds: ClassVar[float] = 30.0
     """How long the rest of its log may take once it has ended."""
     forbidden_hint: ClassVar[str]
-    """What to do when something of it may not be made."""
+    """The hint for objects that may not be created."""
 
     def __init__(
         self,
@@ -60,26 +62,18 @@ class WatchedUnit(BaseUnit):
         pod: str,
         container: str = MAIN,
     ) -> None:
-        super().__init__(spec, backend=backend, publish=publish)
+        super().__init__(spec, backend=backend, publish=publish, tasks=tasks)
         self.pod = pod
         """The pod's name."""
         self._cluster = cluster
-        self._tasks = tasks
         self._container = container
         self._uid = ""
         """The pod's; empty while it is not known."""
         self._state: Mapping[str, Any] = {}
         """The pod as it was seen last; empty before it was."""
-        self._gone = False
-        self._lost = ""
-        self._changed = anyio.Event()
-        self._asked_for = False
-        """Whether a pod may exist."""
-        self._over = anyio.Event()
+        self._lost_why = ""
+        self.over = anyio.Event()
         """Set when the container is known to have ended."""
-        # shielded: what is cancelled is the body; units are stopped, and following them then ends by itself
-        self._scope = anyio.CancelScope(shield=True)
-        self._signalling = anyio.Lock()
 
     @property
     def id(self) -> str:
@@ -121,37 +115,32 @@ class WatchedUnit(BaseUnit):
 
     @property
     def is_silent(self) -> bool:
-        """Whether it has neither ended nor been seen for want of an answer of the API server."""
-        return self._asked_for and self.exit is None
+        """Whether it may exist and has not ended, so that an API server that does not answer hides it."""
+        return self.presence is Presence.MADE and self.exit is None
 
     def observe(self, pod: Mapping[str, Any]) -> None:
-        """Take note of the pod as it is now."""
+        """Note the current state of the pod."""
         if self._is_ours(pod):
             self._state = pod
-            self._wake()
+            self.wake()
 
     def vanish(self, last: Mapping[str, Any]) -> None:
-        """Take note that the pod was deleted.
+        """Note that the pod was deleted.
 
         Args:
             last: It as it was seen last.
         """
         if self._is_ours(last):
             self._state = last
-            self._gone = True
-            self._wake()
+            self.note(Presence.GONE)
 
     def _is_ours(self, pod: Mapping[str, Any]) -> bool:
         return self._uid in ("", pod["metadata"]["uid"])
 
     def give_up(self, why: str) -> None:
-        """Take it for lost: nothing is heard of it any more."""
-        self._lost = why
-        self._wake()
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
+        """Count it as lost, because its state cannot be observed any more."""
+        self._lost_why = why
+        self.note(Presence.LOST)
 
     # --- started
 
@@ -161,18 +150,17 @@ class WatchedUnit(BaseUnit):
         Raises:
             StartError: It could not be started.
         """
-        self._asked_for = True
+        self.note(Presence.MADE)
         try:
             await self.make_pod()
-            # not with the task group's own start(): cancelled, it would wait for a task that is shielded from it
-            self._tasks.start_soon(self._supervise, name=f"unit {self.name}")
+            self.follow(self.tasks, self._supervise)
             await self.prepare()
             await self._until(lambda: state.has_started(self._state, self._container))
         except (ClusterRefused, ClusterGone) as error:
-            self._scope.cancel()
+            self.forsake()
             raise self._refused("pod", error) from error
         except BaseException:
-            self._scope.cancel()
+            self.forsake()
             raise
 
     async def _until(self, reached: Callable[[], bool]) -> None:
@@ -182,15 +170,15 @@ class WatchedUnit(BaseUnit):
             StartError: It will not; the message has the cluster's own words.
         """
         while not reached():
-            changed = self._changed
+            changed = self.changed
             self._raise_trouble()
             with anyio.move_on_after(self.patience()):
                 await changed.wait()
 
     def _raise_trouble(self) -> None:
-        if self._lost:
-            raise self._trouble("cluster_lost", self._lost, "See whether the API server can be reached.")
-        if self._gone:
+        if self.presence is Presence.LOST:
+            raise self._trouble("cluster_lost", self._lost_why, "See whether the API server can be reached.")
+        if self.presence is Presence.GONE:
             raise self._trouble("pod_deleted", "the pod was deleted by somebody else", "Let nobody else delete it.")
         found = state.start_trouble(self._state, self._container)
         if found is not None:
@@ -206,7 +194,7 @@ class WatchedUnit(BaseUnit):
         )
 
     def _refused(self, what: str, error: ClusterRefused | ClusterGone) -> BackendError:
-        """That something of it could not be made."""
+        """The error for an object of it that could not be created."""
         context: dict[str, object] = {"unit": self.name, "pod": self.id, "image": self.spec.image}
         code, hint = None, None
         if isinstance(error, ClusterGone):
@@ -224,41 +212,41 @@ class WatchedUnit(BaseUnit):
     # --- followed
 
     async def _supervise(self) -> None:
-        with self._scope:
-            await self.started.wait()
-            async with nursery() as beside:
-                logged = anyio.Event()
-                beside.start_soon(self._keep_log, logged)
-                ended = await self._conclude()
-                self._over.set()
-                if not self._lost:
-                    with anyio.move_on_after(min(self.log_seconds, _GONE_LOG_SECONDS if self._gone else math.inf)):
-                        await logged.wait()
-            self.finish(await self.settle(ended))
+        await self.started.wait()
+        async with nursery() as beside:
+            logged = anyio.Event()
+            beside.start_soon(self._keep_log, logged)
+            ended = await self._conclude()
+            self.over.set()
+            if self.presence is not Presence.LOST:
+                gone = self.presence is Presence.GONE
+                with anyio.move_on_after(min(self.log_seconds, _GONE_LOG_SECONDS if gone else math.inf)):
+                    await logged.wait()
+        self.finish(await self.settle(ended))
 
     async def _conclude(self) -> Exit:
-        """Wait for its end and find out how it came."""
+        """Wait for its end and find out why it ended."""
         while True:
-            changed = self._changed
-            async with self._signalling:
+            changed = self.changed
+            async with self.signalling:
                 ended = state.exit_of(self._state, self._container, ours=self.ended_by)
             if ended is not None:
                 return ended
-            if self._gone:
+            if self.presence is Presence.GONE:
                 why = f"pod {self.id} was deleted by somebody else"
                 return Exit(reason=self.ended_by or "lost", detail="" if self.ended_by else why)
-            if self._lost:
-                return Exit(reason="lost", detail=self._lost)
+            if self.presence is Presence.LOST:
+                return Exit(reason="lost", detail=self._lost_why)
             words = "" if self.ended_by else state.collector_end(self._state)
-            # its node may see the two ends one after the other
+            # its node may report the two ends one after the other
             with anyio.move_on_after(_SAME_END if words else None) as waiting:
                 await changed.wait()
             if waiting.cancelled_caught:
-                # nothing that it wrote comes out any more, and nobody can be asked whether it is ready
+                # its files cannot be fetched any more, and its readiness cannot be asked
                 return Exit(reason="lost", detail=f"the collector of pod {self.id} ended by itself: {words}")
 
     async def _keep_log(self, logged: anyio.Event) -> None:
-        """Write what it says to its file: the cluster does not tell the two streams apart."""
+        """Write its output to its log file; a cluster does not separate the two streams."""
         path = self.spec.stdout or self.spec.stderr
         if path is None:
             logged.set()
@@ -271,9 +259,9 @@ class WatchedUnit(BaseUnit):
                 self._container,
                 log.write,
                 enough=lambda: log.truncated,
-                ended=self._over,
+                ended=self.over,
             )
-            if not whole and not self._gone:
+            if not whole and self.presence is not Presence.GONE:
                 self.publish(Notice(level="warning", message=f"{path} may not be complete: its stream broke."))
         finally:
             self.close_log(log)
@@ -281,18 +269,14 @@ class WatchedUnit(BaseUnit):
 
     def finish(self, exit: Exit) -> None:
         """Keep how it ended; nothing more comes from it."""
-        self._over.set()
+        self.over.set()
         super().finish(exit)
 
     # --- ended
 
     async def remove(self) -> None:
-        """Give back what was made of it; nobody follows it any more."""
+        """Give back what was made of it; nothing follows it any more."""
         self.forsake()
-
-    def forsake(self) -> None:
-        """End what follows it here."""
-        self._scope.cancel()
 
 
 async def watch_units(
@@ -324,3 +308,47 @@ async def watch_units(
             unit.vanish(pod)
 
     await follow(cluster, "pods", selector, on_object=seen, on_gone=gone, on_error=on_error)
+
+
+async def watch_until_lost(
+    cluster: Cluster, selector: str, units: Sequence[WatchedUnit], *, outage: float, trouble: Callable[[], str]
+) -> None:
+    """Tell units what becomes of their pods, or that nothing can be seen any more. Never returns.
+
+    Args:
+        cluster: Where they are.
+        selector: Which pods, by label.
+        units: The units.
+        outage: Seconds without an answer of the API server after which units count as lost.
+        trouble: What to say then.
+    """
+    refused_since: float | None = None
+
+    def give_up(why: str) -> None:
+        for unit in units:
+            if unit.is_silent:
+                unit.give_up(why)
+
+    def seen() -> None:
+        nonlocal refused_since
+        refused_since = None
+
+    def refused(error: ClusterRefused) -> None:
+        # a server that has just been started refuses what it will permit in a moment
+        nonlocal refused_since
+        refused_since = refused_since or anyio.current_time()
+        if anyio.current_time() - refused_since > _REFUSED_SECONDS:
+            give_up(f"the cluster does not let pods be watched: {error.words}")
+
+    def left() -> float:
+        since = cluster.silent_since
+        return outage if since is None else since + outage - anyio.current_time()
+
+    async def watch_outage() -> None:
+        while (seconds := left()) > 0:  # noqa: ASYNC110 - a server tells nobody that it is silent
+            await anyio.sleep(min(1.0, outage / 4, seconds))
+        give_up(trouble())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch_outage)
+        await watch_units(cluster, selector, units, on_error=refused, on_seen=seen)

@@ -33,10 +33,10 @@ from coworld_core.episode.events import LeakFound, Notice
 from coworld_core.errors import BackendUnavailable, CoworldError, UsageError
 from coworld_core.issues import Issue
 
-from ...backend import Capabilities, Found, ImageInfo, Publish, Reaped, UnitSpec
+from ...backend import Capabilities, Found, ImageInfo, Publish, UnitSpec
 from ..base import BaseBackend, refuse_taken_names
 from ..registry import BackendOptions
-from ._api import Cluster, ClusterRefused
+from ._api import Cluster
 from ._check import check_cluster, enforces_policies
 from ._found import find_labelled, reap_labelled
 from ._images import Images
@@ -44,15 +44,13 @@ from ._pod import PodOptions, Requests, call_selector, object_name
 from ._room import Room, need_of
 from ._runs import Run
 from ._units import KubernetesUnit, Place
-from ._watched import watch_units
+from ._watched import watch_until_lost
 
 __all__ = ["DEFAULT_COLLECTOR_IMAGE", "KubernetesBackend", "PodOptions", "Requests"]
 
 DEFAULT_COLLECTOR_IMAGE = "python:3.12-slim"
 """Any image with Python does; ``COWORLD_COLLECTOR_IMAGE`` names another."""
 
-_REFUSED_SECONDS = 30.0
-"""How long it may be forbidden to watch pods before units count as lost."""
 _SWEEP_SECONDS = 30.0
 """How long removing what belonged to the pods may take."""
 _OLDEST = (1, 19)
@@ -79,6 +77,7 @@ class KubernetesBackend(BaseBackend):
 
     name = "kubernetes"
     remove_seconds = 90.0
+    removal = (("pod",), ("service", "secret", "policy"), ("job",))
 
     def __init__(
         self,
@@ -251,7 +250,12 @@ class KubernetesBackend(BaseBackend):
             tasks.start_soon(run.renew, name=f"lease of {run.run_id}")
         # shielded: whatever is cancelled, the ends of the units have still to be seen
         watching = anyio.CancelScope(shield=True)
-        tasks.start_soon(self._watch, cluster, call, units, watching, name=f"pods of {call}")
+
+        async def watch() -> None:
+            with watching:
+                await watch_until_lost(cluster, call_selector(call), units, outage=self._outage, trouble=self.trouble)
+
+        tasks.start_soon(watch, name=f"pods of {call}")
 
         def waits(words: str) -> None:
             publish(Notice(message=f"Waiting for room: {words}"))
@@ -291,45 +295,6 @@ class KubernetesBackend(BaseBackend):
         refuse_taken_names(units, lambda run_id: self._run(run_id).units)
         for unit in units:
             self._run(unit.spec.run_id).units[unit.name] = unit
-
-    async def _watch(
-        self, cluster: Cluster, call: str, units: Sequence[KubernetesUnit], scope: anyio.CancelScope
-    ) -> None:
-        """See what becomes of the pods, or that nothing can be seen any more."""
-        refused_since: float | None = None
-
-        def seen() -> None:
-            nonlocal refused_since
-            refused_since = None
-
-        def refused(error: ClusterRefused) -> None:
-            # a server that has just been started refuses what it will permit in a moment
-            nonlocal refused_since
-            refused_since = refused_since or anyio.current_time()
-            if anyio.current_time() - refused_since > _REFUSED_SECONDS:
-                for unit in units:
-                    if unit.is_silent:
-                        unit.give_up(f"the cluster does not let pods be watched: {error.words}")
-
-        with scope:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._watch_outage, cluster, units)
-                await watch_units(cluster, call_selector(call), units, on_error=refused, on_seen=seen)
-
-    async def _watch_outage(self, cluster: Cluster, units: Sequence[KubernetesUnit]) -> None:
-        while True:
-            since = cluster.silent_since
-            if since is None:
-                await anyio.sleep(min(1.0, self._outage / 4))
-                continue
-            left = since + self._outage - anyio.current_time()
-            if left > 0:
-                await anyio.sleep(min(1.0, left))
-                continue
-            for unit in units:
-                if unit.is_silent:
-                    unit.give_up(self.trouble())
-            return
 
     def _forget(self, unit: KubernetesUnit) -> None:
         run_id = unit.spec.run_id
@@ -374,9 +339,9 @@ class KubernetesBackend(BaseBackend):
         """Pods, services, secrets, policies and Jobs by label."""
         return await find_labelled(self._entered(), run_id)
 
-    async def reap_units(self, found: Sequence[Found], *, force: bool) -> Sequence[Reaped]:
-        """Remove what was found: pods, then what they used, then the Jobs that own it all."""
-        return await reap_labelled(self._entered(), found, force=force)
+    async def remove_found(self, found: Found) -> str:
+        """Remove a pod to its end, or what it used, or its Job; returns why it is still there, if it is."""
+        return await reap_labelled(self._entered(), found)
 
 
 def _refuse_old(cluster: Cluster) -> None:

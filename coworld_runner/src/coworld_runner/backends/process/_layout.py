@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...package._dockerfile import Dockerfile, read_dockerfile
+from ...images.dockerfile import Dockerfile, read_dockerfile
 
 __all__ = ["Laid", "Layout", "layout_of"]
 

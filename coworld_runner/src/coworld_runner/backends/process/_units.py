@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -65,7 +66,6 @@ class ProcessUnit(LocalUnit):
         self._shim: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._pid = 0
-        self._scope: anyio.CancelScope | None = None
 
     # -- made
 
@@ -101,7 +101,7 @@ class ProcessUnit(LocalUnit):
                 hint="The machine is out of processes, open files or memory, or an argument has a null byte.",
                 context={"unit": self.name},
             ) from error
-        self._tasks.start_soon(self._supervise, logs, name=f"unit {self.name}")
+        self.follow(self._tasks, partial(self._supervise, logs))
 
     @property
     def id(self) -> str:
@@ -164,22 +164,20 @@ class ProcessUnit(LocalUnit):
             return logs
 
     async def _supervise(self, logs: list[tuple[int, CappedLog]]) -> None:
-        # shielded: what is cancelled is the body; units are stopped, and this then ends by itself
-        with anyio.CancelScope(shield=True) as self._scope:
-            said: Exit | None = None
-            try:
-                async with anyio.create_task_group() as tasks:
-                    for read, log in logs:
-                        tasks.start_soon(self._pump, read, log)
-                    async with anyio.create_task_group() as watch:
-                        watch.start_soon(self._keep_awake)
-                        said = await self._listen()
-                        await self._bury(said)
-                        watch.cancel_scope.cancel()
-                    tasks.cancel_scope.deadline = anyio.current_time() + _DRAIN_SECONDS
-            finally:
-                lost = Exit(reason=self.ended_by or "lost", detail="its supervising process was killed")
-                self._end(said or lost)
+        said: Exit | None = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                for read, log in logs:
+                    tasks.start_soon(self._pump, read, log)
+                async with anyio.create_task_group() as watch:
+                    watch.start_soon(self._keep_awake)
+                    said = await self._listen()
+                    await self._bury(said)
+                    watch.cancel_scope.cancel()
+                tasks.cancel_scope.deadline = anyio.current_time() + _DRAIN_SECONDS
+        finally:
+            lost = Exit(reason=self.ended_by or "lost", detail="its supervising process was killed")
+            self._end(said or lost)
 
     async def _listen(self) -> Exit | None:
         """Take what the shim says until it ends; returns how the command ended, if it said so."""
@@ -324,10 +322,6 @@ class ProcessUnit(LocalUnit):
             reason = await anyio.to_thread.run_sync(lambda: remove_tree(private, within=REMOVE_SECONDS))
             if reason:
                 self.leak(f"directory {self._private}", reason)
-
-    def forsake(self) -> None:
-        if self._scope is not None:
-            self._scope.cancel()
 
 
 def _shim_command(spec: UnitSpec, context: Path, private: Path, control: int) -> list[str]:

@@ -49,7 +49,8 @@ class ProcessBackend(BaseBackend):
 
     Limits are watched rather than enforced by the kernel: a few times a second the memory of a unit's whole tree is
     added up (what processes share counts once), its processes and threads are counted, and the bytes in its own
-    directory, its home and its temporary files. Who is over is killed. No single file grows beyond the disk limit.
+    directory, its home and its temporary files. Units over a limit are killed. No single file grows
+    beyond the disk limit.
 
     Args:
         contexts: Directory to run in, by image reference (the build contexts of the package's compose file).

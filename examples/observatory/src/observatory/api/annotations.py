@@ -10,8 +10,8 @@ import json
 
 from starlette.responses import Response
 
-from ..episodes_access import find_episode, own_slots
 from ..errors import Refusal, conflict, forbidden
+from ..evidence.access import find_episode, own_slots
 from ..store.artifacts import MemberTooLarge, NoMember
 from ..store.models import Artifact
 from .calls import ApiRouter, Call, Known, binary, refusals

@@ -12,9 +12,9 @@ from starlette.responses import Response, StreamingResponse
 
 from coworld_core import api
 
-from ..artifacts_serving import filename_of, plain_chunks, send, send_plain
-from ..episodes_access import find_episode, own_slots, visible
 from ..errors import Refusal, forbidden, invalid, not_found
+from ..evidence.access import find_episode, own_slots, visible
+from ..evidence.sending import filename_of, plain_chunks, send, send_plain
 from ..services import Services
 from ..store.bundles import BundlePlan, Kept, ZipEntry, plan_bundle, stream_zip, unknown_tokens
 from ..store.columns import JsonObject

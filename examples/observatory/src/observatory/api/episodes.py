@@ -12,8 +12,8 @@ from pydantic import Field
 
 from coworld_core import api
 
-from ..episodes_access import find_episode, own_slots, view_of, visible
 from ..errors import Refusal, not_found
+from ..evidence.access import find_episode, own_slots, view_of, visible
 from ..runtime import open_runtime
 from ..services import Services
 from ..store.columns import JsonObject, now

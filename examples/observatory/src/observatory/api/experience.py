@@ -16,8 +16,8 @@ from coworld_core import api
 from coworld_core.errors import CoworldError, ManifestError, UsageError
 from coworld_core.manifest.loading import load_manifest
 
-from ..episodes_access import view_of
 from ..errors import Refusal, conflict, not_found
+from ..evidence.access import view_of
 from ..identity.limits import require_episodes
 from ..store.columns import JsonObject, new_id, now
 from ..store.database import next_revision

@@ -20,8 +20,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
-from ..episodes_access import view_of, visible
 from ..errors import Refusal
+from ..evidence.access import view_of, visible
 from ..identity.auth import Caller
 from ..services import Services
 from ..store.bell import last_revision

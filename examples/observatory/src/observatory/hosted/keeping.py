@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from coworld_core.episode.verdict import judge
 
-from ..episodes_stats import SeatNames
+from ..evidence.stats import SeatNames
 from ..store.columns import new_id
 from ..store.database import next_revision
 from ..store.models import EpisodeRequest, HostedSession, Participant

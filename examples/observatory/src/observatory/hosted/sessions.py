@@ -28,8 +28,8 @@ from coworld_core.errors import CoworldError, UsageError
 from coworld_core.ids import new_run_id
 from coworld_core.manifest.gameconfig import slot_count
 
-from ..artifacts_serving import plain_chunks
 from ..errors import Refusal, conflict, not_found
+from ..evidence.sending import plain_chunks
 from ..identity.auth import Caller
 from ..identity.limits import quotas_of
 from ..store.columns import JsonObject, new_id, now

@@ -13,9 +13,9 @@ from ..api.episodes import MAX_IDS
 from ..api.feed import LONGEST_WAIT, wait_for_changes
 from ..api.leagues import find_league, league_rows
 from ..api.standings import Standing, standings
-from ..artifacts_serving import filename_of, send, send_plain
-from ..episodes_access import find_episode, own_slots, view_of, visible
 from ..errors import Refusal
+from ..evidence.access import find_episode, own_slots, view_of, visible
+from ..evidence.sending import filename_of, send, send_plain
 from ..hosted.sessions import viewer_of
 from ..store.columns import JsonObject
 from ..store.models import Artifact, Division, EpisodeRequest, League, Membership, Participant, PolicyVersion, User

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ..artifacts_serving import chunks
-from ..episodes_access import own_slots, player_faults, visible
+from ..evidence.access import own_slots, player_faults, visible
+from ..evidence.sending import chunks
 from ..identity.auth import Caller
 from ..services import Services
 from ..store.models import Artifact, Coworld, EpisodeRequest

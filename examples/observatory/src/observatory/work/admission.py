@@ -18,7 +18,7 @@ from coworld_core.errors import ImageError, UsageError
 from coworld_core.images import ImageRef
 from coworld_core.manifest.loading import load_manifest
 from coworld_core.manifest.models import JsonObject, Runnable
-from coworld_runner.package.compose import find_compose, load_compose
+from coworld_runner.images.compose import find_compose, load_compose
 from coworld_runner.package.resolving import find_in_directory
 
 from ..store.models import Image

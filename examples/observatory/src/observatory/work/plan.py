@@ -14,11 +14,11 @@ from coworld_core.manifest.loading import load_manifest
 from coworld_core.manifest.models import Manifest, Runnable
 from coworld_runner.plan import EpisodePlan, Seat
 
-from ..episodes_stats import SeatNames
-from ..secret_references import resolve_secrets
+from ..evidence.stats import SeatNames
 from ..services import Services
 from ..store.models import Coworld, EpisodeRequest, Participant, PolicyVersion
 from .admission import Admission
+from .secret_references import resolve_secrets
 
 __all__ = ["Job", "load_job", "runnable_manifest"]
 

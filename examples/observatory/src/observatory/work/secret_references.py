@@ -16,9 +16,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.errors import EnvironmentFault, UsageError
 
-from .naming import name_key
-from .store.models import Coworld, CoworldSecret
-from .store.vault import Vault
+from ..naming import name_key
+from ..store.models import Coworld, CoworldSecret
+from ..store.vault import Vault
 
 __all__ = ["resolve_secrets"]
 

@@ -11,9 +11,9 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from .errors import Refusal
-from .store.artifacts import ArtifactStore
-from .store.models import Artifact
+from ..errors import Refusal
+from ..store.artifacts import ArtifactStore
+from ..store.models import Artifact
 
 __all__ = ["chunks", "filename_of", "plain_chunks", "send", "send_plain"]
 

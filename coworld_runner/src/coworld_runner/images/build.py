@@ -12,17 +12,16 @@ from typing import IO, Any, Protocol, Self
 import anyio
 import anyio.to_thread
 
-from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, docker_config
-from coworld_core.errors import BackendError, CoworldError, EnvironmentFault
+from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, docker_config, is_full
 from coworld_core.episode.events import ImageProgressed, Notice
+from coworld_core.errors import BackendError, CoworldError, EnvironmentFault
+from coworld_core.quantities import shown_size
+from coworld_core.terminal import strip_controls
 
-from ._buildkit import BuildkitTrace
-from ._context import ContextError, SentContext, write_context
-from ..runs._files import strip_controls
-from ..package._sources import shown_size
 from ..backend import Publish
-from ..backends.docker._images import is_full
-from ..package.compose import Build
+from ._buildkit import BuildkitTrace
+from .compose import Build
+from .context import ContextError, SentContext, write_context
 
 __all__ = ["BuildError", "build_image"]
 
@@ -186,8 +185,8 @@ def _failed(service: str, image: str, buildkit: str, refused: str, log: _Log) ->
 _STATUS = re.compile(r"(?:returned a non-zero code|exit code): (\d+)$")
 
 
-def _shortened(text: str, length: int = 160) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
+def _shortened(text: str) -> str:
+    return text if len(text) <= 160 else text[:159] + "…"
 
 
 # --- the context -------------------------------------------------------------------------------------------------

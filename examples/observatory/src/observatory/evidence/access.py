@@ -15,13 +15,13 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from coworld_core.episode.record import read_record
 
-from .artifacts_links import LinkSigner
-from .errors import not_found
-from .identity.auth import Caller
-from .services import Services
-from .store.columns import JsonObject
-from .store.models import EpisodeRequest, League, Membership, Participant
-from .work.queue import OVER
+from ..errors import not_found
+from ..identity.auth import Caller
+from ..services import Services
+from ..store.columns import JsonObject
+from ..store.models import EpisodeRequest, League, Membership, Participant
+from ..work.queue import OVER
+from .links import LinkSigner
 
 __all__ = ["EpisodeView", "find_episode", "own_slots", "player_faults", "view_of", "visible"]
 

@@ -15,8 +15,8 @@ from typing import IO
 
 import anyio.from_thread
 
-from ..package._dockerfile import without_frontend
-from ..package.compose import Build
+from .compose import Build
+from .dockerfile import without_frontend
 
 __all__ = ["ContextError", "Ignore", "SentContext", "dockerfile_of", "ignore_of", "write_context"]
 

@@ -1,0 +1,142 @@
+"""How a class declares options and a command takes them; a long help has them under headings.
+
+A class of options says of each field which option of the command line fills it; ``takes`` gives a command these
+options, and hands it an instance.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
+
+import click
+
+__all__ = ["Options", "SectionCommand", "SectionOption", "argument", "declared_by", "option", "takes"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_SECTIONS = (
+    "What to play",
+    "What counts",
+    "Evidence",
+    "Where it runs",
+    "Times",
+    "Limits",
+    "Secrets for players",
+    "Options",
+)
+"""Headings of a long help, in order; an option without one stands under the last."""
+
+
+class SectionOption(click.Option):
+    """An option that knows under which heading of the help it stands."""
+
+    def __init__(self, *args: Any, section: str = _SECTIONS[-1], **attrs: Any) -> None:
+        super().__init__(*args, **attrs)
+        self.section = section
+
+
+class SectionCommand(click.Command):
+    """A command whose help has its options under headings."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options by section."""
+        rows: dict[str, list[tuple[str, str]]] = {section: [] for section in _SECTIONS}
+        for parameter in self.get_params(ctx):
+            row = parameter.get_help_record(ctx)
+            if row is not None and isinstance(parameter, click.Option):
+                section = parameter.section if isinstance(parameter, SectionOption) else _SECTIONS[-1]
+                rows[section].append(row)
+        for section, lines in rows.items():
+            if lines:
+                with formatter.section(section):
+                    formatter.write_dl(lines)
+
+
+class _Declared:
+    """What fills a field of a class of options: an option of these names, or an argument where there are none."""
+
+    def __init__(self, names: tuple[str, ...], default: Any, attrs: Mapping[str, Any]) -> None:
+        self.names = names
+        self.default = default
+        self.attrs = attrs
+
+
+def option(*names: str, default: Any = None, **attrs: Any) -> Any:
+    """A field, and the option that fills it; one that may be repeated gives a tuple."""
+    if attrs.get("multiple"):
+        return _Declared(names, (), attrs)
+    return _Declared(names, default, {"default": default, **attrs})
+
+
+def argument(default: Any, **attrs: Any) -> Any:
+    """A field, and the argument that fills it."""
+    return _Declared((), default, attrs)
+
+
+@dataclass_transform(kw_only_default=True)
+class Options:
+    """Values of options, with the defaults of those that were not given.
+
+    A dataclass in all but its cost: to make one as large as these takes as long as half of a help.
+    """
+
+    declared: ClassVar[Mapping[str, _Declared]] = {}
+    """What fills each field, in the order of the help."""
+
+    def __init_subclass__(cls) -> None:
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, _Declared)}
+        cls.declared = {**cls.declared, **own}
+        for name, value in own.items():
+            setattr(cls, name, value.default)
+
+    def __init__(self, **values: Any) -> None:
+        self.__dict__.update(values)
+        self.check()
+
+    def check(self) -> None:
+        """See that they fit together.
+
+        Raises:
+            click.UsageError: They do not.
+        """
+
+    def but(self, **values: Any) -> Self:
+        """The same with other values."""
+        return type(self)(**{**self.__dict__, **values})
+
+
+def takes(
+    into: str, kind: type[Options], *, without: Collection[str] = (), **changes: Mapping[str, Any]
+) -> Callable[[_F], _F]:
+    """Give a command the options that a class declares, and hand it an instance.
+
+    Args:
+        into: The command's parameter that gets it.
+        kind: The class.
+        without: Fields whose options the command does not have: they keep their defaults.
+        changes: By field, what is otherwise about its option for this command.
+    """
+    names = [name for name in kind.declared if name not in without]
+
+    def decorate(function: _F) -> _F:
+        @functools.wraps(function)
+        def wrapped(*args: Any, **values: Any) -> Any:
+            filled = kind(**{name: values.pop(name) for name in names})
+            return function(*args, **values, **{into: filled})
+
+        for name in reversed(names):
+            wrapped = declared_by(kind, name, **changes.get(name, {}))(wrapped)
+        return cast("_F", wrapped)
+
+    return decorate
+
+
+def declared_by(kind: type[Options], name: str, **changes: Any) -> Callable[[_F], _F]:
+    """The option, or the argument, that fills one field of a class."""
+    declared = kind.declared[name]
+    attrs = {**declared.attrs, **changes}
+    if not declared.names:
+        return click.argument(name, **attrs)
+    return click.option(*declared.names, name, cls=SectionOption, **attrs)

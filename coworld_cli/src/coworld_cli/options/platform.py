@@ -1,0 +1,171 @@
+"""Options of the commands that talk to a platform: which one, as whom, and how much of a list."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import click
+from click.core import ParameterSource
+
+from ..output import output_options
+from .declaring import Options, declared_by, option, takes
+from .values import IdType, PolicyType
+
+__all__ = [
+    "DEFAULT_SERVER",
+    "Connection",
+    "Listing",
+    "division_filter",
+    "include_option",
+    "league_filter",
+    "listing_options",
+    "mine_filter",
+    "platform_options",
+    "player_filter",
+    "policy_filter",
+    "round_filter",
+    "server_field",
+    "server_option",
+]
+
+DEFAULT_SERVER = "https://softmax.com/api"
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def server_field(help: str, **attrs: Any) -> Any:
+    """A field that ``--server`` fills."""
+    return option(
+        "--server",
+        default=DEFAULT_SERVER,
+        metavar="URL",
+        envvar="COWORLD_SERVER",
+        show_default=True,
+        show_envvar=True,
+        help=help,
+        **attrs,
+    )
+
+
+class Connection(Options):
+    """Which server, and as whom."""
+
+    server: str = server_field("The platform.")
+    as_user: bool = option(
+        "--as-user", default=False, is_flag=True, help="Act as your user account, ignoring any active player."
+    )
+    as_player: str | None = option(
+        "--as-player", type=IdType("player"), metavar="PLY", help="Act as this player of yours."
+    )
+    elevated: bool = option(
+        "--elevated",
+        default=False,
+        is_flag=True,
+        help="Use the rights of the platform's team, where you have them.",
+    )
+
+    def check(self) -> None:
+        """See that they fit together."""
+        if self.as_user and self.as_player:
+            raise click.UsageError("--as-user and --as-player exclude each other.", click.get_current_context())
+        if self.elevated and self.as_player:
+            raise click.UsageError("A player has no rights of the team: --elevated needs --as-user.")
+
+    @property
+    def identity(self) -> str:
+        """What the client calls it: ``active``, ``user`` or the id of a player."""
+        return self.as_player or ("user" if self.as_user else "active")
+
+
+def platform_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command what all have that talk to a platform: a ``Connection``, and an ``Output``."""
+    return takes("connection", Connection)(output_options(function))
+
+
+server_option = declared_by(Connection, "server")
+"""For a command that needs no identity."""
+
+
+class Listing(Options):
+    """How much of a list, and in which form."""
+
+    limit: int | None
+    """Rows at most; None: all there are."""
+    offset: int = 0
+    jsonl: bool = False
+
+
+def listing_options(limit: int | None, *, offset: bool = False, noun: str = "rows") -> Callable[[_F], _F]:
+    """Give a command that lists ``--limit``, ``--all`` and ``--jsonl``, and hand it a ``Listing`` as ``listing``.
+
+    Args:
+        limit: Rows by default; None: all there are.
+        offset: Whether a list can be begun in its middle.
+        noun: What is listed.
+    """
+    default = f"  [default: {limit}]" if limit is not None else " Default: all."
+    count = click.IntRange(min=1)
+    options = [
+        click.option("--limit", type=count, default=limit, metavar="N", help=f"List at most N {noun}.{default}"),
+        *(
+            [
+                click.option(
+                    "--offset",
+                    type=click.IntRange(min=0),
+                    default=0,
+                    metavar="N",
+                    help=f"Leave out the first N {noun}.",
+                )
+            ]
+            if offset
+            else []
+        ),
+        click.option("--all", is_flag=True, help=f"List all {noun}, however many there are."),
+        click.option("--jsonl", is_flag=True, help=f"Write the {noun} as JSON, one a line, as they come in."),
+    ]
+
+    def decorate(function: _F) -> _F:
+        @functools.wraps(function)
+        def wrapped(*args: Any, limit: int | None, all: bool, jsonl: bool, offset: int = 0, **kwargs: Any) -> Any:
+            ctx = click.get_current_context()
+            if all and ctx.get_parameter_source("limit") != ParameterSource.DEFAULT:
+                raise click.UsageError("--all and --limit exclude each other.", ctx)
+            if jsonl and kwargs.get("json"):
+                raise click.UsageError("--json and --jsonl exclude each other.", ctx)
+            listing = Listing(limit=None if all else limit, offset=offset, jsonl=jsonl)
+            return function(*args, listing=listing, **kwargs)
+
+        for each in reversed(options):
+            wrapped = each(wrapped)
+        return cast("_F", wrapped)
+
+    return decorate
+
+
+league_filter = click.option(
+    "--league", "-l", type=IdType("league"), metavar="LEAGUE_ID", help="Only those of this league."
+)
+division_filter = click.option(
+    "--division", "-d", type=IdType("division"), metavar="DIVISION_ID", help="Only those of this division."
+)
+round_filter = click.option("--round", "-r", type=IdType("round"), metavar="ROUND_ID", help="Only those of this round.")
+policy_filter = click.option(
+    "--policy",
+    "-p",
+    type=PolicyType(),
+    metavar="POLICY",
+    help="Only those of this policy, anyone's: NAME, NAME:N, NAME:vN or the id of a version.",
+)
+player_filter = click.option("--player", type=IdType("player"), metavar="PLY", help="Only those of this player.")
+mine_filter = click.option("--mine", is_flag=True, help="Only yours.")
+
+_PARTS = ("results", "replay", "error_info", "game_logs", "player_logs", "player_artifact")
+
+include_option = click.option(
+    "--include",
+    type=click.Choice(_PARTS),
+    multiple=True,
+    help="Only this part; repeatable. Default: everything that you may see.",
+)

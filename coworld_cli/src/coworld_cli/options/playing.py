@@ -1,0 +1,423 @@
+"""Options of the commands that play: where things run, which package, and how."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import click
+from click.core import ParameterSource
+
+from coworld_core import durations
+
+from .declaring import Options, argument, declared_by, option
+from .platform import server_field
+from .values import DIRECTORY, FILE, BackendName, Quantity, Seconds, check_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from coworld_runner.backend import Limits
+    from coworld_runner.backends.registry import ClusterOptions
+    from coworld_runner.episode.running import EpisodeOptions
+
+__all__ = [
+    "REQUIREMENTS",
+    "EvaluationOptions",
+    "PackageOptions",
+    "PlayOptions",
+    "WhereOptions",
+    "manifest_argument",
+    "package_server_option",
+]
+
+REQUIREMENTS: dict[str, tuple[str, ...]] = {
+    "isolation": ("network_isolation", "file_isolation"),
+    "network": ("network_isolation",),
+    "files": ("file_isolation",),
+    "memory": ("memory_limit",),
+    "cpu": ("cpu_limit",),
+    "pids": ("pids_limit",),
+    "disk": ("disk_limit",),
+    "images": ("images",),
+}
+"""What ``--require`` can be given → names of capabilities of a backend."""
+
+_WHERE = "Where it runs"
+_WITHOUT_CLUSTER = ("auto", "process", "docker")
+
+
+class WhereOptions(Options):
+    """Where things run, and for which platform."""
+
+    backend: str = option(
+        "--backend",
+        section=_WHERE,
+        type=BackendName(auto=True),
+        metavar="NAME",
+        default="auto",
+        envvar="COWORLD_BACKEND",
+        show_default=True,
+        show_envvar=True,
+        help="Local processes (process, for code you trust), Docker containers (docker), pods of a cluster "
+        "(kubernetes), whichever of the first two fits (auto), or any other backend that is installed.",
+    )
+    context: str | None = option(
+        "--context", section=_WHERE, metavar="NAME", help="Context of the kubeconfig.  [default: the current one]"
+    )
+    namespace: str | None = option(
+        "--namespace",
+        section=_WHERE,
+        metavar="NAME",
+        envvar="COWORLD_NAMESPACE",
+        show_envvar=True,
+        help="Namespace of the cluster.  [default: the context's own]",
+    )
+    kubeconfig: Path | None = option(
+        "--kubeconfig",
+        section=_WHERE,
+        type=FILE,
+        metavar="FILE",
+        help="How to reach the cluster.  [default: KUBECONFIG, ~/.kube/config]",
+    )
+    collector_image: str | None = option(
+        "--collector-image",
+        section=_WHERE,
+        metavar="IMAGE",
+        envvar="COWORLD_COLLECTOR_IMAGE",
+        show_envvar=True,
+        help="Any image with Python, for the helper in each pod.  [default: python:3.12-slim]",
+    )
+    pull_secrets: tuple[str, ...] = option(
+        "--pull-secret",
+        section=_WHERE,
+        multiple=True,
+        metavar="NAME",
+        help="Secret of the namespace with which the cluster pulls images. May be repeated.",
+    )
+    network_policy: bool | None = option(
+        "--network-policy/--no-network-policy",
+        section=_WHERE,
+        help="Whether the cluster enforces network policies.  [default: seen from what is installed there]",
+    )
+    platform: str | None = option(
+        "--platform", section=_WHERE, metavar="OS/ARCH", help="Platform of the images, e.g. linux/amd64."
+    )
+
+    def cluster(self) -> ClusterOptions:
+        """What was said about a cluster."""
+        from dataclasses import fields
+
+        from coworld_runner.backends.registry import ClusterOptions
+
+        return ClusterOptions(**{item.name: getattr(self, item.name) for item in fields(ClusterOptions)})
+
+    def refuse_cluster(self) -> None:
+        """Refuse options that only a cluster has a use for, where certainly none is used.
+
+        Raises:
+            click.UsageError: One was given on the command line.
+        """
+        from dataclasses import fields
+
+        from coworld_runner.backends.registry import ClusterOptions
+
+        ctx = click.get_current_context(silent=True)
+        if ctx is None or self.backend not in _WITHOUT_CLUSTER:
+            return
+        only = {item.name for item in fields(ClusterOptions)}
+        for param in ctx.command.params:
+            if param.name in only and ctx.get_parameter_source(param.name) == ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"{param.opts[0]} goes with --backend kubernetes.", ctx)
+
+    def backend_words(self) -> list[str]:
+        """The words of a follow-up command that say where it is to run."""
+        return ["--backend", self.backend] if self.backend != "auto" else []
+
+
+class PackageOptions(WhereOptions):
+    """A package, and where it is to run."""
+
+    manifest: str = argument("")
+    server: str = server_field("API that a cow_… id is fetched from.", section=_WHERE)
+
+    @classmethod
+    def at(cls, where: WhereOptions, *, manifest: str, server: str) -> PackageOptions:
+        """A package that is to run where a command that takes no MANIFEST was told."""
+        return cls(**where.__dict__, manifest=manifest, server=server)
+
+
+manifest_argument = declared_by(PackageOptions, "manifest")
+package_server_option = declared_by(PackageOptions, "server")
+
+_TOKENS = "one token each: --run python --run -m --run my_player."
+
+
+class PlayOptions(PackageOptions):
+    """What the commands that play can be told; each of them leaves out what it has no use for."""
+
+    players: tuple[str, ...] = argument((), nargs=-1, metavar="[EPISODE_REQUEST.json | PLAYER...]")
+    player: tuple[str, ...] = option(
+        "--player",
+        section="What to play",
+        multiple=True,
+        metavar="PLAYER",
+        help="The same as PLAYER: a file (./bot.py), a directory, the id of a bundled player, an image, or random. "
+        "Repeatable; @N behind it seats it N times.",
+    )
+    variant: str | None = option(
+        "--variant",
+        section="What to play",
+        metavar="ID",
+        help="Variant to play. Default: the certification fixture.",
+    )
+    seed: int | None = option(
+        "--seed", section="What to play", type=int, metavar="N", help="Put this seed into the game config."
+    )
+    run: tuple[str, ...] = option(
+        "--run",
+        section="What to play",
+        multiple=True,
+        metavar="TOKEN",
+        help=f"Command of player images, {_TOKENS}",
+    )
+    output_dir: Path | None = option(
+        "--output-dir",
+        "-o",
+        section="Evidence",
+        type=DIRECTORY,
+        metavar="DIR",
+        help="New or empty directory for the evidence. Default: a fresh one under results/ beside the manifest.",
+    )
+    overwrite: bool = option(
+        "--overwrite",
+        section="Evidence",
+        default=False,
+        is_flag=True,
+        help="Empty an output directory of an earlier run first.",
+    )
+    resume: bool = option(
+        "--resume",
+        section="Evidence",
+        default=False,
+        is_flag=True,
+        help="Go on with the episodes in the output directory: only those that it lacks are played.",
+    )
+    episodes: int = option(
+        "--episodes",
+        "-n",
+        section="What to play",
+        type=click.IntRange(min=1),
+        default=1,
+        metavar="N",
+        help="How many to play.",
+        show_default=True,
+    )
+    parallel: int = option(
+        "--parallel",
+        section="What to play",
+        type=click.IntRange(min=1),
+        default=1,
+        metavar="K",
+        help="How many episodes at a time.",
+        show_default=True,
+    )
+    verify_replay: bool = option(
+        "--verify-replay/--no-verify-replay",
+        section="Evidence",
+        default=False,
+        help="Load the replay afterwards, and fail when the game does not show it.",
+    )
+    human: tuple[int, ...] = option(
+        "--human",
+        section="What to play",
+        type=click.IntRange(min=0),
+        multiple=True,
+        metavar="SLOT",
+        help="Leave this seat to a person in the browser; repeatable. Default: bots in all seats.",
+    )
+    admin: bool = option(
+        "--admin", section="What to play", default=False, is_flag=True, help="Ask the game for its admin page."
+    )
+    timeout_seconds: float = option(
+        "--timeout-seconds",
+        section="Times",
+        type=Seconds(least=1),
+        default=durations.EPISODE,
+        help=f"Deadline of the whole episode.  [default: {durations.EPISODE:g}]",
+    )
+    ready_timeout_seconds: float = option(
+        "--ready-timeout-seconds",
+        section="Times",
+        type=Seconds(),
+        default=durations.READY,
+        help=f"For the game to become healthy.  [default: {durations.READY:g}]",
+    )
+    player_exit_timeout_seconds: float = option(
+        "--player-exit-timeout-seconds",
+        section="Times",
+        type=Seconds(zero=True),
+        default=durations.PLAYER_EXIT,
+        help=f"For players to end once the game is over.  [default: {durations.PLAYER_EXIT:g}]",
+    )
+    linger_seconds: float = option(
+        "--linger-seconds",
+        section="Times",
+        type=Seconds(zero=True),
+        default=durations.LINGER,
+        help="How long a game may go on for viewers after results and replay are complete.  "
+        f"[default: {durations.LINGER:g}]",
+    )
+    on_player_failure: Literal["stop", "continue"] = option(
+        "--on-player-failure",
+        section="What to play",
+        type=click.Choice(["stop", "continue"]),
+        default="stop",
+        show_default=True,
+        help="End the episode when a player fails, or let the game decide.",
+    )
+    player_network: Literal["game-only", "open"] | None = option(
+        "--player-network",
+        section="Limits",
+        type=click.Choice(["game-only", "open"]),
+        help="What players can reach: the game alone, or the internet and each other too.  [default: game-only]",
+    )
+    require: tuple[str, ...] = option(
+        "--require",
+        section="Limits",
+        type=click.Choice(list(REQUIREMENTS)),
+        multiple=True,
+        help="Refuse to start on a backend that cannot enforce this; repeatable.",
+    )
+    player_memory: float | None = option(
+        "--player-memory", section="Limits", type=Quantity("memory"), help="Limit of each player, e.g. 512Mi."
+    )
+    player_cpus: float | None = option(
+        "--player-cpus", section="Limits", type=Quantity("cpu"), help="Limit of each player, e.g. 1.5 or 500m."
+    )
+    player_pids: int | None = option(
+        "--player-pids", section="Limits", type=click.IntRange(min=1), metavar="N", help="Limit of each player."
+    )
+    game_memory: float | None = option(
+        "--game-memory", section="Limits", type=Quantity("memory"), help="Limit of the game."
+    )
+    game_cpus: float | None = option("--game-cpus", section="Limits", type=Quantity("cpu"), help="Limit of the game.")
+    game_pids: int | None = option(
+        "--game-pids", section="Limits", type=click.IntRange(min=1), metavar="N", help="Limit of the game."
+    )
+    secret_env: tuple[str, ...] = option(
+        "--secret-env",
+        section="Secrets for players",
+        multiple=True,
+        metavar="NAME",
+        help="Hand players this variable of your environment; repeatable.",
+    )
+    secret_env_file: tuple[Path, ...] = option(
+        "--secret-env-file",
+        section="Secrets for players",
+        type=FILE,
+        multiple=True,
+        metavar="FILE",
+        help="Hand players the variables of a file with a NAME=VALUE a line; repeatable.",
+    )
+    use_bedrock: bool = option(
+        "--use-bedrock",
+        section="Secrets for players",
+        default=False,
+        is_flag=True,
+        help="Hand players AWS credentials for Bedrock.",
+    )
+    aws_profile: str | None = option(
+        "--aws-profile", section="Secrets for players", metavar="NAME", help="AWS profile; needs --use-bedrock."
+    )
+    aws_region: str | None = option(
+        "--aws-region", section="Secrets for players", metavar="REGION", help="AWS region; needs --use-bedrock."
+    )
+
+    def check(self) -> None:
+        """See that they fit together."""
+        check_run(self.run)
+        if self.players and self.player:
+            raise click.UsageError(
+                "Players are named one after the other or with --player, not both.", click.get_current_context()
+            )
+        if (self.aws_profile or self.aws_region) and not self.use_bedrock:
+            raise click.UsageError("--aws-profile and --aws-region need --use-bedrock.", click.get_current_context())
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The players, however they were named."""
+        return self.players or self.player
+
+    def episode(self, *, watch: bool) -> EpisodeOptions:
+        """How the episode is to be run. What was asked for by name must be enforced, not only wished for.
+
+        Args:
+            watch: Whether somebody wants to see how far the game is.
+        """
+        from coworld_runner.episode.running import EpisodeOptions
+
+        defaults = EpisodeOptions()
+        required = [name for word in self.require for name in REQUIREMENTS[word]]
+        required += ["network_isolation"] if self.player_network == "game-only" else []
+        limited = {
+            "memory_limit": (self.player_memory, self.game_memory),
+            "cpu_limit": (self.player_cpus, self.game_cpus),
+            "pids_limit": (self.player_pids, self.game_pids),
+        }
+        required += [name for name, values in limited.items() if any(value is not None for value in values)]
+        return EpisodeOptions(
+            timeout=self.timeout_seconds,
+            ready_timeout=self.ready_timeout_seconds,
+            player_exit_timeout=self.player_exit_timeout_seconds,
+            linger=self.linger_seconds,
+            on_player_failure=self.on_player_failure,
+            game_limits=_limited(defaults.game_limits, self.game_memory, self.game_cpus, self.game_pids),
+            player_limits=_limited(defaults.player_limits, self.player_memory, self.player_cpus, self.player_pids),
+            player_network=self.player_network or defaults.player_network,
+            required_capabilities=tuple(dict.fromkeys(required)),
+            platform=self.platform,
+            watch=watch,
+            admin=self.admin,
+        )
+
+
+class EvaluationOptions(PlayOptions):
+    """What the commands that measure players can be told as well."""
+
+    max_blocks: int = option(
+        "--max-blocks",
+        section="What counts",
+        type=click.IntRange(min=1),
+        default=200,
+        metavar="N",
+        show_default=True,
+        help="Play this many blocks at most: a block is one seed, and everybody in every seat.",
+    )
+    metric: str = option(
+        "--metric",
+        section="What counts",
+        default="",
+        metavar="POINTER",
+        help="What is measured, by JSON pointer into the results: a list of one number a seat.  [default: the scores]",
+    )
+    forfeit: float | None = option(
+        "--forfeit",
+        section="What counts",
+        type=float,
+        metavar="SCORE",
+        help="Score of a player that failed and left no results.  [default: the worst that was seen by then]",
+    )
+    count_starved: bool = option(
+        "--count-starved",
+        section="What counts",
+        default=False,
+        is_flag=True,
+        help="Count episodes in which the machine was short of processors: for games in which time does not matter.",
+    )
+
+
+def _limited(base: Limits, memory: float | None, cpus: float | None, pids: int | None) -> Limits:
+    import dataclasses
+
+    given = {"memory_bytes": int(memory) if memory is not None else None, "cpus": cpus, "pids": pids}
+    return dataclasses.replace(base, **{name: value for name, value in given.items() if value is not None})

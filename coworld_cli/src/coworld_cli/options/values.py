@@ -1,0 +1,196 @@
+"""Types of the values of options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    _FloatType = click.ParamType[float]
+    _TextType = click.ParamType[str]
+else:
+    _FloatType = _TextType = click.ParamType  # generic only since click 8.4
+
+__all__ = [
+    "DIRECTORY",
+    "FILE",
+    "GIVEN_FILE",
+    "BackendName",
+    "IdType",
+    "PathType",
+    "PolicyType",
+    "Quantity",
+    "Seconds",
+    "check_run",
+    "key_values",
+]
+
+
+class PathType(click.Path):
+    """A path, as ``pathlib`` has it; that is imported when one was given: no help text pays for it."""
+
+    def coerce_path_result(self, value: Any) -> Any:
+        """Make it one."""
+        from pathlib import Path
+
+        return Path(value)
+
+
+FILE = PathType(dir_okay=False)
+"""A file that is read or written."""
+GIVEN_FILE = PathType(dir_okay=False, exists=True, allow_dash=True)
+"""A file that is there, or ``-`` for standard input."""
+DIRECTORY = PathType(file_okay=False)
+"""A directory that may yet have to be made."""
+
+
+class Seconds(_FloatType):
+    """A time in seconds, more than zero; with ``zero`` also zero."""
+
+    name = "seconds"
+
+    def __init__(self, *, zero: bool = False, least: float = 0.0) -> None:
+        self._zero = zero
+        self._least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read a number."""
+        try:
+            seconds = float(value)
+        except (TypeError, ValueError):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        if not (seconds >= self._least and seconds < float("inf")) or (seconds == 0 and not self._zero):
+            least = f"at least {self._least:g}" if self._least or self._zero else "more than 0"
+            self.fail(f"{value!r} is not {least} seconds.", param, ctx)
+        return seconds
+
+
+class Quantity(_FloatType):
+    """A Kubernetes quantity: bytes (``512Mi``) or processors (``1.5``, ``500m``)."""
+
+    def __init__(self, resource: str) -> None:
+        self.name = "bytes" if resource == "memory" else "number"
+        self._resource = resource
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read a quantity in its base unit."""
+        if not isinstance(value, str):
+            return float(value)
+        from coworld_core.quantities import parse_quantity, quantity_problem
+
+        problem = quantity_problem(self._resource, value)
+        if problem is not None:
+            self.fail(f"{value!r} {problem[0]}. {problem[1]}", param, ctx)
+        return float(parse_quantity(value))
+
+
+class BackendName(_TextType):
+    """The name of a backend that is installed, whoever made it; with ``auto`` also that.
+
+    What is installed is looked up when a name was given, or is completed: no help text pays for it.
+    """
+
+    name = "backend"
+
+    def __init__(self, *, auto: bool = False) -> None:
+        self._auto = auto
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """See that there is such a backend."""
+        if self._auto and value == "auto":
+            return "auto"
+        from coworld_core.errors import UsageError
+        from coworld_runner.backends.registry import find_backend
+
+        try:
+            find_backend(str(value))
+        except UsageError as error:
+            self.fail(" ".join(filter(None, (error.message, error.hint))), param, ctx)
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        """The names that begin like that."""
+        from click.shell_completion import CompletionItem
+
+        from coworld_runner.backends.registry import backend_names
+
+        names = (*(("auto",) if self._auto else ()), *backend_names())
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+class IdType(_TextType):
+    """An id of one of several kinds (``coworld_core.api.ids``); another kind is told apart by its name.
+
+    Args:
+        kinds: What it may name.
+        names: Whether a name that is no id will do as well.
+    """
+
+    name = "id"
+
+    def __init__(self, *kinds: str, names: bool = False) -> None:
+        self._kinds = kinds
+        self._names = names
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check an id."""
+        from coworld_core.api.ids import check_id, id_kind
+
+        text = str(value).strip()
+        if self._names and text and id_kind(text) is None:
+            return text
+        return check_id(text, self._kinds)
+
+
+class PolicyType(_TextType):
+    """A policy as people name it: ``NAME``, ``NAME:N``, ``NAME:vN``, or the id of a version."""
+
+    name = "policy"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check a reference."""
+        from coworld_core.api import PolicyRef
+
+        text = str(value).strip()
+        PolicyRef.parse(text)
+        return text
+
+
+def key_values(option: str, items: tuple[str, ...], *, form: str = "KEY=VALUE") -> dict[str, str]:
+    """``KEY=VALUE`` items as a mapping, split at the first ``=``.
+
+    Raises:
+        click.UsageError: An item has no key or no ``=``.
+    """
+    pairs: dict[str, str] = {}
+    for item in items:
+        key, equals, value = item.partition("=")
+        if not equals or not key.strip():
+            raise click.UsageError(f"{option} {item!r} is not {form}.", click.get_current_context())
+        pairs[key.strip()] = value
+    return pairs
+
+
+def check_run(run: tuple[str, ...]) -> None:
+    """Check the tokens of ``--run``.
+
+    Raises:
+        UsageError: The first is no program; the hint has the command as it was probably meant.
+    """
+    if not run or len(run[0].split()) == 1:
+        return
+    import shlex
+
+    from coworld_core.errors import UsageError
+
+    try:
+        tokens = shlex.split(run[0])
+    except ValueError:
+        tokens = run[0].split()
+    meant = " ".join(f"--run {shlex.quote(token)}" for token in [*tokens, *run[1:]])
+    raise UsageError(
+        "The first --run is the program, so there must be no white space in it.",
+        code="run_white_space",
+        hint=f"Write: {meant}" if tokens else "Give one token at a time: --run python --run -m --run my_player",
+    )

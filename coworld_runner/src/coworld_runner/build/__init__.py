@@ -1,0 +1,14 @@
+"""Images of a package, and the manifest that names them by their content."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coworld_core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .building import BuildResult as BuildResult
+    from .building import build_coworld as build_coworld
+
+
+__getattr__, __dir__ = lazy_names(__name__)

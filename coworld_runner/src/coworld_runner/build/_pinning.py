@@ -1,0 +1,129 @@
+"""Sources of programs pinned to a commit: what a manifest links to is what its images were built from, tomorrow too."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from coworld_core.issues import Issue
+from coworld_core.manifest.models import ROLE_SECTIONS, Manifest, RoleRunnable, Runnable
+
+__all__ = ["pinned"]
+
+_LINK = re.compile(
+    r"(?P<repo>https://github\.com/(?P<name>[^/]+/[^/]+))/(?P<kind>tree|blob)/(?P<rest>[^?#]+)(?P<end>.*)"
+)
+_ORIGIN = re.compile(r"(?:https://|ssh://git@|git@)github\.com[/:](?P<name>[^/]+/[^/]+?)(?:\.git)?/?", re.IGNORECASE)
+_COMMIT = re.compile(r"[0-9a-fA-F]{40}")
+_SECONDS = 10
+
+
+def pinned(manifest: Manifest, directory: Path) -> tuple[Manifest, tuple[Issue, ...]]:
+    """A manifest whose links into the repository that a directory belongs to name a commit.
+
+    A link to a branch or a tag of ``origin`` becomes one to ``HEAD``, or to that branch where it is ahead. It stays as
+    it is, with a warning, where the commit is not pushed, or the directory has changes that are in none. Links to other
+    repositories, and directories outside any, are left alone.
+
+    Args:
+        manifest: The manifest.
+        directory: Where it is built.
+    """
+    urls = [(f"{kind}", url) for kind, url in _links(manifest) if url is not None and _names_no_commit(url)]
+    if not urls:
+        return manifest, ()
+    repository = _Repository(directory)
+    new: dict[str, str] = {}
+    issues: dict[str, Issue] = {}
+    for who, url in urls:
+        became = repository.pin(url)
+        if isinstance(became, Issue):
+            issues.setdefault(became.message, became.model_copy(update={"message": f"{who}: {became.message}"}))
+        elif became is not None:
+            new[url] = became
+    if not new:
+        return manifest, tuple(issues.values())
+
+    def moved(entry: Runnable | RoleRunnable) -> Runnable | RoleRunnable:
+        url = entry.source_url
+        return entry.model_copy(update={"source_url": new[url]}) if url in new else entry
+
+    game = manifest.game.model_copy(update={"runnable": moved(manifest.game.runnable)})
+    sections = {
+        name: tuple(moved(entry) if isinstance(entry, RoleRunnable) else entry for entry in getattr(manifest, name))
+        for name in ROLE_SECTIONS
+    }
+    return manifest.model_copy(update={"game": game, **sections}), tuple(issues.values())
+
+
+def _links(manifest: Manifest) -> list[tuple[str, str | None]]:
+    entries = [(f"{entry.type} {entry.id}", entry.source_url) for entry in manifest.roles()]
+    return [("game", manifest.game.runnable.source_url), *entries]
+
+
+def _names_no_commit(url: str) -> bool:
+    link = _LINK.fullmatch(url)
+    return link is not None and _COMMIT.fullmatch(link["rest"].partition("/")[0]) is None
+
+
+class _Repository:
+    """The repository that a directory belongs to, as far as it is one, and has an origin at GitHub."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        origin = _ORIGIN.fullmatch(self._git("remote", "get-url", "origin"))
+        self._name = origin["name"].casefold() if origin is not None else ""
+        self._head = self._git("rev-parse", "--verify", "HEAD") if origin is not None else ""
+        self._trouble = self._looked_at() if self._head else None
+
+    def pin(self, url: str) -> str | Issue | None:
+        """A link with a commit, why it cannot have one, or None for one to somewhere else."""
+        link = _LINK.fullmatch(url)
+        if link is None or not self._head or link["name"].removesuffix(".git").casefold() != self._name:
+            return None
+        ref, there = self._ref(link["rest"].split("/"))
+        if not there:
+            message = f"{url} names a branch that origin is not known to have."
+            return _unpinned(message, "Fetch or push it, or link to a commit.")
+        ahead = self._git("merge-base", "--is-ancestor", there, self._head, ok="yes") != "yes"
+        if not ahead and self._trouble is not None:
+            return self._trouble
+        commit = there if ahead else self._head
+        return f"{link['repo']}/{link['kind']}/{commit}{link['rest'][len(ref) :]}{link['end']}"
+
+    def _looked_at(self) -> Issue | None:
+        if self._git("status", "--porcelain", "--untracked-files=no"):
+            message = "what is built has changes that are in no commit, so its source_url is not pinned."
+            return _unpinned(message, "Commit and push them before you build what you publish.")
+        if not self._git("branch", "--remotes", "--list", "origin/*", "--contains", self._head):
+            message = f"the commit {self._head[:12]} is not pushed, so source_url is not pinned to it."
+            return _unpinned(message, "Push it before you build what you publish.")
+        return None
+        """The longest beginning of a path that is a branch of origin or a tag, with its commit; names may have slashes."""
+    def _ref(self, parts: list[str]) -> tuple[str, str]:
+        """The longest beginning of a path that is a branch of origin or a tag, and its commit: names may have slashes."""
+        for length in range(len(parts), 0, -1):
+            ref = "/".join(parts[:length])
+            for full in (f"refs/remotes/origin/{ref}", f"refs/tags/{ref}"):
+                if commit := self._git("rev-parse", "--verify", "--quiet", f"{full}^{{commit}}"):
+                    return ref, commit
+        return "", ""
+
+    def _git(self, *words: str, ok: str = "") -> str:
+        """What git says, or ``ok`` where it says nothing and agrees; empty where it cannot."""
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(self._directory), *words],
+                capture_output=True,
+                text=True,
+                timeout=_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+            return ""
+        return done.stdout.strip() or ok if done.returncode == 0 else ""
+
+
+def _unpinned(message: str, hint: str) -> Issue:
+    return Issue(code="source_unpinned", severity="warning", message=message, hint=hint)

@@ -1,0 +1,77 @@
+"""Reading the file or directory that a person named."""
+
+from __future__ import annotations
+
+import contextlib
+import stat
+from pathlib import Path
+
+from coworld_core.errors import UsageError
+
+from .._hints import did_you_mean
+from .directory import read_directory
+from .file import read_file
+from .player import OwnPlayer
+
+__all__ = ["near_file", "read_own_player"]
+
+
+def read_own_player(word: str) -> OwnPlayer:
+    """Read the file or directory that a person named.
+
+    Args:
+        word: A path, relative to the current directory; ``~`` is expanded.
+
+    Raises:
+        UsageError: There is none, it cannot be read, or nothing in it can be run; the message says why.
+    """
+    path = Path(word).expanduser()
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise _absent(word, path) from None
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    try:
+        if stat.S_ISDIR(status.st_mode):
+            return read_directory(path.absolute())
+        if stat.S_ISREG(status.st_mode):
+            return read_file(path.absolute(), status)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    raise UsageError(
+        f"{path} is neither a file nor a directory, so it is no player.",
+        code="player_not_runnable",
+        hint="Name a .py file, an executable, or a directory with a Dockerfile or a pyproject.toml.",
+    )
+
+
+def _absent(word: str, path: Path) -> UsageError:
+    near = near_file(path)
+    return UsageError(
+        f"There is no player at {word}: {path.absolute()} does not exist.",
+        code="player_not_found",
+        hint=f"Did you mean {word.removesuffix(path.name)}{near}?"
+        if near
+        else "A path is relative to where you are. `coworld init player FILE` begins a player.",
+        context={"path": str(path.absolute())},
+    )
+
+
+def near_file(path: Path) -> str | None:
+    """The name of a file beside a path that was probably meant; what it ends with counts for nothing."""
+    beside: dict[str, str] = {}
+    with contextlib.suppress(OSError):
+        for entry in sorted(path.parent.iterdir())[:2000]:
+            beside.setdefault(entry.stem, entry.name)
+    near = did_you_mean(path.stem, beside)
+    return beside[near] if near else None
+
+
+def _unreadable(path: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"The player {path} cannot be read: {error.strerror}.",
+        code="player_unreadable",
+        hint="Check that you may read it.",
+        context={"path": str(path.absolute())},
+    )

@@ -1,0 +1,69 @@
+"""Whether a backend can run a player, asked before anything starts."""
+
+from __future__ import annotations
+
+from coworld_core.errors import CapabilityError, UsageError
+
+from .._hints import listed
+from ..backend import Backend
+from .machine import here, runs_on
+from .player import OwnPlayer
+
+__all__ = ["require_own_player"]
+
+
+def require_own_player(player: OwnPlayer, backend: Backend, *, platform: str | None) -> None:
+    """See that a backend can run it; nothing is started.
+
+    Args:
+        player: It.
+        backend: Where it is to run.
+        platform: os/architecture of what it runs in; None: this machine's, for a backend without images.
+
+    Raises:
+        UsageError: It is for another machine, or what plays it is not installed.
+        CapabilityError: The backend cannot have it.
+    """
+    can = backend.capabilities
+    if player.dockerfile and can.images and not can.builds:
+        raise CapabilityError(
+            f"The {backend.name} backend builds no images, and {player.file} is a directory with a Dockerfile.",
+            hint="Build it, push it to a registry that the backend pulls from, and name the image instead.",
+            context={"backend": backend.name, "player": player.file},
+        )
+    if not player.command and not can.images:
+        raise UsageError(
+            f"{player.path}/Dockerfile has neither CMD nor ENTRYPOINT, so nothing says how to run it here.",
+            code="player_not_runnable",
+            hint='Add a line such as CMD ["python", "bot.py"], or a [project.scripts] to a pyproject.toml.',
+        )
+    if player.needs and can.remote:
+        raise CapabilityError(
+            f"The {backend.name} backend hands pods no executables, and {player.file} is one.",
+            hint="Put it into an image, push that, and name the image instead.",
+            context={"backend": backend.name, "player": player.file},
+        )
+    where = platform or ("" if can.images else here())
+    if player.needs and where and not runs_on(player.needs, where):
+        raise UsageError(
+            f"{player.path} is a program for {player.needs}, and it would run on {where}.",
+            code="player_other_platform",
+            hint=f"Build it for {where}.",
+            context={"path": str(player.path), "needs": player.needs, "platform": where},
+        )
+    if player.needs_client and not can.images:
+        _require_client(player)
+
+
+def _require_client(player: OwnPlayer) -> None:
+    from importlib.util import find_spec
+
+    missing = [name for name in ("coworld_client", "websockets") if find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"{player.file} has a function act, which coworld_client.seat plays, and {listed(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not installed for the Python that runs coworld.",
+            code="client_missing",
+            hint='Install it there: pip install "coworld-client[seat]".',
+            context={"missing": missing},
+        )
