@@ -100,9 +100,9 @@ class _Repository:
             message = f"the commit {self._head[:12]} is not pushed, so source_url is not pinned to it."
             return _unpinned(message, "Push it before you build what you publish.")
         return None
-        """The longest beginning of a path that is a branch of origin or a tag, with its commit; names may have slashes."""
+
     def _ref(self, parts: list[str]) -> tuple[str, str]:
-        """The longest beginning of a path that is a branch of origin or a tag, and its commit: names may have slashes."""
+        """The longest beginning of a path that is a branch of origin or a tag, with its commit."""
         for length in range(len(parts), 0, -1):
             ref = "/".join(parts[:length])
             for full in (f"refs/remotes/origin/{ref}", f"refs/tags/{ref}"):
