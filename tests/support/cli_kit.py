@@ -59,7 +59,10 @@ _HEAVY = {
     ),
     *("coworld_client", "coworld_runner"),
 }
-_CONSTANTS = {"coworld_core", "coworld_core.lazy", "coworld_core.durations", "coworld_core.terminal"}
+_CONSTANTS = {
+    "coworld_core",
+    *(f"coworld_core.{name}" for name in ("durations", "lazy", "terminal", "versions")),
+}
 
 
 def heavy(loaded: set[str]) -> set[str]:
