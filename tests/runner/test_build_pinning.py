@@ -6,10 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from coworld_runner.build._pinning import pinned
 from support.certify_kit import MANIFEST
 
 from coworld_core import Manifest, load_manifest
+from coworld_runner.build._pinning import pinned
 
 REPO = "https://github.com/Someone/Duel"
 
