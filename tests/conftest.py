@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Generator
@@ -60,6 +61,12 @@ def no_leaks(request: pytest.FixtureRequest) -> Generator[None]:
     )
     with leak_check(containers=_marks(request.node, "docker"), ignore=browser):
         yield
+
+
+def pytest_collection_finish() -> None:
+    """Tests stay until the end: garbage collection need not go through thousands of them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(hookwrapper=True)
