@@ -66,6 +66,9 @@ def test_a_new_player_is_a_file_that_was_not_there(tmp_path: Path) -> None:
     for wrong in (tmp_path / "deep" / "mine.py", tmp_path / "mine"):
         with pytest.raises(UsageError):
             new_player(wrong)
+    with pytest.raises(UsageError) as refused:
+        new_player(Path("mine.ts"))
+    assert refused.value.hint == "Write mine.py for Python, or mine.mjs for JavaScript."
 
 
 @pytest.mark.usefixtures("clean_imports")

@@ -74,7 +74,7 @@ def new_player(path: Path) -> NewFiles:
         UsageError: There is something at that place, or its name has another ending.
     """
     if path.suffix not in (".py", ".mjs"):
-        hint = f"Write {path}.py for Python, or {path}.mjs for JavaScript."
+        hint = f"Write {path.with_suffix('.py')} for Python, or {path.with_suffix('.mjs')} for JavaScript."
         raise UsageError(f"{path} is no file of Python or JavaScript.", code="bad_name", hint=hint)
     if path.exists():
         raise UsageError(f"There is something at {path} already.", code="path_taken", hint="Name a new file.")
