@@ -10,13 +10,14 @@ from urllib.parse import SplitResult
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.connection import Connection, broadcast
 from websockets.asyncio.server import ServerConnection
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from ..episode.probes import seat_query
 from ..serving.server import seat_of
+from ..websocket import game_socket
 
 __all__ = ["GLOBAL", "SIT", "WATCH", "Relay"]
 
@@ -108,10 +109,10 @@ class Relay:
             elif (game := await self._ready()) is None or slot is None:
                 connection.transport.abort()
             elif url.path in GLOBAL:
-                await self._lead(connection, f"ws://{game.address}/global", None)
+                await self._lead(connection, game.address, "/global", None)
             else:
                 query = seat_query(slot, game.tokens[slot])
-                await self._lead(connection, f"ws://{game.address}/player?{query}", self.seat(slot))
+                await self._lead(connection, game.address, f"/player?{query}", self.seat(slot))
         finally:
             self._connections.discard(connection)
 
@@ -134,10 +135,10 @@ class Relay:
         finally:
             seat.watchers.discard(connection)
 
-    async def _lead(self, connection: Connection, url: str, seat: _Seat | None) -> None:
+    async def _lead(self, connection: Connection, address: str, target: str, seat: _Seat | None) -> None:
         try:
-            game = await connect(url, max_size=None, ping_timeout=None, compression=None, proxy=None)
-        except (InvalidHandshake, InvalidURI, OSError, EOFError):
+            game = await game_socket(address, target, max_size=None, ping_timeout=None, compression=None)
+        except (InvalidHandshake, OSError, EOFError):
             connection.transport.abort()
             return
         pair = (connection, game)
