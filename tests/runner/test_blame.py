@@ -49,6 +49,7 @@ EXAMPLES: list[tuple[str, Seen, Known]] = [
     ("a player ends with 0, or is stopped", of_player("ended", exit=OK), Known(game_failed=True)),
     ("a player ends badly after something went wrong", of_player("ended", exit=BAD), Known(game_failed=True)),
     ("a player ends badly when the game", of_player("ended", exit=BAD, ended=4.0), Known(stopped_at=4.0)),
+    ("a player ends badly after the seat", of_player("ended", exit=BAD, ended=4.0), Known(disturbed_at=4.0)),
     ("the host removes or loses a player", of_player("ended", exit=LOST), Known()),
     ("a player ends other than with 0", of_player("ended", exit=BAD, ended=3.9), Known(stopped_at=4.0)),
     ("a player has left early that is blamed", of_player("left_early"), BLAMED),
@@ -173,11 +174,17 @@ def sights(draw: st.DrawFn) -> Seen:
     seen=st.lists(sights(), min_size=1, max_size=12),
     game_exit=EXITS,
     stopped_at=st.none() | st.floats(0, 10),
+    disturbed_at=st.none() | st.floats(0, 10),
     stage=st.sampled_from(["prepare", "start_game", "ready", "start_players", "play", "finish"]),
     trouble=st.sampled_from(["", "it is off"]),
 )
 def test_whatever_is_seen(
-    seen: list[Seen], game_exit: Exit | None, stopped_at: float | None, stage: str, trouble: str
+    seen: list[Seen],
+    game_exit: Exit | None,
+    stopped_at: float | None,
+    disturbed_at: float | None,
+    stage: str,
+    trouble: str,
 ) -> None:
     """One ruling for everything; and nobody is blamed twice, for what the host did, or for what the game did."""
     blamed: list[int] = []
@@ -188,6 +195,7 @@ def test_whatever_is_seen(
             trouble=trouble,
             game_exit=game_exit,
             stopped_at=stopped_at,
+            disturbed_at=disturbed_at,
             blamed=frozenset(blamed),
             game_failed=failed,
         )
@@ -207,7 +215,8 @@ def test_whatever_is_seen(
                 assert sight.slot not in blamed
             if sight.what == "ended":
                 assert sight.exit is None or not (sight.exit.ok or sight.exit.reason == "stopped")
-                assert stopped_at is None or sight.ended is None or sight.ended < stopped_at
+                moments = [moment for moment in (stopped_at, disturbed_at) if moment is not None]
+                assert sight.ended is None or all(sight.ended < moment for moment in moments)
             blamed.append(sight.slot)
         else:
             assert row.party != "game" or sight.component == "game"

@@ -92,6 +92,8 @@ class Known:
     """Seconds since the game was started."""
     stopped_at: float | None = None
     """Seconds into the episode when we began to stop a game whose part was over."""
+    disturbed_at: float | None = None
+    """Seconds into the episode when we took the seat of a player that had failed, to see whether it can be taken."""
     blamed: frozenset[int] = field(default_factory=frozenset[int])
     """Slots of the players that are blamed already."""
     game_failed: bool = False
@@ -161,6 +163,10 @@ def _is_explained(seen: Seen, known: Known) -> bool:
 
 def _as_the_game_was_stopped(seen: Seen, known: Known) -> bool:
     return known.stopped_at is not None and seen.ended is not None and seen.ended >= known.stopped_at
+
+
+def _as_a_seat_was_tried(seen: Seen, known: Known) -> bool:
+    return known.disturbed_at is not None and seen.ended is not None and seen.ended >= known.disturbed_at
 
 
 def _cut_off_by_a_player(_: Seen, known: Known) -> bool:
@@ -271,6 +277,14 @@ TABLE: tuple[Row, ...] = (
         component="player",
         when=_as_the_game_was_stopped,
         says="{who} {exit} when the game was stopped; it is not blamed for that.",
+    ),
+    Row(
+        # the game may have taken us for that player, and played
+        seen="a player ends badly after the seat of another that had failed was tried",
+        what="ended",
+        component="player",
+        when=_as_a_seat_was_tried,
+        says="{who} {exit} after the seat of a player that had failed was tried; it is not blamed for that.",
     ),
     Row(
         seen="the host removes or loses a player",

@@ -80,7 +80,7 @@ class ArtifactCollector:
         if self._judged:
             return
         self._judged = True
-        if self._ledger.disturbed:
+        if self._ledger.disturbed_at is not None:
             self._layout.results.unlink(missing_ok=True)
             return
         if not self._layout.results.exists():

@@ -71,9 +71,9 @@ class Ledger:
         """Set when valid results and a closed replay were seen while the game still ran."""
         self.rewritten = False
         """Set when results or replay were written again after that."""
-        self.disturbed = False
-        """Set when the seat of a player that had failed was taken to see whether it can be: what the game makes of that
-        is no result."""
+        self.disturbed_at: float | None = None
+        """Seconds into the episode when the seat of a player that had failed was first taken to see whether it can be:
+        what the game makes of that is no result, and what players make of the game then is not their doing."""
         self.over_at: float | None = None
         """Seconds into the episode when the game's part was over."""
         self.stopped_at: float | None = None
@@ -150,6 +150,7 @@ class Ledger:
             # what fetching images and starting it took is not the game's
             game_age=self.seconds() - self.game.started if self.game.started is not None else None,
             stopped_at=self.stopped_at,
+            disturbed_at=self.disturbed_at,
             blamed=frozenset(fault.slot for fault in self.faults if fault.slot is not None),
             game_failed=self.failed,
         )

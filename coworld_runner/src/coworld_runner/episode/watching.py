@@ -99,7 +99,8 @@ class Watch:
             return True  # whom the game misses is for the game to say: nobody may take the seat even for a moment
         if self.over.is_set() or await self._is_done():
             return True
-        self._ledger.disturbed = True
+        if self._ledger.disturbed_at is None:
+            self._ledger.disturbed_at = self._ledger.seconds()
         seen = await probes.probe_seat(self._game.endpoint().here, slot, self._setup.tokens[slot])
         if seen.ok or not seen.reached:
             return True
