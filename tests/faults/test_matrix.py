@@ -345,6 +345,7 @@ PLAYERS = [
     # against whoever looks after it; a container's first process takes no signal from within
     seat("drops-labels", "stops-parent", scores=True, engine=True),
     seat("kills-parent", blames=(Blame("platform", "platform_error"),), config={"play_seconds": LONG}, reason="lost"),
+    seat("kills-keepers", blames=(Blame("platform", "platform_error"),), config={"play_seconds": LONG}, reason="lost"),
     # deeper than a program may call itself, and longer than a path may be
     seat("digs 2500", scores=True, engine=True),
     seat("closes-streams", scores=True),

@@ -15,6 +15,7 @@ from coworld_core.ids import new_run_id
 from coworld_runner.backend import Found, Reaped
 from coworld_runner.backends import ProcessBackend
 from coworld_runner.backends.process import _found as _process_found
+from coworld_runner.backends.process._cgroup import new_group, remove_group
 from coworld_runner.runs.scratch import make_scratch, scratch_root
 from coworld_runner.testing import private_scratch
 
@@ -128,3 +129,46 @@ async def test_another_users_processes_are_not_looked_at(monkeypatch: pytest.Mon
         other = os.getuid() + 1
         monkeypatch.setattr(_process_found, "user", lambda: other)
         assert await find(run_id) == ()
+
+
+@contextmanager
+def bare(group: Path) -> Generator[subprocess.Popen[bytes], None, None]:
+    """A process without any environment, in a control group."""
+    group.mkdir()
+    with subprocess.Popen(["/bin/sleep", "1000"], env={}) as process:
+        try:
+            (group / "cgroup.procs").write_text(str(process.pid))
+            yield process
+        finally:
+            process.kill()
+
+
+needs_groups = pytest.mark.skipif(not new_group("run", "unit"), reason="this user can make no control group")
+
+
+@needs_groups
+async def test_a_process_without_any_environment_is_known_by_its_control_group() -> None:
+    run_id = new_run_id()
+    group = Path(new_group(run_id, "player-3"))
+    with bare(group) as process:
+        found = await find(run_id)
+        assert [(item.id, item.name, item.alive) for item in found] == [(str(process.pid), "player-3", False)]
+        assert [item.removed for item in await reap(found)] == [True]
+        assert process.wait() == -9
+    assert await reap(()) == ()
+    assert not group.exists()  # noqa: ASYNC240
+
+
+@needs_groups
+async def test_a_bare_process_of_a_living_run_is_left_alone(tmp_path: Path) -> None:
+    """Others of its run say where its runner's lock is."""
+    run_id = new_run_id()
+    group = Path(new_group(run_id, "player-3"))
+    with (
+        make_scratch(run_id) as scratch,
+        stray(COWORLD_RUN_ID=run_id, COWORLD_SCRATCH=str(scratch.path)),
+        bare(group),
+        private_scratch(tmp_path),
+    ):
+        assert [item.alive for item in await find(run_id)] == [True, True]
+    remove_group(group)

@@ -62,6 +62,7 @@ BEHAVIOURS = {
     "artifact-setuid": "leaves an artifact that would run as its owner",
     "loses-directory": "removes its directory, then plays on",
     "kills-parent": "leaves such a daemon, and kills the process that started it",
+    "kills-keepers": "the same, with the one before, both at one stroke",
 }
 
 
@@ -305,6 +306,16 @@ def signal_parent(number: signal.Signals) -> None:
         os.kill(os.getppid(), number)
 
 
+def kill_keepers() -> None:
+    """Kill the process that started us, and the one that started that, before either sees that the other is gone."""
+    if os.getppid() == 0:
+        return
+    keepers = [int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1]), os.getppid()]
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for keeper in keepers:
+            os.kill(keeper, number)
+
+
 def zipped(size: int) -> bytes:
     """A good zip of about that many bytes."""
     import zipfile
@@ -412,6 +423,9 @@ def main(behaviour: str = "well", *arguments: str) -> int:
         case "kills-parent":
             drop_labels()
             signal_parent(signal.SIGKILL)
+        case "kills-keepers":
+            drop_labels()
+            kill_keepers()
         case "closes-streams":
             for descriptor in (0, 1, 2):
                 os.close(descriptor)

@@ -7,12 +7,14 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 
 from ...backend import Found, Reaped, UnitSpec
 from ...runs.scratch import owner_is_alive, scratch_root
+from ._cgroup import group_of, remove_empty_groups
 
 __all__ = ["KILL_SECONDS", "find_processes", "kill_processes", "process_labels", "reap_processes"]
 
@@ -36,7 +38,10 @@ def process_labels(spec: UnitSpec) -> Mapping[str, str]:
 
 
 def find_processes(run_id: str | None = None) -> list[Found]:
-    """Processes of this user that carry ``process_labels``, in our own process namespace; of one run, or of all.
+    """Processes of this user that carry ``process_labels`` or are in a unit's control group; in our own namespace.
+
+    Args:
+        run_id: Of one run; None: of all.
 
     Blocks while it looks, some ten milliseconds.
     """
@@ -46,6 +51,7 @@ def find_processes(run_id: str | None = None) -> list[Found]:
     mine = user()
     space = _namespace("self")
     pending = list(psutil.process_iter())
+    places: dict[str, Path] = {}
     for last in (False, False, False, True):
         bare: list[psutil.Process] = []
         for process in pending:
@@ -56,16 +62,20 @@ def find_processes(run_id: str | None = None) -> list[Found]:
                 if not environment and not last and process.exe():
                     bare.append(process)
                     continue
-                run = environment.get(_RUN)
+                run, unit = environment.get(_RUN, ""), environment.get(_UNIT, "")
+                if place := environment.get(_SCRATCH):
+                    places[run] = Path(place)
+                if not run:
+                    run, unit = group_of(str(process.pid))
                 if not run or (run_id is not None and run != run_id) or _namespace(str(process.pid)) != space:
                     continue  # what is in a container is its engine's to remove
                 found.append(
                     Found(
                         kind="process",
                         id=str(process.pid),
-                        name=environment.get(_UNIT, ""),
+                        name=unit,
                         run_id=run,
-                        alive=owner_is_alive(Path(environment.get(_SCRATCH) or scratch_root() / run)),
+                        alive=False,
                         age_seconds=max(0.0, time.time() - process.create_time()),
                     )
                 )
@@ -75,7 +85,9 @@ def find_processes(run_id: str | None = None) -> list[Found]:
         pending = bare
         # in a worker thread, or in `clean`; the kernel tells nobody when that moment is over
         time.sleep(0.005)
-    return found
+    # one that has dropped its environment is of a run of which others may still say where its runner's lock is
+    alive = {item.run_id: owner_is_alive(places.get(item.run_id, scratch_root() / item.run_id)) for item in found}
+    return [replace(item, alive=alive[item.run_id]) for item in found]
 
 
 def user() -> int:
@@ -104,7 +116,8 @@ def _still_labelled(pid: int, run_id: str) -> bool:
 
     try:
         process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and process.environ().get(_RUN) == run_id
+        run = process.environ().get(_RUN) or group_of(str(pid))[0]
+        return process.status() != psutil.STATUS_ZOMBIE and run == run_id
     except (psutil.Error, OSError):
         return False
 
@@ -137,5 +150,6 @@ async def reap_processes(found: Sequence[Found], *, force: bool) -> list[Reaped]
                     refused[key] = "it belongs to another user"
             left = {key: item for key, item in left.items() if key not in refused}
             await anyio.sleep(0.005)
+    remove_empty_groups()
     reasons = dict.fromkeys(left, f"it is still there {KILL_SECONDS:g} s after it was killed") | refused
     return [Reaped(found=item, removed=item.id not in reasons, reason=reasons.get(item.id, "")) for item in found]

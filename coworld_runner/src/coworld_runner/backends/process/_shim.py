@@ -18,7 +18,8 @@ that left their session, or whose parents are gone, are still found and counted,
 
 On Linux there are two of it. The first does nothing but look after the second, which is the unit's parent: it has it go
 on when the unit stops it, and when the unit kills it, what was below it is the first one's to kill. When somebody kills
-the first, the second ends the unit. A unit that kills both at one stroke keeps what has dropped its labels too.
+the first, the second ends the unit. What a unit keeps that kills both at one stroke is known by its control group,
+where there can be one: the first joins it before anything else runs, and leaves it last.
 """
 
 from __future__ import annotations
@@ -352,6 +353,30 @@ def _guarded(tree: _Tree) -> bool:
     return False
 
 
+def _join(group: str) -> bool:
+    """Make a control group, and be in it; whether that could be done."""
+    try:
+        os.mkdir(group)  # noqa: PTH102
+        _enter(group)
+    except OSError:
+        return False
+    return True
+
+
+def _leave(group: str) -> None:
+    """Go back to where we came from, and remove the group, unless somebody is left in it."""
+    try:
+        _enter(os.path.dirname(group))  # noqa: PTH120
+        os.rmdir(group)  # noqa: PTH106
+    except OSError:
+        return
+
+
+def _enter(group: str) -> None:
+    with open(f"{group}/cgroup.procs", "w") as file:  # noqa: PTH123
+        file.write("0")
+
+
 def _noted(_number: int, _frame: object) -> None:
     """Its number is already in the wake-up pipe; what it means is decided in the loop."""
 
@@ -361,16 +386,19 @@ def main(arguments: list[str]) -> None:
 
     Args:
         arguments: Control descriptor, memory, pids, disk, files and directories (0: no limit), open files (0: as many
-            as we may have), the directory to run in, the number of directories that count as the unit's, those, and
-            the command.
+            as we may have), the control group to make (or nothing), the directory to run in, the number of directories
+            that count as the unit's, those, and the command.
     """
     control, memory, pids, disk, entries, files = map(int, arguments[:6])
-    context = arguments[6]
-    count = int(arguments[7])
-    tree = _Tree(memory, pids, disk, entries, files, arguments[8 : 8 + count])
-    argv = arguments[8 + count :]
+    group, context = arguments[6:8]
+    count = int(arguments[8])
+    tree = _Tree(memory, pids, disk, entries, files, arguments[9 : 9 + count])
+    argv = arguments[9 + count :]
     os.set_inheritable(control, False)
+    joined = bool(group) and _join(group)
     if not _guarded(tree):
+        if joined:
+            _leave(group)
         return
     runner = os.getppid()
 

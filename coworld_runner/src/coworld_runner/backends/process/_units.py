@@ -29,6 +29,7 @@ from ...runs._trees import remove_tree
 from ...runs.scratch import REMOVE_SECONDS, scratch_root
 from ..base import CappedLog, LocalUnit, kill_processes, process_labels
 from . import _shim
+from ._cgroup import new_group, remove_group
 from ._found import KILL_SECONDS
 
 __all__ = ["ProcessUnit"]
@@ -58,6 +59,7 @@ class ProcessUnit(LocalUnit):
         self._tasks = tasks
         self._environment: dict[str, str] = {}
         self._private: Path | None = None
+        self._group = new_group(spec.run_id, spec.name)
         self._spawned = anyio.Event()
         """Set when the command runs, or never will."""
         self._buried = anyio.Event()
@@ -147,7 +149,7 @@ class ProcessUnit(LocalUnit):
                 control.setblocking(False)
                 self._control = control
                 self._shim = subprocess.Popen(
-                    _shim_command(spec, self._context, self._private, other.fileno()),
+                    _shim_command(spec, self._context, self._group, self._private, other.fileno()),
                     env=self._environment,
                     cwd="/",
                     stdin=subprocess.DEVNULL,
@@ -316,6 +318,8 @@ class ProcessUnit(LocalUnit):
         self.forsake()
         self._hang_up()
         self.give_ports_back()
+        if self._group:
+            remove_group(Path(self._group))
         self._environment.clear()
         if self._private is not None:
             private = self._private
@@ -324,7 +328,7 @@ class ProcessUnit(LocalUnit):
                 self.leak(f"directory {self._private}", reason)
 
 
-def _shim_command(spec: UnitSpec, context: Path, private: Path, control: int) -> list[str]:
+def _shim_command(spec: UnitSpec, context: Path, group: str, private: Path, control: int) -> list[str]:
     """How a unit's shim is started, to be told by ``control`` when to run the unit's own command."""
     limits = spec.limits
     directories = [str(path.absolute()) for path in (spec.directory, private) if path is not None]
@@ -335,7 +339,7 @@ def _shim_command(spec: UnitSpec, context: Path, private: Path, control: int) ->
     return [
         *(sys.executable, "-I", "-S", "-c", _BOOT, *map(str, (here.parents[0], here.parents[2]))),
         *map(str, numbers),
-        *(str(context.absolute()), str(len(directories)), *directories),
+        *(group, str(context.absolute()), str(len(directories)), *directories),
         *(sys.executable if first in {"python", "python3"} else first, *arguments),
     ]
 
