@@ -113,8 +113,11 @@ async def test_a_link_that_runs_out_on_the_way_goes_on_with_a_fresh_one(tmp_path
     assert (tmp_path / "replay").read_bytes() == CONTENT
     # begun, broken off, refused, and gone on with from where it was
     ranges = [ask.headers.get("range") for ask in storage.asked]
-    assert ranges == [None, "bytes=300000-", "bytes=300000-"]
-    assert (got.resumed, got.received) == (True, len(CONTENT) - 300_000)
+    # of what was sent the end may be lost with the connection
+    kept = len(CONTENT) - got.received
+    assert 0 < kept <= 300_000
+    assert ranges == [None, f"bytes={kept}-", f"bytes={kept}-"]
+    assert got.resumed
     assert platform.given == 2
 
 
