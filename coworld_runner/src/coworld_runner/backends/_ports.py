@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import socket
 import sys
@@ -83,7 +84,8 @@ def choose_port() -> Reservation:
         StartError: There is none.
     """
     candidates = _candidates()
-    for number in random.sample(candidates, len(candidates)):
+    # in nobody's order for as long as that is likely to find one, then one by one
+    for number in (*random.sample(candidates, 100), *candidates):
         try:
             reservation = Reservation(number)
         except OSError:
@@ -174,15 +176,17 @@ _LISTENERS = (
 
 def _listening(number: int) -> set[int]:
     """Inodes of the sockets that take connections to a loopback port; empty where the platform does not tell."""
-    tables: dict[str, list[list[str]]] = {}
-    for table in ("tcp", "tcp6"):
+
+    @functools.cache  # dear to read, and mostly it is the first
+    def listeners(table: str) -> list[list[str]]:
         try:
             lines = Path(f"/proc/net/{table}").read_text(encoding="ascii").splitlines()[1:]
         except OSError:
-            lines = []
-        tables[table] = [fields for line in lines if (fields := line.split())[3] == "0A"]
+            return []
+        return [fields for line in lines if (fields := line.split())[3] == "0A"]
+
     for table, address in _LISTENERS:
-        inodes = {int(fields[9]) for fields in tables[table] if fields[1] == f"{address}:{number:04X}"}
+        inodes = {int(fields[9]) for fields in listeners(table) if fields[1] == f"{address}:{number:04X}"}
         if inodes:
             return inodes
     return set()
