@@ -21,6 +21,7 @@ from coworld_runner.selection import open_backend
 from . import exitcodes
 from .options.platform import Connection
 from .options.playing import PackageOptions, PlayOptions, WhereOptions
+from .options.values import key_values
 from .output import Output
 from .render.issues import render_issue
 from .render.text import clean, command_line
@@ -55,6 +56,7 @@ async def find_package(options: PackageOptions, out: Output) -> Package:
         async with opened_client(Connection(server=options.server), anonymous=True) as api:
             await api.coworlds.download(named, _DOWNLOADS)
     package = await resolve_package(options.manifest, server=options.server)
+    package = package.with_environment(key_values("--env", options.env, form="NAME=VALUE"))
     told = [issue for issue in package.report.issues if issue.severity == "warning" or issue.code == "template_newer"]
     for issue in told[:3]:
         out.note(render_issue(package.report.source, issue))

@@ -189,7 +189,10 @@ def plan_episode(
         slots = range(len(asked.players))
         called = [{_display_name(asked.game_config, slot), *policy_names[slot : slot + 1]} for slot in slots]
     taken = _seated(package, asked.players, named, called=called)
-    runnables, ids = [runnable for runnable, _, _ in taken], [known for _, known, _ in taken]
+    runnables = [
+        runnable.model_copy(update={"env": {**runnable.env, **package.environment}}) for runnable, _, _ in taken
+    ]
+    ids = [known for _, known, _ in taken]
     config = dict(asked.game_config)
     if seed is not None:
         config = _with_seed(manifest, config, seed, slots=len(runnables))

@@ -139,6 +139,13 @@ class PackageOptions(WhereOptions):
 
     manifest: str = argument("")
     server: str = server_field("API that a cow_… id is fetched from.", section=_WHERE)
+    env: tuple[str, ...] = option(
+        "--env",
+        section="What to play",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Set this variable for the game and the players, over what the manifest says; repeatable.",
+    )
 
     @classmethod
     def at(cls, where: WhereOptions, *, manifest: str, server: str) -> PackageOptions:

@@ -135,6 +135,10 @@ async def _matriculate(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
         )
         ledger.caveats.append(caveat)
         evidence.append(advice("template", caveat, hint="Build it, and certify what was built."))
+    if given := candidate.package.environment:
+        caveat = f"It was run with {listed(given)} set besides, so this says nothing about how it runs without."
+        ledger.caveats.append(caveat)
+        evidence.append(advice("environment_given", caveat, hint="Set it in the manifest, or in the Dockerfile."))
     game = candidate.manifest.game
     return passed(f"The manifest of {game.name} {game.version} has no errors.", evidence)
 
