@@ -229,6 +229,7 @@ class Flow:
             group.start_soon(watch.game)
             group.start_soon(watch.results)
             group.start_soon(watch.contract, all_started)
+            group.start_soon(watch.connections, all_started, meter.missing)
             if not players:
                 all_started.set()
             if self._options.watch:

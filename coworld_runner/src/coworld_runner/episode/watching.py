@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard, cast
 
 import anyio
@@ -18,6 +19,7 @@ from coworld_core.errors import ManifestError, TransferError
 from coworld_core.manifest.results import MAX_RESULTS_BYTES
 
 from ..backend import HttpProbe, Unit
+from ..plan import CONNECT_TIMEOUT
 from . import probes
 from .ledger import Ledger
 from .setup import Setup
@@ -32,6 +34,8 @@ _SILENCE = 2.0
 _DYING = 10.0
 """Seconds a silent game has to end, or to answer again, before it is judged what was seen meanwhile."""
 _ASK_AGAIN = 0.5
+_SILENT = 10.0
+"""Seconds after which a player that has not connected is named."""
 _LEFT_NOTICE = 5.0
 """Seconds after which a player's orderly end in the middle of a game is worth a word."""
 _LEFT_EARLY = 1.0
@@ -201,6 +205,36 @@ class Watch:
                     f"not over {self._options.abandoned_timeout:g} s after its last player had left.",
                 )
         self.over.set()
+
+    # --- who is missing
+
+    async def connections(self, all_started: anyio.Event, missing: Callable[[], Sequence[Unit]]) -> None:
+        """Name the players that have not connected, and blame those that have not when their time for that is up.
+
+        Args:
+            all_started: Set when every player was started.
+            missing: Which are not connected, as far as that can be seen.
+        """
+        await all_started.wait()
+        begun, named = anyio.current_time(), set[str]()
+        allowed = self._setup.plan.game_config.get(CONNECT_TIMEOUT)
+        patience = max(self._options.connect_timeout, allowed if _is_number(allowed) else 0)
+        while (waited := anyio.current_time() - begun) < patience:
+            for player in missing() if waited >= _SILENT else ():
+                if player.name not in named:
+                    named.add(player.name)
+                    who = self._ledger.who("player", player.spec.slot).removeprefix("Player")
+                    words = f"Waiting for player{who}: it has not connected for {waited:.0f} s."
+                    self._ledger.publish(Notice(message=words))
+            await anyio.sleep(min(_ASK_AGAIN, patience - waited))
+        if self.over.is_set() or await self._is_done():
+            return
+        for player in missing():
+            who = self._ledger.who("player", player.spec.slot)
+            words = f"{who} had not connected {patience:g} s after all players were started."
+            await self._ledger.see("never_connected", "player", player.spec.slot, words=words)
+            if self._options.on_player_failure == "stop":
+                self.over.set()
 
     # --- results
 
