@@ -34,7 +34,7 @@ from coworld_runner.backend import Capabilities, ImageInfo, Publish, Unit, UnitS
 from coworld_runner.backends.base import BaseUnit
 from coworld_runner.backends.process.backend import ProcessBackend
 from coworld_runner.batch import run_batch
-from coworld_runner.episode import probes, watching
+from coworld_runner.episode import missing, probes
 from coworld_runner.episode.options import EpisodeOptions
 from coworld_runner.episode.running import run_episode
 from coworld_runner.plan import Seat
@@ -48,7 +48,7 @@ DOCKER = [pytest.param("docker", marks=pytest.mark.docker)]
 async def test_a_player_that_does_not_connect_is_named_and_then_blamed(
     arena: Arena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "_SILENT", 0.5)
+    monkeypatch.setattr(missing, "_SILENT", 0.5)
     found = await arena.play(
         arena.plan("well", "well", "never-connects", connect_timeout=180), EpisodeOptions(timeout=60, connect_timeout=3)
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard, cast
 
 import anyio
@@ -19,13 +18,12 @@ from coworld_core.errors import ManifestError, TransferError
 from coworld_core.manifest.results import MAX_RESULTS_BYTES
 
 from ..backend import HttpProbe, Unit
-from ..plan import CONNECT_TIMEOUT
 from . import probes
 from .ledger import Ledger
 from .setup import Setup
 from .specs import REPLAY, RESULTS
 
-__all__ = ["Watch"]
+__all__ = ["Watch", "is_number"]
 
 _BLAME_WINDOW = 0.25
 """Seconds in which the game's own end may show that it was not a violation which a check saw."""
@@ -34,8 +32,6 @@ _SILENCE = 2.0
 _DYING = 10.0
 """Seconds a silent game has to end, or to answer again, before it is judged what was seen meanwhile."""
 _ASK_AGAIN = 0.5
-_SILENT = 10.0
-"""Seconds after which a player that has not connected is named."""
 _LEFT_NOTICE = 5.0
 """Seconds after which a player's orderly end in the middle of a game is worth a word."""
 _LEFT_EARLY = 1.0
@@ -101,7 +97,7 @@ class Watch:
         assert slot is not None
         if self._options.on_player_failure == "continue":
             return True  # whom the game misses is for the game to say: nobody may take the seat even for a moment
-        if self.over.is_set() or await self._is_done():
+        if self.over.is_set() or await self.is_done():
             return True
         self._ledger.disturbed = True
         seen = await probes.probe_seat(self._game.endpoint().here, slot, self._setup.tokens[slot])
@@ -174,7 +170,7 @@ class Watch:
         with anyio.move_on_after(_LEFT_NOTICE):
             await self._game.wait()
             return
-        if not await self._is_done():
+        if not await self.is_done():
             slot = player.spec.slot
             who, span = self._ledger.who("player", slot), self._ledger.seat(player).span
             words = f"{who} ended with status 0 after {span}, and the game goes on."
@@ -193,7 +189,7 @@ class Watch:
         with anyio.move_on_after(self._options.abandoned_timeout):
             await self._game.wait()
             return
-        if await self._is_done():
+        if await self.is_done():
             return
         for slot, seat in seats.items():
             if seat.exit is not None and seat.exit.ok:
@@ -205,36 +201,6 @@ class Watch:
                     f"not over {self._options.abandoned_timeout:g} s after its last player had left.",
                 )
         self.over.set()
-
-    # --- who is missing
-
-    async def connections(self, all_started: anyio.Event, missing: Callable[[], Sequence[Unit]]) -> None:
-        """Name the players that have not connected, and blame those that have not when their time for that is up.
-
-        Args:
-            all_started: Set when every player was started.
-            missing: Which are not connected, as far as that can be seen.
-        """
-        await all_started.wait()
-        begun, named = anyio.current_time(), set[str]()
-        allowed = self._setup.plan.game_config.get(CONNECT_TIMEOUT)
-        patience = max(self._options.connect_timeout, allowed if _is_number(allowed) else 0)
-        while (waited := anyio.current_time() - begun) < patience:
-            for player in missing() if waited >= _SILENT else ():
-                if player.name not in named:
-                    named.add(player.name)
-                    who = self._ledger.who("player", player.spec.slot).removeprefix("Player")
-                    words = f"Waiting for player{who}: it has not connected for {waited:.0f} s."
-                    self._ledger.publish(Notice(message=words))
-            await anyio.sleep(min(_ASK_AGAIN, patience - waited))
-        if self.over.is_set() or await self._is_done():
-            return
-        for player in missing():
-            who = self._ledger.who("player", player.spec.slot)
-            words = f"{who} had not connected {patience:g} s after all players were started."
-            await self._ledger.see("never_connected", "player", player.spec.slot, words=words)
-            if self._options.on_player_failure == "stop":
-                self.over.set()
 
     # --- results
 
@@ -289,7 +255,7 @@ class Watch:
             )
             self.over.set()
 
-    async def _is_done(self) -> bool:
+    async def is_done(self) -> bool:
         """Whether the results are there. Asks again, because the write may not have been reported yet."""
         return self._ledger.results_complete or await self._peek_results()
 
@@ -354,7 +320,7 @@ class Watch:
     def _note_progress(self, state: dict[str, Any]) -> None:
         scores = state.get("scores")
         listed = cast("list[object]", scores) if isinstance(scores, list) else []
-        numbers = tuple(float(score) for score in listed if _is_number(score))
+        numbers = tuple(float(score) for score in listed if is_number(score))
         if not len(numbers) == len(listed) == len(self._setup.plan.seats):
             numbers = ()
         event = GameProgressed(tick=_count(state.get("tick")), max_ticks=_count(state.get("max_ticks")), scores=numbers)
@@ -370,7 +336,8 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST else None
 
 
-def _is_number(value: object) -> TypeGuard[int | float]:
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value that anyone may have written is a number that everybody can read."""
     # an integer may be more than a float can hold
     return not isinstance(value, bool) and (
         (isinstance(value, int) and abs(value) <= _MOST) or (isinstance(value, float) and math.isfinite(value))
