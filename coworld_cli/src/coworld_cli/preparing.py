@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -34,11 +35,14 @@ __all__ = [
     "player_secrets",
     "read_secrets",
     "tell_housing",
+    "tell_network",
     "unit_status",
 ]
 
 
 _DOWNLOADS = Path("coworld")
+_SERVICE = re.compile(r"_(API_)?(KEY|TOKEN)$")
+"""How variables end that let a program call a service."""
 
 
 def _manifest(coworld: str) -> anyio.Path:
@@ -71,8 +75,24 @@ async def opened_backend(options: WhereOptions, package: Package, running: Runni
     options.refuse_cluster()
     async with open_backend(options.backend, package, cluster=options.cluster()) as (backend, choice):
         running.out.note(f"Backend: {backend.name} ({clean(choice.reason, one_line=True)})")
+        if isinstance(options, PlayOptions) and backend.capabilities.network_isolation:
+            tell_network(options, running.out)
         with running.on_hurry(backend.hurry):
             yield backend
+
+
+def tell_network(options: PlayOptions, out: Output) -> None:
+    """Say how the network of players fits the services that they are to call."""
+    if options.use_bedrock and options.network == "open":
+        out.note("Players reach the internet and each other: they are to call Bedrock.")
+        return
+    names = [item.partition("=")[0].strip() for item in options.secret_env]
+    keys = ["credentials for Bedrock"] if options.use_bedrock else [name for name in names if _SERVICE.search(name)]
+    if keys and options.network != "open":
+        out.warn(
+            f"players are handed {', '.join(keys)}, and reach no service with it: their network is closed. "
+            "--player-network open opens it."
+        )
 
 
 def tell_housing(players: Iterable[OwnPlayer | None], package: Package, backend: Backend, out: Output) -> None:
