@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import signal
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -25,7 +26,7 @@ from support.misfit_kit import (
     with_seats,
 )
 
-from coworld_core.episode.events import UnitExited, UnitStarted
+from coworld_core.episode.events import Notice, UnitExited, UnitStarted
 from coworld_core.episode.outcome import Exit
 from coworld_core.episode.record import EpisodeRecord, read_summary
 from coworld_core.errors import BackendError, EnvironmentFault, ImageError, UsageError
@@ -33,7 +34,7 @@ from coworld_runner.backend import Capabilities, ImageInfo, Publish, Unit, UnitS
 from coworld_runner.backends.base import BaseUnit
 from coworld_runner.backends.process.backend import ProcessBackend
 from coworld_runner.batch import run_batch
-from coworld_runner.episode import probes
+from coworld_runner.episode import missing, probes
 from coworld_runner.episode.options import EpisodeOptions
 from coworld_runner.episode.running import run_episode
 from coworld_runner.plan import Seat
@@ -41,6 +42,23 @@ from coworld_runner.testing import FakeBackend
 
 BACKENDS = ["process", pytest.param("docker", marks=pytest.mark.docker)]
 DOCKER = [pytest.param("docker", marks=pytest.mark.docker)]
+
+
+@pytest.mark.parametrize("backend_name", BACKENDS)
+async def test_a_player_that_does_not_connect_is_named_and_then_blamed(
+    arena: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(missing, "_SILENT", 0.5)
+    found = await arena.play(
+        arena.plan("well", "well", "never-connects", connect_timeout=180), EpisodeOptions(timeout=60, connect_timeout=3)
+    )
+    said = [event.message for event in found.events if isinstance(event, Notice) and "Waiting for" in event.message]
+    assert [re.sub(r"for \d+ s", "for N s", words) for words in said] == [
+        "Waiting for player 1 (never-connects): it has not connected for N s."
+    ]
+    told = [(fault.fault, fault.slot, fault.error_type) for fault in found.record.faults]
+    assert told == [("player", 1, "player_timeout")]
+    assert "had not connected 3 s after" in found.record.faults[0].message
 
 
 # --- what is checked ------------------------------------------------------------------------------------------------

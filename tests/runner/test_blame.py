@@ -52,6 +52,8 @@ EXAMPLES: list[tuple[str, Seen, Known]] = [
     ("a player ends badly after the seat", of_player("ended", exit=BAD, ended=4.0), Known(disturbed_at=4.0)),
     ("the host removes or loses a player", of_player("ended", exit=LOST), Known()),
     ("a player ends other than with 0", of_player("ended", exit=BAD, ended=3.9), Known(stopped_at=4.0)),
+    ("a player has not connected that is blamed", of_player("never_connected"), BLAMED),
+    ("a player has not connected when its time", of_player("never_connected"), Known()),
     ("a player has left early that is blamed", of_player("left_early"), BLAMED),
     ("a player ends with 0 long before", of_player("left_early"), Known()),
     ("a player has left that is blamed", of_player("abandoned"), BLAMED),
@@ -145,7 +147,7 @@ ERRORS = st.one_of(
 )
 UNITS = st.one_of(st.just(("game", None)), st.tuples(st.just("player"), st.integers(0, 2)))
 OF_UNITS = ("not_started", "ended", "not_collected")
-OF_PLAYERS = ("left_early", "abandoned", "still_running")
+OF_PLAYERS = ("never_connected", "left_early", "abandoned", "still_running")
 OF_GAMES = ("not_ready", "violation", "deadline", "results_malformed", "results_missing")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from coworld_core.errors import TransferError
 from coworld_runner.runs import _files
-from coworld_runner.runs._files import CappedLog, fetch_file, log_tail, watch_directory
+from coworld_runner.runs._files import CappedLog, fetch_file, list_files, log_tail, watch_directory
 
 DEADLINE = 20
 
@@ -156,6 +156,27 @@ async def test_fetch_takes_plain_names_only(tmp_path: Path, name: str) -> None:
     assert caught.value.code == "file_name"
 
 
+async def test_logs_below_are_fetched_and_no_link_there_is_followed(tmp_path: Path) -> None:
+    own, secret = tmp_path / "own", tmp_path / "secret"
+    (own / "logs" / "deeper").mkdir(parents=True)
+    (own / "other").mkdir()
+    secret.mkdir()
+    for place in (own, own / "logs", own / "logs" / "deeper", own / "other", secret):
+        (place / "a").write_text(place.name)
+    (own / "logs" / "link").symlink_to(secret / "a")
+    assert list_files(own) == ["a", "logs/a"]
+    assert await fetch_file(own, "logs/a", tmp_path / "got") == len("logs")
+    for name in ("logs/link", "logs/deeper", "logs/../a", "logs/deeper/a", "other/a", "logs/"):
+        with pytest.raises(TransferError):
+            await fetch_file(own, name, tmp_path / "no")
+    (own / "logs").rename(tmp_path / "away")
+    (own / "logs").symlink_to(secret, target_is_directory=True)
+    assert list_files(own) == ["a"]
+    with pytest.raises(TransferError, match="not a regular file"):
+        await fetch_file(own, "logs/a", tmp_path / "no")
+    assert not (tmp_path / "no").exists()
+
+
 async def test_fetch_takes_regular_files_only(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("secret")
     (tmp_path / "link").symlink_to("real")
@@ -186,8 +207,8 @@ async def test_fetch_onto_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "f").write_bytes(b"x" * 10)
     real = os.open
 
-    def full(path: object, flags: int, *args: int) -> int:
-        return real("/dev/full", os.O_WRONLY) if flags & os.O_EXCL else real(path, flags, *args)  # type: ignore
+    def full(path: object, flags: int, *args: int, **more: int | None) -> int:
+        return real("/dev/full", os.O_WRONLY) if flags & os.O_EXCL else real(path, flags, *args, **more)  # type: ignore
 
     monkeypatch.setattr(os, "open", full)
     with pytest.raises(TransferError) as caught:

@@ -136,7 +136,8 @@ async def test_the_directory_and_the_inputs_are_filled_before_the_unit_may_start
         deep = it.inputs / "deep" / "deeper" / "a b"
         assert deep.read_bytes() == b"2"
         assert (deep.stat().st_mode & 0o777, deep.parent.stat().st_mode & 0o777) == (0o644, 0o755)
-        assert [path.name for path in it.directory.iterdir()] == ["config.json"]
+        assert sorted(path.name for path in it.directory.iterdir()) == ["config.json", "logs"]
+        assert (it.directory / "logs").stat().st_mode & 0o777 == 0o777
 
 
 async def test_what_is_brought_is_whole_before_the_unit_may_start(tmp_path: Path) -> None:
@@ -164,7 +165,7 @@ async def test_nothing_is_brought_to_anywhere_else(tmp_path: Path, monkeypatch: 
         for name in ("files/deep/a", "files/../a", "inputs/../a", "inputs//a", "given/a", "inputs/", "files", ""):
             with pytest.raises(CollectorGone):
                 await it.client.put(name, small)
-        assert not [*it.directory.iterdir(), *it.inputs.iterdir()]
+        assert not [path for path in (*it.directory.rglob("*"), *it.inputs.rglob("*")) if path.is_file()]
 
 
 async def test_nobody_without_the_token_learns_anything(tmp_path: Path) -> None:
@@ -207,6 +208,19 @@ async def test_a_file_that_changes_meanwhile_is_never_a_mixture(tmp_path: Path) 
         client = Collector(Changing(cuts=[200_000]), "pod", it.port, TOKEN)  # type: ignore[arg-type]
         await client.fetch("results.json", tmp_path / "got", limit=None)
         assert (tmp_path / "got").read_bytes() == new
+
+
+async def test_what_was_left_is_told_and_logs_are_handed_out(tmp_path: Path) -> None:
+    async with pod(tmp_path) as it:
+        (it.directory / "events.json").write_text("[]")
+        (it.directory / "logs" / "moves.log").write_text("e2e4")
+        assert await it.client.left() == ("events.json", "logs/moves.log")
+        assert await it.client.fetch("logs/moves.log", tmp_path / "got", limit=None) == 4
+        (it.directory / "logs").rename(it.directory / "away")
+        (it.directory / "logs").symlink_to(tmp_path, target_is_directory=True)
+        assert await it.client.left() == ("events.json",)
+        with pytest.raises(TransferError):
+            await it.client.fetch("logs/got", tmp_path / "other", limit=None)
 
 
 @pytest.mark.parametrize("name", ["link", "pipe", "directory", "../secret", "/etc/passwd"])

@@ -58,6 +58,24 @@ async def test_one_player_sits_in_every_seat(tmp_path: Path) -> None:
     assert all(seat.runnable.run == ("python", "me.py") for seat in plan.seats if seat.runnable)
 
 
+async def test_variables_that_are_set_besides_reach_the_game_and_whoever_plays_it(tmp_path: Path) -> None:
+    (tmp_path / "bot.py").write_text("print()\n")
+    found = (await package(tmp_path)).with_environment({"DEBUG": "1"}).with_environment({"LEVEL": "a=b"})
+    plan = plan_episode(found, players=["sweep-painter", str(tmp_path / "bot.py")])
+    runnables = [plan.manifest.game.runnable, *(seat.runnable for seat in plan.seats)]
+    assert [dict(runnable.env) for runnable in runnables if runnable] == [{"DEBUG": "1", "LEVEL": "a=b"}] * 3
+    # the players of the manifest are still known as such
+    assert plan.seats[0].player_id == "sweep-painter"
+    for name, code in {
+        "COGAME_PORT": "reserved_env_name",
+        "COWORLD_PLAYER_WS_URL": "reserved_env_name",
+        "A B": "bad_env",
+    }.items():
+        with pytest.raises(UsageError) as refused:
+            found.with_environment({name: "1"})
+        assert refused.value.code == code
+
+
 async def test_seats_are_left_to_people_without_secrets(tmp_path: Path) -> None:
     plan = plan_episode(await package(tmp_path), humans=[1], secret_env={"KEY": "hunter2"})
     assert plan.seats[1].runnable is None

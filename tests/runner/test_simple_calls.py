@@ -49,8 +49,13 @@ async def test_what_a_game_leaves_besides_is_kept(directory: Path) -> None:
         record = await run_episode(str(directory), backend=made.backend)
     assert record.ok, record
     place = directory / "results" / "latest"
-    names = {"events.json", "player_failure.json", "trajectory.jsonl"}
-    assert names <= {artifact.path for artifact in record.artifacts}
+    names = {"events.json", "player_failure.json", "trajectory.jsonl", "heat map.bin", "logs/game/moves.log"}
+    kept = {artifact.path for artifact in record.artifacts}
+    assert names <= kept
+    # neither a secret's file, nor one that would pass for ours
+    assert not {".unfinished", "episode.json"} & kept
+    assert read_record(place) == record
+    assert ["'episode.json'" in words for words in record.warnings] == [True]
     told = json.loads((place / "events.json").read_text())
     assert (told["COWORLD_EPISODE_ID"], told["COWORLD_GAME_NAME"]) == (record.run_id, record.coworld)
     assert told["COWORLD_GAME_VERSION"] == record.version

@@ -190,6 +190,11 @@ class _Game:
                 _path(self.context.env[name]).write_text(json.dumps(dict(self.context.env)))
             if "writes_elsewhere" in self.vices:
                 _path(self.context.env[name]).symlink_to("/etc/hostname")
+        if "writes_more" in self.vices:
+            place = _path(self.context.env["COGAME_EVENTS_URI"]).parent
+            (place / "logs" / "moves.log").write_text("e2e4")
+            for name in ("heat map.bin", "episode.json", ".unfinished"):
+                (place / name).write_text("mine")
         if "no_replay" not in self.vices:
             data = zlib.compress(replay.encode()) if "packs_replay" in self.vices else replay.encode()
             _path(self.context.env["COGAME_SAVE_REPLAY_URI"]).write_bytes(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from coworld_runner.selection import open_backend
 from . import exitcodes
 from .options.platform import Connection
 from .options.playing import PackageOptions, PlayOptions, WhereOptions
+from .options.values import key_values
 from .output import Output
 from .render.issues import render_issue
 from .render.text import clean, command_line
@@ -33,11 +35,14 @@ __all__ = [
     "player_secrets",
     "read_secrets",
     "tell_housing",
+    "tell_network",
     "unit_status",
 ]
 
 
 _DOWNLOADS = Path("coworld")
+_SERVICE = re.compile(r"_(API_)?(KEY|TOKEN)$")
+"""How variables end that let a program call a service."""
 
 
 def _manifest(coworld: str) -> anyio.Path:
@@ -55,6 +60,7 @@ async def find_package(options: PackageOptions, out: Output) -> Package:
         async with opened_client(Connection(server=options.server), anonymous=True) as api:
             await api.coworlds.download(named, _DOWNLOADS)
     package = await resolve_package(options.manifest, server=options.server)
+    package = package.with_environment(key_values("--env", options.env, form="NAME=VALUE"))
     told = [issue for issue in package.report.issues if issue.severity == "warning" or issue.code == "template_newer"]
     for issue in told[:3]:
         out.note(render_issue(package.report.source, issue))
@@ -69,8 +75,24 @@ async def opened_backend(options: WhereOptions, package: Package, running: Runni
     options.refuse_cluster()
     async with open_backend(options.backend, package, cluster=options.cluster()) as (backend, choice):
         running.out.note(f"Backend: {backend.name} ({clean(choice.reason, one_line=True)})")
+        if isinstance(options, PlayOptions) and backend.capabilities.network_isolation:
+            tell_network(options, running.out)
         with running.on_hurry(backend.hurry):
             yield backend
+
+
+def tell_network(options: PlayOptions, out: Output) -> None:
+    """Say how the network of players fits the services that they are to call."""
+    if options.use_bedrock and options.network == "open":
+        out.note("Players reach the internet and each other: they are to call Bedrock.")
+        return
+    names = [item.partition("=")[0].strip() for item in options.secret_env]
+    keys = ["credentials for Bedrock"] if options.use_bedrock else [name for name in names if _SERVICE.search(name)]
+    if keys and options.network != "open":
+        out.warn(
+            f"players are handed {', '.join(keys)}, and reach no service with it: their network is closed. "
+            "--player-network open opens it."
+        )
 
 
 def tell_housing(players: Iterable[OwnPlayer | None], package: Package, backend: Backend, out: Output) -> None:

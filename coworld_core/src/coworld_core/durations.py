@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "CONNECT",
     "EPISODE",
     "HOSTED_SMOKE",
     "JOB",
@@ -15,6 +16,8 @@ __all__ = [
     "SMOKE_EPISODE",
 ]
 
+CONNECT = 180.0
+"""Players, to connect once all of them have been started."""
 EPISODE = 3600.0
 """An episode: the one deadline, from the first moment to the last."""
 READY = 180.0

@@ -365,6 +365,14 @@ class Unit(abc.ABC):
             TransferError: It is no regular file, is larger than ``limit`` bytes, or could not be copied.
         """
 
+    async def left(self) -> tuple[str, ...]:
+        """Names of the files that a unit which has ended has left, as ``fetch`` takes them, in order.
+
+        Beside those in its directory they may be ``logs/NAME``. Of very many, the first thousands are named.
+        """
+        async with self.written() as names:
+            return tuple(sorted({name async for name in names}))
+
     async def size(self, name: str) -> int | None:
         """Bytes of a file in the unit's directory as it is now; None when there is none, or it cannot be seen."""
         try:

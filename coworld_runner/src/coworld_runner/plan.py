@@ -25,9 +25,10 @@ from .own_players.player import OwnPlayer
 from .package.resolving import Package
 from .players import HUMAN, PlayerRef, player_host, read_players
 
-__all__ = ["EpisodePlan", "Seat", "plan_episode", "plan_for_people"]
+__all__ = ["CONNECT_TIMEOUT", "EpisodePlan", "Seat", "plan_episode", "plan_for_people"]
 
-_CONNECT_TIMEOUT = "player_connect_timeout_seconds"
+CONNECT_TIMEOUT = "player_connect_timeout_seconds"
+"""By what name a game's config says how long it waits for its players."""
 _PATIENCE = 1800
 """Seconds a game waits for people to open their page, where its config lets us say so."""
 _PERSON = "Person"
@@ -189,7 +190,10 @@ def plan_episode(
         slots = range(len(asked.players))
         called = [{_display_name(asked.game_config, slot), *policy_names[slot : slot + 1]} for slot in slots]
     taken = _seated(package, asked.players, named, called=called)
-    runnables, ids = [runnable for runnable, _, _ in taken], [known for _, known, _ in taken]
+    runnables = [
+        runnable.model_copy(update={"env": {**runnable.env, **package.environment}}) for runnable, _, _ in taken
+    ]
+    ids = [known for _, known, _ in taken]
     config = dict(asked.game_config)
     if seed is not None:
         config = _with_seed(manifest, config, seed, slots=len(runnables))
@@ -395,15 +399,15 @@ def _bundled_id(manifest: Manifest, runnable: Runnable, called: Collection[str |
 
 
 def _patient(plan: EpisodePlan) -> EpisodePlan:
-    rule = _object(_object(plan.manifest.game.config_schema.get("properties")).get(_CONNECT_TIMEOUT))
+    rule = _object(_object(plan.manifest.game.config_schema.get("properties")).get(CONNECT_TIMEOUT))
     if not rule:
         return plan
     most = rule.get("maximum")
     patience = min(_PATIENCE, most) if isinstance(most, int | float) else _PATIENCE
-    now = plan.game_config.get(_CONNECT_TIMEOUT)
+    now = plan.game_config.get(CONNECT_TIMEOUT)
     if isinstance(now, int | float) and now >= patience:
         return plan
-    return dataclasses.replace(plan, game_config={**plan.game_config, _CONNECT_TIMEOUT: patience})
+    return dataclasses.replace(plan, game_config={**plan.game_config, CONNECT_TIMEOUT: patience})
 
 
 def _display_name(config: Mapping[str, Any], slot: int) -> str | None:

@@ -18,7 +18,6 @@ from typing import Literal
 
 import anyio
 import anyio.to_thread
-from anyio.abc import TaskStatus
 
 from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.episode.events import ArtifactCollected, BaseEvent, FaultSeen, LeakFound, Notice
@@ -42,8 +41,8 @@ from .backend import (
     no_environment,
 )
 from .errors import OWN_DOING, PLATFORM_ENDS, unwrapped
-from .runs._fetching import Fetched, Room, Wanted, fetch_all
-from .runs._files import check_name, copy_given
+from .runs._fetching import Fetched, Room, Wanted, fetch_all, worth_keeping
+from .runs._files import LOGS, check_name, copy_given
 from .runs.scratch import open_scratch
 from .runs.workspace import digest, prepare_workspace, unwritable
 
@@ -51,8 +50,6 @@ __all__ = ["Program", "ProgramOptions", "ProgramOutcome", "RunningProgram", "ope
 
 MEBIBYTE = 1024 * 1024
 _OUTPUTS = "outputs"
-_MOST_FILES = 1000
-"""How many files beside those that must be there are kept."""
 _SPARE_SECONDS = 600.0
 """What a program may live on beyond its deadline, for its outputs to be fetched."""
 
@@ -319,7 +316,6 @@ class _Run:
         self._begun = time.monotonic()
         self._who = f"The {program.component}"
         self._image = ImageRecord(image=program.image)
-        self._written: dict[str, None] = {}
         self._outputs: dict[str, ArtifactRecord] = {}
         self._warnings: list[str] = []
         self._fault: Fault | None = None
@@ -358,15 +354,12 @@ class _Run:
     async def _run(self, running: RunningProgram, deadline: float) -> None:
         unit, late = running.unit, False
         self._image = running.image.record()
-        with unwrapped():
-            async with anyio.create_task_group() as tasks:
-                await tasks.start(self._note_written, unit)
-                with anyio.CancelScope(deadline=deadline) as scope:
-                    await unit.start()
-                    self._started = self._seconds()
-                    await unit.wait()
-                if scope.cancelled_caught:
-                    late = (await unit.stop(self._options.stop_grace)).reason == "stopped"
+        with anyio.CancelScope(deadline=deadline) as scope:
+            await unit.start()
+            self._started = self._seconds()
+            await unit.wait()
+        if scope.cancelled_caught:
+            late = (await unit.stop(self._options.stop_grace)).reason == "stopped"
         self._ended = self._seconds()
         self._log_truncated = unit.log_truncated
         self._log_tail = await unit.log_tail()
@@ -387,21 +380,6 @@ class _Run:
             self._blame("program_error", "program", f"{self._who} {self._exit}.", hint="Read its log.")
         await self._collect(unit)
 
-    async def _note_written(self, unit: Unit, *, task_status: TaskStatus[None]) -> None:
-        async with unit.written() as names:
-            task_status.started()
-            async for name in names:
-                if name in self._program.outputs:
-                    continue
-                if not name.isprintable():
-                    # nor could it be told of in a record
-                    self._warn_once(f"{self._who} wrote {name!a}, which is not kept: that is no name for a file.")
-                elif len(self._written) == _MOST_FILES and name not in self._written:
-                    # those that are gone in the end make no room for others: nobody knows yet which will be
-                    self._warn_once(f"{self._who} wrote more than {_MOST_FILES} further files; the rest is not kept.")
-                else:
-                    self._written[name] = None
-
     # --- what it leaves
 
     async def _collect(self, unit: Unit) -> None:
@@ -417,14 +395,18 @@ class _Run:
                 self._outputs[wanted.name] = ArtifactRecord(path=path, size=fetched, sha256=sha256)
                 self._publish(ArtifactCollected(name=path, size=fetched))
 
-        for names in (dict.fromkeys(self._program.outputs), sorted(self._written)):
+        besides = [
+            name for name in await unit.left() if name not in self._program.outputs and not name.startswith(LOGS)
+        ]
+        besides = worth_keeping(besides, who=self._who, warn=self._warn_once)
+        for names in (dict.fromkeys(self._program.outputs), besides):
             wanted = [
                 Wanted(unit=unit, name=name, target=target / name, limit=self._options.file_bytes) for name in names
             ]
             with unwrapped():
                 await fetch_all(wanted, seconds=self._options.collect_timeout, tell=take, room=room)
         self._judge_outputs(results)
-        for name in sorted(self._written):
+        for name in besides:
             if isinstance(error := results[name], TransferError):
                 self._warn_once(f"{name}, which {self._who.lower()} wrote besides, is not kept: {error.message}")
 

@@ -7,11 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio.to_thread
+
 from coworld_core.errors import BackendUnavailable
 from coworld_core.manifest.models import Runnable
 
 from .backend import Backend
 from .backends.registry import BackendOptions, ClusterOptions, find_backend
+from .package.changes import changed_since_build
 from .package.resolving import Package
 
 __all__ = [
@@ -49,10 +52,13 @@ async def choose_backend(name: str, package: Package) -> BackendChoice:
 
     A package fetched from elsewhere never becomes local processes by itself: those are for code you trust. A template
     has no images, so it runs as processes. A built package runs on Docker where an engine answers and holds the game's
-    image, else as processes where it can.
+    image, else as processes where it can. Where sources have changed since the images were built, it runs as processes
+    too, so that today's code is played; where that cannot be, the reason says what has changed.
     """
+    changed = await anyio.to_thread.run_sync(changed_since_build, package)
+    stale = f"{changed} has changed since the images were built; `coworld build` brings them up to date"
     if name != "auto":
-        return BackendChoice(name, "as asked")
+        return BackendChoice(name, f"as asked, but {stale}" if changed and name != "process" else "as asked")
     hindrance = runs_as_processes(package)
     if package.fetched:
         return BackendChoice("docker", "the package comes from elsewhere, and only containers keep it apart")
@@ -61,7 +67,9 @@ async def choose_backend(name: str, package: Package) -> BackendChoice:
             return BackendChoice("process", "the images are not built yet; `coworld build` makes them")
         return BackendChoice("docker", hindrance)
     if hindrance:
-        return BackendChoice("docker", hindrance)
+        return BackendChoice("docker", f"{hindrance}; but {stale}" if changed else hindrance)
+    if changed:
+        return BackendChoice("process", stale)
     backend = make_backend("docker", package)
     try:
         async with backend:

@@ -34,9 +34,12 @@ from ..render.transfers import shown_progress
 from ..running import Running, run_api, run_async
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coworld_client import AsyncPager, CoworldClient
     from coworld_client.transfers.collecting import EvidenceKind
     from coworld_core.api import EpisodeRequest
+    from coworld_runner.package.resolving import Package
 
 __all__ = ["commands"]
 
@@ -57,7 +60,8 @@ def replay(out: Output, options: PackageOptions, replay: str, timeout_seconds: f
     """Show a replay in the browser, until Ctrl-C.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. REPLAY is a file,
-    the directory of an episode, or a file://, http(s):// or s3:// address; gzip and zlib are undone.
+    the directory of an episode, or a file://, http(s):// or s3:// address; gzip and zlib are undone. A game with a
+    static replay viewer that is built has it shown there; nothing of the game is run then.
 
     \b
     Example:
@@ -73,6 +77,7 @@ async def _show(
 ) -> int:
     """Show a replay until a person has seen enough."""
     from coworld_core.ids import new_run_id
+    from coworld_runner.package.viewer import find_bundle
     from coworld_runner.replay.finding import resolve_replay
     from coworld_runner.replay.showing import ReplayOptions, open_replay
     from coworld_runner.runs.events import EventBus
@@ -83,6 +88,11 @@ async def _show(
 
     out = running.out
     package = await find_package(options, out)
+    viewer = find_bundle(package)
+    if viewer is not None and viewer.is_dir():
+        return await _show_in_viewer(package, viewer, replay, running, timeout=timeout, open_browser=open_browser)
+    if viewer is not None:
+        out.note(f"Its replay viewer is not built ({shown_path(viewer)}), so the game itself shows the replay.")
     async with (
         resolve_replay(replay, timeout=timeout) as file,
         opened_backend(options, package, running) as backend,
@@ -105,18 +115,48 @@ async def _show(
                     "local_ports": {str(port): address for port, address in session.local_ports.items()},
                 }
             )
-            source = shown_path(Path(file.source)) if "://" not in file.source else file.source
-            out.say(
-                table([("Replay:", clean(source, one_line=True)), ("Watch: ", click.style(session.link, bold=True))])
-            )
-            for port, address in sorted(session.local_ports.items()):
-                out.say(f"Port {port}: {address}")
-            sys.stdout.flush()
-            out.note("Ctrl-C ends it.")
+            _say_where(file.source, session.link, out, ports=session.local_ports)
             if wants_browser(open_browser):
                 running.tasks.start_soon(open_page, session.link, out)
             ended = await running.until_interrupted(session.unit.wait)
             return await unit_status(ended, session.unit, out, doing="showed the replay")
+
+
+async def _show_in_viewer(
+    package: Package, viewer: Path, replay: str, running: Running, *, timeout: float, open_browser: bool | None
+) -> int:
+    """Show a replay in the package's static viewer: nothing of the game is run."""
+    import anyio
+    import anyio.to_thread
+
+    from coworld_runner.package.viewer import read_bundle
+    from coworld_runner.replay.finding import resolve_replay
+    from coworld_runner.replay.viewer import open_viewer
+
+    from ..browser import open_page, wants_browser
+
+    out, declared = running.out, package.manifest.game.replay_viewer
+    bundle = await anyio.to_thread.run_sync(read_bundle, viewer)
+    packed = declared is not None and declared.replay_compression == "gzip"
+    async with (
+        resolve_replay(replay, timeout=timeout) as file,
+        open_viewer(bundle, file.path, packed=packed) as session,
+    ):
+        out.answer({"link": session.link, "viewer": str(viewer), "replay": file.source})
+        _say_where(file.source, session.link, out)
+        if wants_browser(open_browser):
+            running.tasks.start_soon(open_page, session.link, out)
+        await running.until_interrupted(anyio.sleep_forever)
+    return exitcodes.OK
+
+
+def _say_where(source: str, link: str, out: Output, *, ports: Mapping[int, str] | None = None) -> None:
+    shown = shown_path(Path(source)) if "://" not in source else source
+    out.say(table([("Replay:", clean(shown, one_line=True)), ("Watch: ", click.style(link, bold=True))]))
+    for port, address in sorted((ports or {}).items()):
+        out.say(f"Port {port}: {address}")
+    sys.stdout.flush()
+    out.note("Ctrl-C ends it.")
 
 
 # --- of a platform ------------------------------------------------------------------------------------------------

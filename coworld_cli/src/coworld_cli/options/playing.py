@@ -139,6 +139,13 @@ class PackageOptions(WhereOptions):
 
     manifest: str = argument("")
     server: str = server_field("API that a cow_… id is fetched from.", section=_WHERE)
+    env: tuple[str, ...] = option(
+        "--env",
+        section="What to play",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Set this variable for the game and the players, over what the manifest says; repeatable.",
+    )
 
     @classmethod
     def at(cls, where: WhereOptions, *, manifest: str, server: str) -> PackageOptions:
@@ -279,7 +286,8 @@ class PlayOptions(PackageOptions):
         "--player-network",
         section="Limits",
         type=click.Choice(["game-only", "open"]),
-        help="What players can reach: the game alone, or the internet and each other too.  [default: game-only]",
+        help="What players can reach: the game alone, or the internet and each other too.  "
+        "[default: game-only; open with --use-bedrock]",
     )
     require: tuple[str, ...] = option(
         "--require",
@@ -348,6 +356,11 @@ class PlayOptions(PackageOptions):
         """The players, however they were named."""
         return self.players or self.player
 
+    @property
+    def network(self) -> Literal["game-only", "open"] | None:
+        """What players can reach; Bedrock is not in the game's network."""
+        return self.player_network or ("open" if self.use_bedrock else None)
+
     def episode(self, *, watch: bool) -> EpisodeOptions:
         """How the episode is to be run. What was asked for by name must be enforced, not only wished for.
 
@@ -373,7 +386,7 @@ class PlayOptions(PackageOptions):
             on_player_failure=self.on_player_failure,
             game_limits=_limited(defaults.game_limits, self.game_memory, self.game_cpus, self.game_pids),
             player_limits=_limited(defaults.player_limits, self.player_memory, self.player_cpus, self.player_pids),
-            player_network=self.player_network or defaults.player_network,
+            player_network=self.network or defaults.player_network,
             required_capabilities=tuple(dict.fromkeys(required)),
             platform=self.platform,
             watch=watch,

@@ -52,6 +52,11 @@ class EpisodeLayout:
         return self.workspace / "logs"
 
     @property
+    def game_logs(self) -> Path:
+        """The directory of what the game wrote into ``logs`` of its own accord."""
+        return self.logs / "game"
+
+    @property
     def game_stdout(self) -> Path:
         """What the game wrote to standard output."""
         return self.logs / "game.stdout.log"

@@ -28,7 +28,7 @@ TEMPLATE_VERSION = "0.0.0.dev0"
 _FOR_PLATFORMS: tuple[Path, ...] = (
     ("tags",),
     ("episode_timeout_minutes",),
-    *(("game", name) for name in ("promo", "replay_viewer", "achievements", "log", "memory", "task_environments")),
+    *(("game", name) for name in ("promo", "achievements", "log", "memory", "task_environments")),
     ("game", "protocols", "engine_runtime"),
 )
 _FOR_PLATFORMS_IN_RUNNABLES: tuple[Path, ...] = (

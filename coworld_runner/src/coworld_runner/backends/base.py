@@ -44,7 +44,7 @@ from coworld_core.issues import Issue
 from .._concurrency import nursery
 from ..backend import INPUTS_MOUNT, Backend, Endpoint, Found, HttpProbe, Placement, Publish, Reaped, Unit, UnitSpec
 from ..errors import unwrapped
-from ..runs._files import CappedLog, fetch_file, log_tail, watch_directory
+from ..runs._files import CappedLog, fetch_file, list_files, log_tail, watch_directory
 from ..runs.scratch import find_scratch, open_scratch, reap_scratch, run_is_alive, scratch_root
 from ._ports import LOCALHOST, Reservation, choose_port, port_taken, stranger_on, take_port
 from ._probe import wait_until_ready
@@ -368,6 +368,10 @@ class BaseUnit(Unit):
         if self.spec.directory is None:
             raise TransferError(f"{self.name} has no directory of its own to watch.", context={"unit": self.name})
         return watch_directory(self.spec.directory, until=self.wait)
+
+    async def left(self) -> tuple[str, ...]:
+        """Names of the files in its directory, where that is on this machine."""
+        return tuple(await anyio.to_thread.run_sync(list_files, self.spec.directory))
 
     async def fetch(self, name: str, target: Path, *, limit: int | None = None) -> int:
         """Copy a file out of its directory, where that is on this machine."""

@@ -32,6 +32,7 @@ from ..runs.workspace import atomic_write
 from ._builder import Builder, BuiltImage, check_platform, jobs_of
 from ._pinning import pinned
 from ._plan import BuildPlan, plan_build
+from ._viewer import build_viewer, plan_viewer
 
 __all__ = ["BuildError", "BuildPlan", "BuildResult", "BuiltImage", "build_coworld", "plan_build"]
 
@@ -71,7 +72,9 @@ async def build_coworld(
     Only images that the manifest names are built, and those that they are built from; independent ones at once.
     Services without ``build`` and images that no service has are used as they are, and pulled when absent. Images
     named by digest stay; all others get a content tag ``NAME:coworld-<12 hex of the image id>``. Links to the sources
-    in the package's own repository name the commit that is built, where it is pushed.
+    in the package's own repository name the commit that is built, where it is pushed. Where the manifest names a
+    directory with a replay viewer, ``tools/build_replay_viewer.sh`` beside the template makes it: it is run there, with
+    the directory to write to as its one argument.
 
     Args:
         project: See ``plan_build``, like ``compose``, ``template``, ``version``, ``output`` and ``service``.
@@ -95,7 +98,7 @@ async def build_coworld(
         UsageError: See ``plan_build``.
         ManifestError: See ``plan_build``.
         WorkspaceError: The output cannot be written.
-        BuildError: An image could not be built; the message names service and step.
+        BuildError: An image could not be built; the message names service and step. Or the replay viewer was not made.
         BackendUnavailable: No engine answers.
         ImageError: An image is not here and cannot be pulled, or is for another platform.
         EnvironmentFault: There is no room.
@@ -113,6 +116,7 @@ async def build_coworld(
     with _Phase("check", publish):
         planned = await anyio.to_thread.run_sync(plan)
         manifest, unpinned = await anyio.to_thread.run_sync(pinned, planned.manifest, planned.template.parent)
+        viewer = await anyio.to_thread.run_sync(plan_viewer, planned)
         jobs = await anyio.to_thread.run_sync(jobs_of, planned.services, build_args or {}, platform)
     game = planned.manifest.game
     publish(
@@ -130,6 +134,9 @@ async def build_coworld(
                 await builder.build(jobs, parallel or min(4, os.cpu_count() or 1))
             with _Phase("tag", publish), unwrapped():
                 images = await builder.references(planned, resolve_mutable=resolve_mutable)
+        if viewer is not None:
+            with _Phase("viewer", publish):
+                await build_viewer(viewer, publish)
         with _Phase("write", publish):
             manifest = manifest.with_images({name: image.reference for name, image in images.items()})
             await anyio.to_thread.run_sync(_write, planned.output, dump_manifest(manifest))

@@ -33,6 +33,7 @@ from ..backend import Backend, Publish
 from ..episode.running import EpisodeOptions, run_episode
 from ..errors import OWN_DOING, unwrapped
 from ..package.resolving import Package
+from ..package.viewer import find_bundle
 from ..plan import plan_episode
 from ..replay.showing import ReplayOptions, verify_replay
 from ..runs.events import Listener
@@ -54,6 +55,7 @@ from .leaks import slots_leaked
 from .ledger import EPISODE, StepLedger
 from .record import Evidence, Level, SkipReason, StepId
 from .sources import SourceOptions, check_sources
+from .viewing import check_viewer
 
 __all__ = ["STEPS", "Candidate", "CertifyOptions", "blamed_in", "carry_out", "say_of_refused"]
 
@@ -135,6 +137,10 @@ async def _matriculate(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
         )
         ledger.caveats.append(caveat)
         evidence.append(advice("template", caveat, hint="Build it, and certify what was built."))
+    if given := candidate.package.environment:
+        caveat = f"It was run with {listed(given)} set besides, so this says nothing about how it runs without."
+        ledger.caveats.append(caveat)
+        evidence.append(advice("environment_given", caveat, hint="Set it in the manifest, or in the Dockerfile."))
     game = candidate.manifest.game
     return passed(f"The manifest of {game.name} {game.version} has no errors.", evidence)
 
@@ -441,6 +447,15 @@ def _replay_is_there(candidate: Candidate, _: StepLedger) -> StepAnswer | None:
 
 
 async def _replay_loadable(candidate: Candidate, _: StepLedger) -> StepAnswer:
+    viewer = candidate.manifest.game.replay_viewer
+    if viewer is not None:
+        directory = find_bundle(candidate.package)
+        if directory is None:
+            detail = "Its replays are shown by a viewer that is not on this machine."
+            return skipped("not_applicable", detail, hint="Certify the package's own directory.")
+        seconds = candidate.options.replay.ready_timeout
+        packed = viewer.replay_compression == "gzip"
+        return await check_viewer(directory, candidate.episode.replay, packed=packed, seconds=seconds)
     found: dict[bool, Evidence] = {}
     # two that want the same ports have to wait for each other
     gate = anyio.CapacityLimiter(1 if candidate.manifest.game.runnable.env.get(EXTRA_PORTS_ENV) else 2)

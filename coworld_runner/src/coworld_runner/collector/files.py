@@ -18,6 +18,10 @@ __all__ = ["Files", "state_of"]
 _NAMES = 10_000
 """How many files are kept in mind; beyond, the oldest are forgotten."""
 
+_LISTED = 3000
+"""How many names are told of what the unit has left."""
+_OPEN_BELOW = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
 # <sys/inotify.h>
 _IN_CLOSE_WRITE, _IN_MOVED_TO, _IN_Q_OVERFLOW, _IN_ISDIR = 0x8, 0x80, 0x4000, 0x4000_0000
 _EVENT_HEAD = struct.Struct("iIII")
@@ -52,7 +56,10 @@ class Files:
 
     def fill(self, given: str, inputs: str = "") -> None:
         """Copy what the pod brings: below ``files`` into the directory, below ``inputs`` to what is only read."""
-        os.chmod(self.directory, 0o777)  # noqa: PTH101, S103 - the unit may run as any user
+        logs = os.path.join(self.directory, "logs")  # noqa: PTH118
+        os.makedirs(logs, exist_ok=True)  # noqa: PTH103
+        for place in (self.directory, logs):
+            os.chmod(place, 0o777)  # noqa: PTH101, S103 - the unit may run as any user
         _copy_files(os.path.join(given, "files"), self.directory, 0o666)  # noqa: PTH118
         if inputs:
             _copy_files(os.path.join(given, "inputs"), inputs, 0o644)  # noqa: PTH118
@@ -100,6 +107,20 @@ class Files:
         except OSError:
             return []
 
+    def left(self) -> list[str]:
+        """Names of the files that are handed out: those in the directory, and those in its ``logs``."""
+        found = self.regular()
+        try:
+            logs = os.open(os.path.join(self.directory, "logs"), _OPEN_BELOW)  # noqa: PTH118
+        except OSError:
+            return found[:_LISTED]
+        try:
+            with os.scandir(logs) as entries:
+                found += sorted("logs/" + entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+        finally:
+            os.close(logs)
+        return found[:_LISTED]
+
     def _is_regular(self, name: str) -> bool:
         try:
             return stat.S_ISREG(os.lstat(os.path.join(self.directory, name)).st_mode)  # noqa: PTH118
@@ -141,24 +162,34 @@ class Files:
         return stable
 
     def open(self, name: str) -> int:
-        """A descriptor of a regular file; nothing else is opened, and no link is followed.
+        """A descriptor of a regular file, ``logs/NAME`` too; nothing else is opened, and no link is followed.
 
         Raises:
             FileNotFoundError: There is no such file.
             ValueError: It is something else, or no plain name.
         """
-        if name in {"", ".", ".."} or "/" in name or "\0" in name:
+        place, plain = self.directory, name
+        if name.startswith("logs/"):
+            place, plain = os.path.join(self.directory, "logs"), name[5:]  # noqa: PTH118
+        if plain in {"", ".", ".."} or "/" in plain or "\0" in plain:
             raise ValueError("not a plain file name")
-        path = os.path.join(self.directory, name)  # noqa: PTH118
-        # looked at before it is opened, since opening a pipe or a device may do something
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            raise ValueError("not a regular file")
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            below = os.open(place, _OPEN_BELOW)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise ValueError("not a regular file") from error
+        try:
+            # looked at before it is opened, since opening a pipe or a device may do something
+            if not stat.S_ISREG(os.stat(plain, dir_fd=below, follow_symlinks=False).st_mode):
+                raise ValueError("not a regular file")
+            descriptor = os.open(plain, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=below)
         except FileNotFoundError:
             raise
         except OSError as error:
             raise ValueError(f"not readable: {error.strerror}") from error
+        finally:
+            os.close(below)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise ValueError("not a regular file")

@@ -47,6 +47,8 @@ class Handler(BaseHTTPRequestHandler):
                 self._answer({"running": bool(processes is not None and processes.first())})
             elif path == "/written":
                 self._written(int(query.get("since", "0")))
+            elif path == "/left":
+                self._answer({"names": self.collector.files.left()})
             elif path == "/ready":
                 self._ready(int(query["port"]), query.get("path", "/"), float(query.get("interval", "0.02")))
             elif path == "/used":

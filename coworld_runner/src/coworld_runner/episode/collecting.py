@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import anyio
@@ -12,15 +13,20 @@ from coworld_core.errors import ManifestError
 from coworld_core.manifest.results import MAX_RESULTS_BYTES
 
 from ..backend import Unit
-from ..runs._fetching import Fetched, Wanted, fetch_all
+from ..runs._fetching import Fetched, Room, Wanted, fetch_all, worth_keeping
+from ..runs._files import LOGS
 from .ledger import Ledger
 from .phases import COLLECT
 from .setup import Setup
-from .specs import MORE, REPLAY, RESULTS
+from .specs import CONFIG, MORE, REPLAY, RESULTS
 
 __all__ = ["ARTIFACT_LIMIT", "REPLAY_LIMIT", "ArtifactCollector"]
 
 MEBIBYTE = 1024 * 1024
+_RESERVED = frozenset({"episode.json", "events.ndjson"})
+"""Names of files that the runner writes beside what a game leaves."""
+_ROOM = 1024 * MEBIBYTE
+"""What a game's further files may have in all."""
 REPLAY_LIMIT = 4 * 1024 * MEBIBYTE
 ARTIFACT_LIMIT = 200 * MEBIBYTE
 """What the contract allows a player's zip; so much may each of a game's further files have, too."""
@@ -64,11 +70,34 @@ class ArtifactCollector:
         with anyio.CancelScope(shield=True), self._ledger.phases.during(COLLECT):
             await game.stop(self._setup.options.stop_grace)
             results = [] if self._judged else [self._results(game)]
-            more = [
-                Wanted(unit=game, name=name, target=self._layout.workspace / name, limit=ARTIFACT_LIMIT)
-                for name in MORE.values()
-            ]
-            await self._fetch_all(*results, self._replay(game), *more)
+            await self._fetch_all(*results, self._replay(game))
+            await self._fetch_all(*await self._besides(game), room=Room(_ROOM))
+
+    async def _besides(self, game: Unit) -> list[Wanted]:
+        """What a game has left of its own accord; by no name may it pass for a file of the runner's."""
+        names: list[str] = []
+        for name in dict.fromkeys((*MORE.values(), *await game.left())):
+            # what begins with a dot is unfinished, or a secret that the game was handed
+            plain = name.removeprefix(LOGS)
+            if plain.startswith(".") or name in (CONFIG, RESULTS, REPLAY):
+                continue
+            if name in _RESERVED or re.fullmatch(r"policy_artifact_\d+\.zip", name):
+                self._ledger.warn(f"The game left {name!a}, which is not kept: that is the name of another file here.")
+            else:
+                names.append(name)
+        if any(name.startswith(LOGS) for name in names):
+            self._layout.game_logs.mkdir(exist_ok=True)
+        return [
+            Wanted(
+                unit=game,
+                name=name,
+                target=self._layout.game_logs / name.removeprefix(LOGS)
+                if name.startswith(LOGS)
+                else self._layout.workspace / name,
+                limit=ARTIFACT_LIMIT,
+            )
+            for name in worth_keeping(names, who="The game", warn=self._ledger.warn)
+        ]
 
     async def results(self, game: Unit) -> None:
         """Bring in the results of a game that has ended, and judge them."""
@@ -100,8 +129,8 @@ class ArtifactCollector:
     def _results(self, game: Unit) -> Wanted:
         return Wanted(unit=game, name=RESULTS, target=self._layout.results, limit=MAX_RESULTS_BYTES)
 
-    async def _fetch_all(self, *wanted: Wanted) -> None:
-        await fetch_all(wanted, seconds=self._setup.options.collect_timeout, tell=self._take)
+    async def _fetch_all(self, *wanted: Wanted, room: Room | None = None) -> None:
+        await fetch_all(wanted, seconds=self._setup.options.collect_timeout, tell=self._take, room=room)
 
     async def _take(self, wanted: Wanted, fetched: Fetched) -> None:
         unit = wanted.unit.spec
@@ -112,7 +141,7 @@ class ArtifactCollector:
         elif wanted.name == RESULTS and fetched.code == "file_too_large":
             self._judged = True
             await self._ledger.see("results_malformed", "game", words=fetched.message)
-        elif wanted.name in MORE.values():
+        elif unit.component == "game" and wanted.name not in (RESULTS, REPLAY):
             await self._ledger.see("not_kept", unit.component, error=fetched)
         else:
             await self._ledger.see("not_collected", unit.component, unit.slot, error=fetched)

@@ -23,6 +23,7 @@ from .collecting import ArtifactCollector
 from .housing import house_player
 from .ledger import Ledger, UnitState
 from .links import play_links
+from .missing import watch_connections
 from .options import ContractProbe, OnReady
 from .record import close_record, write_record
 from .setup import Setup
@@ -229,6 +230,7 @@ class Flow:
             group.start_soon(watch.game)
             group.start_soon(watch.results)
             group.start_soon(watch.contract, all_started)
+            group.start_soon(watch_connections, self._setup, self._ledger, watch, all_started, meter.missing)
             if not players:
                 all_started.set()
             if self._options.watch:

@@ -27,6 +27,9 @@ class EpisodeOptions:
     """The one deadline, from the first moment to the last."""
     ready_timeout: float = durations.READY
     """For the game to answer ``/healthz`` with 200."""
+    connect_timeout: float = durations.CONNECT
+    """For players to connect once all of them were started, where that can be seen; a game whose config allows them
+    more by ``player_connect_timeout_seconds`` gives them more."""
     viewer_timeout: float = 10.0
     """For the first message on ``/global``, counted from when every player was started."""
     player_exit_timeout: float = durations.PLAYER_EXIT

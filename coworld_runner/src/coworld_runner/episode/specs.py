@@ -10,6 +10,7 @@ from pathlib import Path
 from coworld_core.manifest.models import GameManifest
 
 from ..backend import INPUTS_MOUNT, Placement, Port, UnitSpec, without_limits
+from ..runs._files import LOGS
 from ..runs.scratch import Scratch
 from ..runs.workspace import atomic_write
 from . import probes
@@ -49,6 +50,9 @@ def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
     """The game as it is to run; its config is written, with tokens for it and without them for the evidence."""
     runnable = setup.plan.manifest.game.runnable
     directory = scratch.directory("game", shared=True)
+    logs = directory / LOGS
+    logs.mkdir()
+    logs.chmod(0o777)
     config = directory / CONFIG
     config.write_text(json.dumps(setup.plan.config_with_tokens(setup.tokens), indent=2) + "\n", encoding="utf-8")
     # what the evidence keeps has no tokens in it

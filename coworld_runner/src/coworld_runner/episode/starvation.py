@@ -298,6 +298,10 @@ class StarvationMeter:
                 more, longer = player.window.last(now)
                 player.note(now, spare_share(self._tick, ran=ran + more, waited=waited + longer))
 
+    def missing(self) -> tuple[Unit, ...]:
+        """Players whose processes can be seen, and that have not connected yet."""
+        return tuple(track.unit for track in self._players if track.pids and not track.connected)
+
     def read(self) -> StarvationRecord | None:
         """What has been seen of the play; None where nothing could be seen of it, or nobody has played."""
         if self._began is None:

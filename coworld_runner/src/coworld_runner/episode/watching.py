@@ -23,7 +23,7 @@ from .ledger import Ledger
 from .setup import Setup
 from .specs import REPLAY, RESULTS
 
-__all__ = ["Watch"]
+__all__ = ["Watch", "is_number"]
 
 _BLAME_WINDOW = 0.25
 """Seconds in which the game's own end may show that it was not a violation which a check saw."""
@@ -97,7 +97,7 @@ class Watch:
         assert slot is not None
         if self._options.on_player_failure == "continue":
             return True  # whom the game misses is for the game to say: nobody may take the seat even for a moment
-        if self.over.is_set() or await self._is_done():
+        if self.over.is_set() or await self.is_done():
             return True
         if self._ledger.disturbed_at is None:
             self._ledger.disturbed_at = self._ledger.seconds()
@@ -171,7 +171,7 @@ class Watch:
         with anyio.move_on_after(_LEFT_NOTICE):
             await self._game.wait()
             return
-        if not await self._is_done():
+        if not await self.is_done():
             slot = player.spec.slot
             who, span = self._ledger.who("player", slot), self._ledger.seat(player).span
             words = f"{who} ended with status 0 after {span}, and the game goes on."
@@ -190,7 +190,7 @@ class Watch:
         with anyio.move_on_after(self._options.abandoned_timeout):
             await self._game.wait()
             return
-        if await self._is_done():
+        if await self.is_done():
             return
         for slot, seat in seats.items():
             if seat.exit is not None and seat.exit.ok:
@@ -256,7 +256,7 @@ class Watch:
             )
             self.over.set()
 
-    async def _is_done(self) -> bool:
+    async def is_done(self) -> bool:
         """Whether the results are there. Asks again, because the write may not have been reported yet."""
         return self._ledger.results_complete or await self._peek_results()
 
@@ -321,7 +321,7 @@ class Watch:
     def _note_progress(self, state: dict[str, Any]) -> None:
         scores = state.get("scores")
         listed = cast("list[object]", scores) if isinstance(scores, list) else []
-        numbers = tuple(float(score) for score in listed if _is_number(score))
+        numbers = tuple(float(score) for score in listed if is_number(score))
         if not len(numbers) == len(listed) == len(self._setup.plan.seats):
             numbers = ()
         event = GameProgressed(tick=_count(state.get("tick")), max_ticks=_count(state.get("max_ticks")), scores=numbers)
@@ -337,7 +337,8 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST else None
 
 
-def _is_number(value: object) -> TypeGuard[int | float]:
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value that anyone may have written is a number that everybody can read."""
     # an integer may be more than a float can hold
     return not isinstance(value, bool) and (
         (isinstance(value, int) and abs(value) <= _MOST) or (isinstance(value, float) and math.isfinite(value))

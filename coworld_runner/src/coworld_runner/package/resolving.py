@@ -8,12 +8,13 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import anyio.to_thread
 
+from coworld_core.environment import is_reserved_env
 from coworld_core.errors import ManifestError, RemoteError, UsageError
 from coworld_core.issues import Issue, Report
 from coworld_core.manifest.loading import (
@@ -52,6 +53,7 @@ them in any case."""
 
 _COW_ID = re.compile(r"cow_[A-Za-z0-9_-]{1,120}")
 _API_PATH = re.compile(r"/v2/coworlds/(?P<id>[A-Za-z0-9_-][A-Za-z0-9._-]{0,127})/?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _IMAGES_NAME = "coworld_images.json"
 """Stands beside the manifest of a downloaded package."""
 
@@ -76,6 +78,29 @@ class Package:
     """Its id on the platform, where the argument was one."""
     contexts: Mapping[str, Path] = field(default_factory=Contexts)
     """The directory each image is built from, by image or placeholder; empty for a fetched package."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Variables that its game and whoever plays it are given besides what the manifest says."""
+
+    def with_environment(self, variables: Mapping[str, str]) -> Package:
+        """The package with variables that its game and its players are given, over those of the manifest.
+
+        Raises:
+            UsageError: The runner sets one of them itself, or it is no variable's name.
+        """
+        for name, value in variables.items():
+            if not _VARIABLE.fullmatch(name) or "\0" in value:
+                raise UsageError(f"{name!r} cannot be set as an environment variable.", code="bad_env")
+            if is_reserved_env(name):
+                raise UsageError(
+                    f"{name} is set by the runner itself, so it cannot be set besides.",
+                    code="reserved_env_name",
+                    context={"name": name},
+                )
+        runnable = self.manifest.game.runnable
+        runnable = runnable.model_copy(update={"env": {**runnable.env, **variables}})
+        game = self.manifest.game.model_copy(update={"runnable": runnable})
+        manifest = self.manifest.model_copy(update={"game": game})
+        return replace(self, manifest=manifest, environment={**self.environment, **variables})
 
     @property
     def is_template(self) -> bool:

@@ -12,9 +12,11 @@ from coworld_core.errors import TransferError
 
 from ..backend import Unit
 
-__all__ = ["Fetched", "Room", "Wanted", "fetch_all"]
+__all__ = ["Fetched", "Room", "Wanted", "fetch_all", "worth_keeping"]
 
 _AT_ONCE = 8
+_MOST_FILES = 1000
+"""How many files that a unit leaves of its own accord are kept."""
 
 Fetched = int | FileNotFoundError | TransferError
 """What came of a file: its bytes, that there is none, or why it was not brought in."""
@@ -37,6 +39,27 @@ class Room:
 
     left: int
     """Bytes that may still be brought in."""
+
+
+def worth_keeping(names: Iterable[str], *, who: str, warn: Callable[[str], object]) -> list[str]:
+    """Which of the files that a unit has left of its own accord are kept; why others are not is told.
+
+    Args:
+        names: The files.
+        who: Who left them, at the beginning of a sentence.
+        warn: Told of each that is not kept, or of many at once.
+    """
+    kept: list[str] = []
+    for name in names:
+        if not name.isprintable():
+            # nor could it be told of in a record
+            warn(f"{who} wrote {name!a}, which is not kept: that is no name for a file.")
+        elif len(kept) == _MOST_FILES:
+            warn(f"{who} wrote more than {_MOST_FILES} further files; the rest is not kept.")
+            break
+        else:
+            kept.append(name)
+    return kept
 
 
 async def fetch_all(

@@ -24,9 +24,11 @@ from coworld_core.terminal import strip_controls
 from .._concurrency import cancel_after, nursery
 
 __all__ = [
+    "LOGS",
     "CappedLog",
     "copy_given",
     "fetch_file",
+    "list_files",
     "log_tail",
     "watch_directory",
     "write_sparse",
@@ -204,8 +206,33 @@ def _is_regular(path: Path) -> bool:
 
 # --- fetching ---------------------------------------------------------------------------------------------------
 
+LOGS = "logs/"
+"""What the names of files begin with that are in the one directory below a unit's own that is looked into."""
 _CHUNK = 1 << 20
 _ZEROS = bytes(1 << 16)
+_LISTED = 3000
+"""How many names are told of what a unit has left."""
+
+
+def list_files(directory: Path | None) -> list[str]:
+    """Names of the regular files that a unit has left, as ``fetch_file`` takes them; none without a directory."""
+    if directory is None:
+        return []
+    found = _regular_files(directory)
+    with contextlib.suppress(OSError), _below(directory) as logs, os.scandir(logs) as entries:
+        found += sorted(LOGS + entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+    return found[:_LISTED]
+
+
+@contextlib.contextmanager
+def _below(directory: Path) -> Generator[int, None, None]:
+    """A descriptor of the directory of logs; what was put in its place as a link is not followed."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(directory / LOGS.rstrip("/"), flags)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 async def fetch_file(directory: Path, name: str, target: Path, *, limit: int | None = None) -> int:
@@ -216,7 +243,7 @@ async def fetch_file(directory: Path, name: str, target: Path, *, limit: int | N
 
     Args:
         directory: Where the file is.
-        name: Its plain name, without any directory.
+        name: Its plain name, without any directory, or ``logs/NAME``.
         target: Where it goes; replaced when it exists.
         limit: How many bytes it may have; None: any number.
 
@@ -228,7 +255,7 @@ async def fetch_file(directory: Path, name: str, target: Path, *, limit: int | N
         TransferError: The name is no plain file name, the file is not regular or larger than ``limit``, or it could
             not be read or written.
     """
-    check_name(name)
+    check_name(name.removeprefix(LOGS))
     return await anyio.to_thread.run_sync(_fetch, directory, name, target, limit)
 
 
@@ -342,17 +369,21 @@ def _open_regular(directory: Path, name: str, context: dict[str, object]) -> Gen
     flags = os.O_RDONLY
     for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY"):
         flags |= getattr(os, flag, 0)
-    path = directory / name
     wrong = not_regular(context)
     try:
-        # looked at before it is opened, since opening a device may do something
-        if not stat.S_ISREG(path.lstat().st_mode):
-            raise wrong
-        descriptor = os.open(path, flags)
+        with contextlib.ExitStack() as stack:
+            path: str | Path = directory / name
+            below = None
+            if name.startswith(LOGS):
+                below, path = stack.enter_context(_below(directory)), name.removeprefix(LOGS)
+            # looked at before it is opened, since opening a device may do something
+            if not stat.S_ISREG(os.stat(path, dir_fd=below, follow_symlinks=False).st_mode):
+                raise wrong
+            descriptor = os.open(path, flags, dir_fd=below)
     except FileNotFoundError:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory / name)) from None
     except OSError as error:
-        if error.errno == errno.ELOOP:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise wrong from error
         raise TransferError(
             f"{name} cannot be read: {error.strerror}.",

@@ -27,7 +27,16 @@ from .match import Match
 from .outbox import Outbox
 from .pages import Document, render
 
-__all__ = ["address_of", "game_server", "open_server", "page_response", "replay_server", "seat_of", "talked_out"]
+__all__ = [
+    "address_of",
+    "content_response",
+    "game_server",
+    "open_server",
+    "page_response",
+    "replay_server",
+    "seat_of",
+    "talked_out",
+]
 
 STUCK_SECONDS: Final = 10.0
 """A client that takes no byte for this long is dropped."""
@@ -293,15 +302,26 @@ def _common(connection: ServerConnection, url: SplitResult, *, pages: Sequence[s
 
 def page_response(document: Document) -> Response:
     """The answer that shows a page."""
+    return content_response(document.html.encode(), kind="text/html; charset=utf-8", policy=document.policy)
+
+
+def content_response(body: bytes, *, kind: str, policy: str) -> Response:
+    """The answer that hands out a page or a file of one.
+
+    Args:
+        body: Its content.
+        kind: Its media type.
+        policy: The ``Content-Security-Policy``.
+    """
     headers = {
-        "Content-Type": "text/html; charset=utf-8",
-        "Content-Security-Policy": document.policy,
+        "Content-Type": kind,
+        "Content-Security-Policy": policy,
         "Cache-Control": "no-store",
         # The address of the player page has a token.
         "Referrer-Policy": "no-referrer",
         "X-Content-Type-Options": "nosniff",
     }
-    return _response(http.HTTPStatus.OK, document.html.encode(), headers)
+    return _response(http.HTTPStatus.OK, body, headers)
 
 
 def _response(status: http.HTTPStatus, body: bytes, headers: dict[str, str]) -> Response:

@@ -21,7 +21,7 @@ from coworld_core.errors import BackendError, TransferError
 from coworld_core.retrying import Backoff, Tries
 
 from ..._http import BROKEN, Answer, NotHttpError, exchange
-from ...runs._files import check_name, check_size, not_written, write_sparse
+from ...runs._files import LOGS, check_name, check_size, not_written, write_sparse
 from ._api import Cluster, ClusterGone, ClusterRefused
 
 __all__ = ["Collector", "CollectorGone"]
@@ -195,6 +195,14 @@ class Collector:
 
     # --- files
 
+    async def left(self) -> tuple[str, ...]:
+        """Names of the files that are there now.
+
+        Raises:
+            CollectorGone: It cannot be reached any more.
+        """
+        return tuple((await self.call("GET", "/left"))["names"])
+
     async def size(self, name: str) -> int | None:
         """Bytes of a file as it is; None when there is none."""
         try:
@@ -259,7 +267,7 @@ class Collector:
             TransferError: It is no regular file, is larger than ``limit`` bytes, or could not be copied.
             CollectorGone: The collector cannot be reached any more.
         """
-        check_name(name)
+        check_name(name.removeprefix(LOGS))
         context: dict[str, object] = {"name": name, "target": str(target)}
         part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
         try:

@@ -290,6 +290,16 @@ class KubernetesUnit(WatchedUnit):
         """Names of files in its directory as they are completed."""
         return self._written.names()
 
+    async def left(self) -> tuple[str, ...]:
+        """Names of the files in its directory; none once its pod is gone."""
+        if self.spec.directory is None or not self.started.is_set() or not self._in_reach:
+            return ()
+        try:
+            return await self._collector.left()
+        except CollectorGone:
+            # that of what must be there says so
+            return ()
+
     async def fetch(self, name: str, target: Path, *, limit: int | None = None) -> int:
         """Copy a file out of its directory, as the collector's digest says."""
         if self.spec.directory is None or not self.started.is_set():

@@ -1,0 +1,158 @@
+"""A static replay viewer, looked at: its files, and in a browser that shows nobody anything, where one is there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.errors import UsageError
+from coworld_core.terminal import strip_controls
+
+from ..package.viewer import read_bundle
+from ..replay.viewer import open_viewer
+from .answers import StepAnswer, advice, failed_on, passed, required
+from .record import Evidence
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, ConsoleMessage, Page
+
+__all__ = ["check_viewer"]
+
+_BROWSERS: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_SETTLE: Final = 1.0
+"""Seconds in which a page that has the replay may still complain of it."""
+_LOOK_AGAIN: Final = 0.1
+_CLOSING: Final = 5.0
+_HOST: Final = """<!doctype html><script>
+window.said = [];
+addEventListener("message", event => { if (event.data && event.data.src === "coworld-replay") said.push(event.data) });
+</script>"""
+"""Stands for the page of a platform, which shows viewers in a frame and listens to them."""
+
+
+async def check_viewer(directory: Path, replay: Path, *, packed: bool, seconds: float) -> StepAnswer:
+    """Have a viewer show a replay.
+
+    Args:
+        directory: Where the viewer is.
+        replay: The replay of the smoke episode.
+        packed: Whether the viewer is handed it as gzip.
+        seconds: How long the page may take to fetch it, and to be ready.
+    """
+    try:
+        bundle = await anyio.to_thread.run_sync(read_bundle, directory)
+    except UsageError as error:
+        broken = required(error.code, ok=False, message=error.message, hint=error.hint)
+        return failed_on("replay_unloadable", [broken])
+    files = f"The replay viewer has {len(bundle.files)} files and a page."
+    evidence = [required("viewer_files", ok=True, message=files)]
+    async with open_viewer(bundle, replay, packed=packed) as session, _browser() as (browser, why_not):
+        if browser is None:
+            evidence.append(advice("viewer_not_opened", f"The viewer was not opened: {why_not}.", hint=_INSTALL))
+            return passed(f"{files} It was not opened in a browser.", evidence)
+        seen = await _look(browser, session.link, session.fetched, seconds)
+    evidence += _told(seen, seconds)
+    if any(item.broken for item in evidence):
+        return failed_on("replay_unloadable", evidence)
+    return passed("In a browser, the replay viewer fetches the replay and complains of nothing.", evidence)
+
+
+_INSTALL: Final = "Install Chromium and `pip install coworld-runner[browser]`, so that the page is looked at."
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """What a page did."""
+
+    fetched: bool
+    complaints: tuple[str, ...]
+    """Errors on its console, and those that nobody caught."""
+    said: tuple[dict[str, Any], ...]
+    """Its messages to the page around it."""
+
+    def says(self, kind: str) -> dict[str, Any] | None:
+        """Its first message of a kind."""
+        return next((message for message in self.said if message.get("type") == kind), None)
+
+
+@asynccontextmanager
+async def _browser() -> AsyncGenerator[tuple[Browser | None, str]]:
+    """A browser, or why there is none."""
+    try:
+        from playwright.async_api import Error, async_playwright
+    except ImportError:
+        yield None, "playwright is not installed"
+        return
+    program = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    arguments = ["--disable-gpu", "--no-first-run", "--disable-background-networking"]
+    # as root, Chromium refuses to start with its sandbox
+    arguments += ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    playwright = await async_playwright().start()
+    browser, why_not = None, ""
+    try:
+        try:
+            browser = await playwright.chromium.launch(executable_path=program, args=arguments)
+        except Error as error:
+            why_not = f"no browser could be started ({error.message.strip().splitlines()[0]})"
+        yield browser, why_not
+    finally:
+        with anyio.move_on_after(_CLOSING, shield=True):
+            if browser is not None:
+                await browser.close()
+            await playwright.stop()
+
+
+async def _look(browser: Browser, link: str, fetched: anyio.Event, seconds: float) -> _Seen:
+    complaints: list[str] = []
+
+    def note(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            complaints.append(strip_controls(message.text)[:300])
+
+    page = await browser.new_page()
+    page.on("console", note)
+    page.on("pageerror", lambda error: complaints.append(strip_controls(str(error))[:300]))
+    await page.set_content(f'{_HOST}<iframe src="{link}" style="width:100%;height:90vh"></iframe>', wait_until="commit")
+    with anyio.move_on_after(seconds):
+        await fetched.wait()
+        await anyio.sleep(_SETTLE)
+        # one that says how far it is says when it is ready, too
+        while (said := await _said(page)) and not {"ready", "error"} & {str(each.get("type")) for each in said}:  # noqa: ASYNC110
+            await anyio.sleep(_LOOK_AGAIN)
+    return _Seen(fetched=fetched.is_set(), complaints=tuple(complaints), said=tuple(await _said(page)))
+
+
+async def _said(page: Page) -> list[dict[str, Any]]:
+    return await page.evaluate("window.said")
+
+
+def _told(seen: _Seen, seconds: float) -> list[Evidence]:
+    evidence = [
+        required(
+            "viewer_fetches",
+            ok=seen.fetched,
+            message="The viewer fetches the replay."
+            if seen.fetched
+            else f"The viewer did not fetch the replay within {seconds:g} s.",
+            hint="It finds the address in `#replay=` or, failing that, in `?replay=`.",
+        )
+    ]
+    evidence += [
+        required("viewer_complains", ok=False, message=f"The viewer's console: {words}", hint="Open it, and see why.")
+        for words in dict.fromkeys(seen.complaints)
+    ]
+    if (error := seen.says("error")) is not None:
+        words = f"The viewer says that it failed: {strip_controls(str(error.get('message', '')))[:300]}"
+        evidence.append(required("viewer_failed", ok=False, message=words))
+    elif seen.said and seen.says("ready") is None:
+        words = f"The viewer says that it loads, and not within {seconds:g} s that it is ready."
+        evidence.append(advice("viewer_not_ready", words, hint='Post {src: "coworld-replay", type: "ready"}.'))
+    return evidence

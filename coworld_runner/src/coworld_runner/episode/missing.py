@@ -1,0 +1,55 @@
+"""Players that have not connected: named while the episode waits for them, and blamed when their time is up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import anyio
+
+from coworld_core.episode.events import Notice
+
+from ..backend import Unit
+from ..plan import CONNECT_TIMEOUT
+from .ledger import Ledger
+from .setup import Setup
+from .watching import Watch, is_number
+
+__all__ = ["watch_connections"]
+
+_SILENT = 10.0
+"""Seconds after which a player that has not connected is named."""
+_LOOK_AGAIN = 0.5
+
+
+async def watch_connections(
+    setup: Setup, ledger: Ledger, watch: Watch, all_started: anyio.Event, missing: Callable[[], Sequence[Unit]]
+) -> None:
+    """Name the players that have not connected, and blame those that have not when their time for that is up.
+
+    Args:
+        setup: The episode's surroundings.
+        ledger: Where what is seen is told.
+        watch: What knows whether the game's part is over.
+        all_started: Set when every player was started.
+        missing: Which are not connected, as far as that can be seen.
+    """
+    await all_started.wait()
+    begun, named = anyio.current_time(), set[str]()
+    allowed = setup.plan.game_config.get(CONNECT_TIMEOUT)
+    patience = max(setup.options.connect_timeout, allowed if is_number(allowed) else 0)
+    while (waited := anyio.current_time() - begun) < patience:
+        for player in missing() if waited >= _SILENT else ():
+            if player.name not in named:
+                named.add(player.name)
+                who = ledger.who("player", player.spec.slot).removeprefix("Player")
+                words = f"Waiting for player{who}: it has not connected for {waited:.0f} s."
+                ledger.publish(Notice(message=words))
+        await anyio.sleep(min(_LOOK_AGAIN, patience - waited))
+    if watch.over.is_set() or await watch.is_done():
+        return
+    for player in missing():
+        slot = player.spec.slot
+        words = f"{ledger.who('player', slot)} had not connected {patience:g} s after all players were started."
+        await ledger.see("never_connected", "player", slot, words=words)
+        if setup.options.on_player_failure == "stop":
+            watch.over.set()

@@ -1,0 +1,71 @@
+"""Which backend runs a package, and that it is never the code of yesterday without a word."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from support.certify_kit import MANIFEST
+
+from coworld_runner.package.resolving import resolve_package
+from coworld_runner.selection import choose_backend
+
+
+def built(root: Path, *, image: str = "counting:coworld-0123456789ab", run: bool = True) -> Path:
+    """A package that was built a minute ago."""
+    document = json.loads(json.dumps(MANIFEST))
+    for runnable in (document["game"]["runnable"], *document["player"]):
+        runnable["image"] = image
+        if not run:
+            runnable["run"] = []
+    for name, text in {
+        "compose.yaml": "services:\n  counting:\n    image: counting\n    build: .\n",
+        "Dockerfile": "FROM scratch\n",
+        "game.py": "print()\n",
+        ".dockerignore": "notes\n",
+        "coworld_manifest.json": json.dumps(document),
+    }.items():
+        (root / name).write_text(text)
+    for path in root.iterdir():
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    return root
+
+
+async def test_what_has_changed_since_the_build_is_run_as_it_is_now(tmp_path: Path) -> None:
+    built(tmp_path)
+    (tmp_path / "game.py").write_text("print(2)\n")
+    package = await resolve_package(tmp_path)
+    choice = await choose_backend("auto", package)
+    assert choice.name == "process"
+    assert choice.reason.startswith("game.py has changed since the images were built")
+    asked = await choose_backend("docker", package)
+    assert (asked.name, asked.reason[:44]) == ("docker", "as asked, but game.py has changed since the i"[:44])
+    assert (await choose_backend("process", package)).reason == "as asked"
+
+
+async def test_what_cannot_run_otherwise_says_what_has_changed(tmp_path: Path) -> None:
+    built(tmp_path, run=False)
+    (tmp_path / "game.py").write_text("print(2)\n")
+    choice = await choose_backend("auto", await resolve_package(tmp_path))
+    assert choice.name in ("docker", "process")
+    assert "game.py has changed" in choice.reason
+
+
+@pytest.mark.parametrize("name", ["notes", "results/1/replay", "build/viewer/index.html", "__pycache__/game.pyc"])
+async def test_what_no_image_comes_from_makes_none_stale(tmp_path: Path, name: str) -> None:
+    built(tmp_path)
+    document = json.loads((tmp_path / "coworld_manifest.json").read_text())
+    document["game"]["replay_viewer"] = {"bundle": "build/viewer"}
+    (tmp_path / "coworld_manifest.json").write_text(json.dumps(document))
+    os.utime(tmp_path / "coworld_manifest.json", (1_700_000_000, 1_700_000_000))
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text("new")
+    assert (await choose_backend("docker", await resolve_package(tmp_path))).reason == "as asked"
+
+
+async def test_an_image_that_was_not_built_here_says_nothing(tmp_path: Path) -> None:
+    built(tmp_path, image="counting:1")
+    (tmp_path / "game.py").write_text("print(2)\n")
+    assert (await choose_backend("docker", await resolve_package(tmp_path))).reason == "as asked"
