@@ -11,13 +11,26 @@ from typing import Any
 
 import pytest
 from support.cli_kit import coworld
+from support.games import kit_examples
 
 from coworld_core.errors import UsageError
-from coworld_core.rules import Play, Rules, RulesError, audit_rules, play_again, read_replay
+from coworld_core.rules import (
+    Play,
+    Rules,
+    RulesError,
+    audit_rules,
+    load_act,
+    play_again,
+    read_config,
+    read_replay,
+)
 from coworld_runner.rollout import rollout
+from coworld_runner.serving.manifest import brought_up_to_date
 from coworld_runner.wrapping import OpenSpiel, list_wrappable, wrap_game
 from coworld_runner.wrapping.openspiel import OpenSpielConfig, play_on
 from coworld_runner.wrapping.sources import find_game
+
+BOARD = Path(__file__).parents[2] / "examples" / "board"
 
 
 def rules_of(game: str) -> type[Rules]:
@@ -113,6 +126,30 @@ def test_a_move_is_played_out_from_a_history() -> None:
         play.step({play.to_act[0]: play.read(play.to_act[0], move)})
     history: list[int] = play.observation(0)["history"]
     assert play_on("tic_tac_toe", history, "x(0,2)", random.Random(1)) == 1.0
+
+
+def board() -> type[Rules]:
+    return next(rules for rules in kit_examples() if rules.__name__ == "Board")
+
+
+def test_the_example_says_what_its_rules_say() -> None:
+    manifest: dict[str, Any] = json.loads((BOARD / "coworld_manifest_template.json").read_text())
+    assert brought_up_to_date(manifest, board()) == manifest
+    for variant in manifest["variants"]:
+        config = read_config(
+            board(), {**variant["game_config"], "tokens": ["t"] * len(variant["game_config"]["players"])}
+        )
+        assert audit_rules(board(), config=config.rules, seats=config.seats, ticks=30).issues == ()
+    play = Play(board(), config=board().Config(game="chess"))
+    assert play.frame().drawing.splitlines()[0] == "8 r n b q k b n r"
+    assert play.frame().drawing.endswith("White to move")
+    with pytest.raises(ValueError, match="pattern"):
+        board().Config(game="tic_tac_toe")
+
+
+def test_its_thinker_wins() -> None:
+    thinker, mover = (load_act(str(BOARD / "players" / f"{name}.py")) for name in ("thinker", "random_mover"))
+    assert sum(rollout(board(), [mover, thinker], seed=seed).scores[1] for seed in range(8)) >= 6
 
 
 @pytest.mark.slow

@@ -33,6 +33,7 @@ class Sight(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    game: str = Field(description="The game's name in OpenSpiel, with its parameters.")
     view: str = Field(description="What the seat sees, as OpenSpiel writes it.")
     history: list[int] | None = Field(
         default=None,
@@ -59,6 +60,7 @@ class OpenSpiel(Rules):
     def start(self) -> None:
         """Begin, up to the first move that is not chance."""
         self._kind, self._game = load_game(self.config.game, self.seats)
+        self._name = str(self._game)
         if SEED in self._kind.parameter_specification:
             # It goes on with its random numbers from game to game, so each game has an instance of its own.
             given = {**self._game.get_parameters(), SEED: self.rng.getrandbits(31)}
@@ -83,7 +85,7 @@ class OpenSpiel(Rules):
 
     def observe(self, seat: int) -> dict[str, Any]:
         """What OpenSpiel shows to a seat."""
-        return {"view": self._view(seat), "history": self._state.history() if self._open else None}
+        return {"game": self._name, "view": self._view(seat), "history": self._state.history() if self._open else None}
 
     def step(self, actions: Mapping[int, Any]) -> None:
         """Make the moves, and whatever chance adds to them."""
@@ -198,7 +200,7 @@ def play_on(game: str, history: Sequence[int], move: str, rng: random.Random) ->
     """Replay a history, make a move, and go on at random to the end.
 
     Args:
-        game: The game, of turns, in which nothing is hidden.
+        game: The game, as `Sight` has it, of turns, in which nothing is hidden.
         history: The moves so far, as `Sight` has them.
         move: The name of the next one.
         rng: The chance of what comes then.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from coworld_core.rules import Play, Rules
+from coworld_core.rules import Play, Rules, RulesConfig, rules_config
 from coworld_core.rules.play import to_json
 
 __all__ = ["Practised"]
@@ -21,14 +21,27 @@ class Practised:
     """Does what has brought most in random games: where just the same was seen, else anywhere.
 
     Args:
-        rules: The game, with a config that is all defaults, whose `legal` lists the actions.
+        rules: The game, whose `legal` lists the actions.
+        config: Its config, or the fields of it; by default one that is all defaults.
+        seats: How many seats; by default the least.
         moves: Moves to practise, which takes place before the first answer.
         seconds: The longest time for that.
         seed: The seed of practice.
     """
 
-    def __init__(self, rules: type[Rules], *, moves: int = 20_000, seconds: float = 2.0, seed: int = 1) -> None:
+    def __init__(
+        self,
+        rules: type[Rules],
+        *,
+        config: RulesConfig | Mapping[str, Any] | None = None,
+        seats: int | None = None,
+        moves: int = 20_000,
+        seconds: float = 2.0,
+        seed: int = 1,
+    ) -> None:
         self._rules = rules
+        self._config = rules_config(rules, config)
+        self._seats = seats
         self._moves = moves
         self._seconds = seconds
         self._seed = seed
@@ -54,7 +67,7 @@ class Practised:
     def _practise(self) -> None:
         rng, until, left = random.Random(self._seed), time.monotonic() + self._seconds, self._moves
         while left > 0 and time.monotonic() < until:
-            play = Play(self._rules, seed=rng.getrandbits(31))
+            play = Play(self._rules, config=self._config, seats=self._seats, seed=rng.getrandbits(31))
             done: list[tuple[int, str, str]] = []
             while not play.over and left > 0 and time.monotonic() < until:
                 actions: dict[int, Any] = {}

@@ -3,17 +3,15 @@
 import random
 from typing import Any
 
-from coworld_core.rules import load_rules, rules_config
 from coworld_runner.wrapping.openspiel import play_on
 
-GAME = rules_config(load_rules("newgame:NewGame"), None).model_dump()["game"]
 PLAYOUTS = 60
 """Games that are played out for one answer, and at least one for each move."""
 
 
 def act(observation: Any, legal: Any, rng: random.Random) -> Any:
     """Return the move that has done best."""
-    history = observation["history"]
+    game, history = observation["game"], observation["history"]
     each = max(1, PLAYOUTS // len(legal))
-    totals = [sum(play_on(GAME, history, move, rng) for _ in range(each)) for move in legal]
+    totals = [sum(play_on(game, history, move, rng) for _ in range(each)) for move in legal]
     return legal[totals.index(max(totals))]
