@@ -11,7 +11,7 @@ import importlib
 import random
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from support.games import Gather
 
 from coworld_core.rules import Rules
 from coworld_runner.rollout import as_aec_env, rollouts
+from coworld_runner.wrapping.openspiel import OpenSpiel, OpenSpielConfig
 
 
 def act(observation: Any, legal: Any, rng: random.Random) -> Any:
@@ -73,30 +74,11 @@ def openspiel() -> tuple[type[Rules], Callable[[int], int]] | None:
     except ModuleNotFoundError:
         return None
 
-    class ConnectFour(Rules):
-        """Connect four, by OpenSpiel."""
+    class ConnectFour(OpenSpiel):
+        """Connect four, as `coworld wrap` has it."""
 
-        Action = int
-
-        def start(self) -> None:
-            self.state = game.new_initial_state()
-
-        def to_act(self) -> list[int]:
-            seat = self.state.current_player()
-            return [seat] if seat >= 0 else []
-
-        def legal(self, seat: int) -> list[int]:
-            return self.state.legal_actions()
-
-        def observe(self, seat: int) -> str:
-            return str(self.state)
-
-        def step(self, actions: Mapping[int, Any]) -> None:
-            (action,) = actions.values()
-            self.state.apply_action(action)
-
-        def scores(self) -> list[float]:
-            return self.state.returns()
+        class Config(OpenSpielConfig):
+            game: str = "connect_four"
 
     def loop(episodes: int) -> int:
         rng, ticks = random.Random(1), 0

@@ -16,6 +16,7 @@ def test_the_site_has_its_pages() -> None:
         "tutorial.md",
         "write-a-player.md",
         "train.md",
+        "from-pettingzoo-openspiel.md",
         "evaluation.md",
         "write-a-game.md",
         "manifest.md",

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from coworld_core.errors import UsageError
 from coworld_core.rules import Rules, RulesConfig, Ticks
 
 __all__ = ["Gather", "dies", "fails", "kit_examples", "last_or_stay"]
@@ -110,7 +111,7 @@ def kit_examples() -> list[type[Rules]]:
         module = importlib.util.module_from_spec(spec)
         try:
             spec.loader.exec_module(module)
-        except ModuleNotFoundError:
+        except (ModuleNotFoundError, UsageError):
             continue
         found.append(getattr(module, rules))
     return found

@@ -17,7 +17,8 @@ A comment right above a block changes that:
 ``<!-- background: TEXT -->``  the command runs on until the page ends; the page goes on once its output has TEXT
 ``<!-- export -->``            ``export NAME=VALUE`` lines, which hold for the rest of the page
 ``<!-- needs: docker -->``     the block needs a Docker engine (``kubernetes``: a cluster that uses its images;
-                            ``postgresql``, ``s3``: a server of the page's own, and the variables that lead to it)
+                            ``postgresql``, ``s3``: a server of the page's own, and the variables that lead to it;
+                            ``openspiel``: the library, without which the whole page is left to another run)
 ``<!-- ci -->``                the lines stand in ``.ci/run`` and are executed there, from a clean clone
 
 A page that serves an Observatory does so at its usual address; there, the tests read and serve it at a port of the
@@ -41,6 +42,7 @@ import urllib.request
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +54,7 @@ from coworld_runner.backends.base import choose_port
 from .cli_kit import stand_ins
 from .postgres import find_programs, running_postgres
 
-__all__ = ["PAGES", "ROOT", "blocks", "execute", "needing", "page_id", "serves_a_platform"]
+__all__ = ["PAGES", "ROOT", "blocks", "execute", "lacks_library", "needing", "page_id", "serves_a_platform"]
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -142,6 +144,8 @@ def provide(need: str, background: ExitStack) -> dict[str, str] | None:
         return {} if docker_answers() else None
     if need == "kubernetes":
         return {} if cluster_answers() else None
+    if need == "openspiel":
+        return {} if find_spec("pyspiel") else None
     if need == "s3":
         return background.enter_context(running_s3())
     assert need == "postgresql", need
@@ -211,6 +215,11 @@ def page_id(page: Path) -> str:
 def serves_a_platform(page: Path) -> bool:
     """Whether an Observatory is started on it."""
     return any("background" in block.notes for block in blocks(page))
+
+
+def lacks_library(page: Path) -> bool:
+    """Whether it is about a library that is not here; `.ci/run` has a step with each."""
+    return not find_spec("pyspiel") and any(block.notes.get("needs") == "openspiel" for block in blocks(page))
 
 
 def needing(page: Path) -> Any:

@@ -28,6 +28,7 @@ _COMMANDS: CommandTable = {
     },
     "Make": {
         "init": ("starting", "Start a new game, or a new player."),
+        "wrap": ("starting", "Make a package of a game of OpenSpiel."),
         "dev": ("writing", "Work on a game while it plays in the browser."),
         "serve": ("writing", "Serve rules as a game, for people and players on this machine."),
         "sit": ("writing", "Have a player play a seat of a game that runs anywhere."),

@@ -67,7 +67,7 @@ class Play:
         self._class = rules
         self._most_ticks = rules.max_ticks
         self._holds = isinstance(rules.pace, Ticks) and rules.pace.hold
-        self._options: dict[int, list[Any] | None] = {}
+        self._options: dict[int, Sequence[Any] | None] = {}
         self._legal: dict[int, dict[str, Any] | None] = {}
         self._held: dict[int, Any] = {}
         self._turns: dict[int | tuple[int, ...], tuple[int, ...]] = {seat: (seat,) for seat in range(count)}
@@ -129,8 +129,12 @@ class Play:
         known = self._known(seat)
         return None if known is None else list(known)
 
-    def options(self, seat: int) -> list[Any] | None:
-        """The same as the rules have them, which `step` takes as they are; not to be changed."""
+    def options(self, seat: int) -> Sequence[Any] | None:
+        """The same as the rules have them, which `step` takes as they are; not to be changed.
+
+        A sequence of the rules' own is handed on as it is, so that one whose items are made when they are looked at
+        costs no more than those that are.
+        """
         if seat in self._options:
             return self._options[seat]
         if seat not in self.to_act:
@@ -141,14 +145,14 @@ class Play:
             raise RulesError.raised(error, where="legal", tick=self.tick, seat=seat) from error
         if actions is not None:
             kind = type(actions)  # pyright: ignore[reportUnknownVariableType]
-            if kind is not list:
+            if kind is not list and not issubclass(kind, Sequence):
                 if not isinstance(actions, Iterable):
                     raise self._wrong("legal", f"it returns the legal actions, or None, not {actions!r}", seat)
                 actions = list(cast("Iterable[Any]", actions))
-            if not actions:
+            if not (count := len(actions)):
                 raise self._wrong("legal", "a seat that is to act has no legal action", seat)
-            if len(actions) > MAX_LEGAL_TOLD:
-                raise self._wrong("legal", f"{len(actions)} legal actions; return None and let the type say", seat)
+            if count > MAX_LEGAL_TOLD:
+                raise self._wrong("legal", f"{count} legal actions; return None and let the type say", seat)
         self._options[seat] = actions
         return actions
 

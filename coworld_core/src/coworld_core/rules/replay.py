@@ -231,7 +231,7 @@ def _step(play: Play, seat: int, name: str, action: Any) -> TrajectoryStep:
         name=name,
         acts=seat in play.to_act,
         observation=play.observation(seat),
-        legal=None if legal is None else to_plain(legal),
+        legal=None if legal is None else to_plain(list(legal)),
         action=action,
     )
 

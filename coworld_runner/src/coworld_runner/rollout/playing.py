@@ -245,7 +245,7 @@ class PolicyTable:
 
         def choose(play: Play, seat: int) -> Any:
             options = play.options(seat)
-            legal: list[Any] | None = None if options is None else to_plain(options)
+            legal: list[Any] | None = None if options is None else to_plain(list(options))
             seen, rng = play.observation(seat), self._chance(seat)
             try:
                 answer: Any = self._awaited(act, seen, legal, rng) if waits else act(seen, legal, rng)

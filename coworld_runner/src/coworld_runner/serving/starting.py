@@ -5,17 +5,20 @@ from __future__ import annotations
 import keyword
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from coworld_core.errors import UsageError
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["NewFiles", "new_game", "new_player"]
+__all__ = ["NewFiles", "new_game", "new_player", "rules_names", "write_files"]
+
+_TEMPLATES: Final = files("coworld_runner.serving") / "templates"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +44,7 @@ def new_game(name: str, *, directory: Path | None = None) -> NewFiles:
     Raises:
         UsageError: It is no name for a game, or there is something at that place.
     """
-    module = name.replace("-", "_")
+    module, class_name = rules_names(name)
     if not re.fullmatch(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*", name):
         raise UsageError(
             f"{name!r} is no name for a game.",
@@ -55,13 +58,19 @@ def new_game(name: str, *, directory: Path | None = None) -> NewFiles:
         raise UsageError(f"There is something at {place} already.", code="path_taken", hint="Name a new directory.")
     words = {
         "NEWGAME": module.upper(),
-        "NewGame": "".join(part.capitalize() for part in module.split("_")),
-        "newgame:NewGame": f"{module}:{''.join(part.capitalize() for part in module.split('_'))}",
+        "NewGame": class_name,
+        "newgame:NewGame": f"{module}:{class_name}",
         "newgame.py": f"{module}.py",
         "import newgame": f"import {module}",
         "newgame": name,
     }
-    return _written("game", place, words)
+    return write_files(_TEMPLATES / "game", place, words)
+
+
+def rules_names(name: str) -> tuple[str, str]:
+    """The module and the class of rules that a game with this name has."""
+    module = name.replace("-", "_")
+    return module, "".join(part.capitalize() for part in module.split("_"))
 
 
 def new_player(path: Path) -> NewFiles:
@@ -78,13 +87,24 @@ def new_player(path: Path) -> NewFiles:
         raise UsageError(f"{path} is no file of Python or JavaScript.", code="bad_name", hint=hint)
     if path.exists():
         raise UsageError(f"There is something at {path} already.", code="path_taken", hint="Name a new file.")
-    made = _written("player", path.parent, {f"bot{path.suffix}": path.name}, only=path.suffix)
+    made = write_files(_TEMPLATES / "player", path.parent, {f"bot{path.suffix}": path.name}, only=path.suffix)
     if path.suffix == ".mjs":
         path.chmod(path.stat().st_mode | 0o111)
     return made
 
 
-def _written(kind: str, place: Path, words: dict[str, str], *, only: str = "") -> NewFiles:
+def write_files(source: Traversable, place: Path, words: Mapping[str, str], *, only: str = "") -> NewFiles:
+    """Write the files of a folder, with other words in them and in their names.
+
+    Args:
+        source: The folder.
+        place: Where.
+        words: What is replaced, by what.
+        only: How the name of a file must end.
+
+    Raises:
+        UsageError: It cannot be written.
+    """
     # The longest first: a part of it may be a word as well.
     pattern = re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))))
 
@@ -93,12 +113,12 @@ def _written(kind: str, place: Path, words: dict[str, str], *, only: str = "") -
 
     made: list[str] = []
     try:
-        for name, source in _files(files("coworld_runner.serving") / "templates" / kind):
+        for name, file in _files(source):
             if not name.endswith(only):
                 continue
             target = place / renamed(name)
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(renamed(source.read_text("utf-8")), encoding="utf-8")
+            target.write_text(renamed(file.read_text("utf-8")), encoding="utf-8")
             made.append(str(target.relative_to(place)))
     except OSError as error:
         raise UsageError(f"{place} cannot be written: {error.strerror}.", code="path_unwritable") from error

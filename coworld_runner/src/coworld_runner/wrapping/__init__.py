@@ -1,0 +1,19 @@
+"""Games of other libraries as rules of the kit, and whole packages made of them.
+
+Here live an adapter for each library, what names the games that can be wrapped, and the writer of packages.
+An adapter imports its library when rules are made of it, never before; no game's own rules belong here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coworld_core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .openspiel import OpenSpiel as OpenSpiel
+    from .package import wrap_game as wrap_game
+    from .practice import Practised as Practised
+    from .sources import list_wrappable as list_wrappable
+
+__getattr__, __dir__ = lazy_names(__name__)

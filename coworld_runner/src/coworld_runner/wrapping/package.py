@@ -1,0 +1,134 @@
+"""A whole package made of a library's game: rules, two players, manifest, what an image is built of, and its card."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from coworld_core.errors import EnvironmentFault
+
+from ..serving.starting import NewFiles, new_game, rules_names, write_files
+from .card import Card, measure_card
+from .libraries import requirement
+from .sources import LIBRARIES, WrappedGame, find_game
+
+__all__ = ["WrappedPackage", "wrap_game"]
+
+_TEMPLATES: Final = files("coworld_runner.wrapping") / "templates"
+_MANIFEST: Final = "coworld_manifest_template.json"
+_RUN: Final = ["python", "-m", "coworld_client.seat"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrappedPackage(NewFiles):
+    """A package that was made of a library's game.
+
+    Attributes:
+        game: The game.
+        card: What was measured; None where nothing was.
+    """
+
+    game: WrappedGame
+    card: Card | None
+
+
+def wrap_game(source: str, *, directory: Path | None = None, measure: bool = True) -> WrappedPackage:
+    """Make a package of a library's game.
+
+    Args:
+        source: The game, such as `openspiel:hanabi`.
+        directory: Where, new or empty; the game is called like it. By default called like the game, here.
+        measure: Whether to measure its card, which takes about ten seconds.
+
+    Raises:
+        UsageError: There is no such game, it cannot be wrapped, its library is missing, or there is something at that
+            place.
+        EnvironmentFault: The game does not come up here.
+    """
+    game = find_game(source)
+    place = directory or Path(_name(game.short_name))
+    name = _name(place.resolve().name)
+    made = new_game(name, directory=place)
+    module, class_name = rules_names(name)
+    library = requirement(LIBRARIES[game.library])
+    thinking = "practised" if game.hidden else "searcher"
+    words = {
+        "GAME_TITLE": game.title,
+        "NewGame": class_name,
+        "newgame:NewGame": f"{module}:{class_name}",
+        "newgame": module,
+        "LIBRARY": library,
+        "SEATS_WORD": _seats(game),
+        "OTHER": thinking,
+        '"kuhn_poker"': json.dumps(game.game),
+        "^kuhn_poker": f"^{re.escape(game.short_name)}",
+        "seats = 2": f"seats = {game.seats}",
+        "most_seats = 10": f"most_seats = {game.most_seats}",
+        "live_scores = False": f"live_scores = {game.live_scores}",
+    }
+    players = write_files(_TEMPLATES / ("practise" if game.hidden else "search"), place, words)
+    rules = write_files(_TEMPLATES / "rules", place, words)
+    _edit(place / "Dockerfile", '"coworld-client[seat]"', f'"coworld-client[seat]" {library}')
+    manifest: dict[str, Any] = json.loads((place / _MANIFEST).read_text("utf-8"))
+    _people(manifest, game, thinking)
+    (place / _MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    _bring_up_to_date(f"{module}:{class_name}", place)
+    card = None
+    if measure:
+        card = measure_card(
+            f"{module}:{class_name}", directory=place, seats=game.default_seats, policy=f"players/{thinking}.py"
+        )
+    _edit(place / "README.md", "CARD", card.markdown().rstrip() if card else "It was not measured.")
+    paths = sorted({*made.paths, *players.paths, *rules.paths})
+    return WrappedPackage(directory=place, paths=tuple(paths), game=game, card=card)
+
+
+def _name(word: str) -> str:
+    """A name for a game: OpenSpiel has one that begins with a digit."""
+    return word if word[:1].isalpha() else f"game_{word}"
+
+
+def _seats(game: WrappedGame) -> str:
+    count = f"{game.seats}" if game.seats == game.most_seats else f"{game.seats} to {game.most_seats}"
+    return f"{count} seat{'' if count == '1' else 's'}"
+
+
+def _edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text("utf-8")
+    assert old in text, f"{path.name} has no {old}"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def _people(manifest: dict[str, Any], game: WrappedGame, thinking: str) -> None:
+    """Put the players into a manifest, and as many names as there are seats."""
+    first = manifest["player"][0]
+    second = {
+        **first,
+        "id": thinking,
+        "name": thinking.capitalize(),
+        "description": "Practises first, and does what has paid."
+        if thinking == "practised"
+        else "Plays each move out at random, and makes the best.",
+        "run": [*_RUN, f"players/{thinking}.py"],
+    }
+    # A player that has no seat in the certification is not shown to run, and one seat has room for one.
+    manifest["player"] = [first, second] if game.default_seats > 1 else [second]
+    names = [{"name": f"Seat {seat}"} for seat in range(game.default_seats)]
+    manifest["variants"][0]["game_config"]["players"] = names
+    manifest["certification"]["game_config"]["players"] = names
+    ids = [player["id"] for player in manifest["player"]]
+    manifest["certification"]["players"] = [{"player_id": ids[seat % len(ids)]} for seat in range(game.default_seats)]
+
+
+def _bring_up_to_date(rules: str, place: Path) -> None:
+    """In a process of its own, since it imports the game, whose name may be that of anything."""
+    command = [sys.executable, "-m", "coworld_runner.serving.manifest", rules, _MANIFEST]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise EnvironmentFault(f"The manifest could not be made: {done.stderr.strip()}", code="not_wrapped")

@@ -1,0 +1,85 @@
+"""A player for any rules: it plays against itself first, and then does what has paid."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from coworld_core.rules import Play, Rules, RulesConfig, rules_config
+from coworld_core.rules.play import to_json
+
+__all__ = ["Practised"]
+
+FEW: Final = 5
+"""Games after which what was seen counts as known."""
+
+
+class Practised:
+    """Does what has brought most in random games: where just the same was seen, else anywhere.
+
+    Args:
+        rules: The game, whose `legal` lists the actions.
+        config: Its config, or the fields of it; by default one that is all defaults.
+        seats: How many seats; by default the least.
+        moves: Moves to practise, which takes place before the first answer.
+        seconds: The longest time for that.
+        seed: The seed of practice.
+    """
+
+    def __init__(
+        self,
+        rules: type[Rules],
+        *,
+        config: RulesConfig | Mapping[str, Any] | None = None,
+        seats: int | None = None,
+        moves: int = 20_000,
+        seconds: float = 2.0,
+        seed: int = 1,
+    ) -> None:
+        self._rules = rules
+        self._config = rules_config(rules, config)
+        self._seats = seats
+        self._moves = moves
+        self._seconds = seconds
+        self._seed = seed
+        self._here: defaultdict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
+        self._anywhere: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        self._ready = False
+
+    def act(self, observation: Any, legal: Sequence[Any], rng: random.Random) -> Any:
+        """The action that has brought most so far; one of them at random where several have."""
+        if not self._ready:
+            self._practise()
+        seen = to_json(observation)
+        values = [self._value(seen, to_json(action)) for action in legal]
+        best = max(values)
+        return rng.choice([action for action, value in zip(legal, values, strict=True) if value == best])
+
+    def _value(self, seen: str, action: str) -> float:
+        for total, count in (self._here.get((seen, action), (0, 0)), self._anywhere.get(action, (0, 0))):
+            if count >= FEW:
+                return total / count
+        return 0.0
+
+    def _practise(self) -> None:
+        rng, until, left = random.Random(self._seed), time.monotonic() + self._seconds, self._moves
+        while left > 0 and time.monotonic() < until:
+            play = Play(self._rules, config=self._config, seats=self._seats, seed=rng.getrandbits(31))
+            done: list[tuple[int, str, str]] = []
+            while not play.over and left > 0 and time.monotonic() < until:
+                actions: dict[int, Any] = {}
+                for seat in play.to_act:
+                    actions[seat] = rng.choice(play.options(seat) or [None])
+                    done.append((seat, play.observe(seat), to_json(actions[seat])))
+                play.step(actions)
+                left -= 1
+            if play.over:
+                scores = play.results()["scores"]
+                for seat, seen, action in done:
+                    for known in (self._here[seen, action], self._anywhere[action]):
+                        known[0] += scores[seat]
+                        known[1] += 1
+        self._ready = True

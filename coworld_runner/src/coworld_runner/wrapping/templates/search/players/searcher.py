@@ -1,0 +1,17 @@
+"""Plays every move out at random a few times, and makes the one that ends best."""
+
+import random
+from typing import Any
+
+from coworld_runner.wrapping.openspiel import play_on
+
+PLAYOUTS = 60
+"""Games that are played out for one answer, and at least one for each move."""
+
+
+def act(observation: Any, legal: Any, rng: random.Random) -> Any:
+    """Return the move that has done best."""
+    game, history = observation["game"], observation["history"]
+    each = max(1, PLAYOUTS // len(legal))
+    totals = [sum(play_on(game, history, move, rng) for _ in range(each)) for move in legal]
+    return legal[totals.index(max(totals))]

@@ -1,0 +1,37 @@
+"""Board and card games as a Coworld: the rules are OpenSpiel's."""
+
+from pydantic import Field
+
+from coworld_runner.wrapping.openspiel import OpenSpiel, OpenSpielConfig
+
+GAMES = ("connect_four", "chess", "backgammon", "hanabi", "leduc_poker", "goofspiel")
+
+
+class Board(OpenSpiel):
+    """Connect four, chess, backgammon, Hanabi, Leduc poker and Goofspiel, as OpenSpiel plays them.
+
+    A seat sees a text, and its moves have names. Which game it is stands in the config.
+    """
+
+    class Config(OpenSpielConfig):
+        """Which game, with the parameters that OpenSpiel has for it."""
+
+        game: str = Field(
+            default="connect_four",
+            pattern=rf"^({'|'.join(GAMES)})(\(|$)",
+            description=f"One of {', '.join(GAMES)}, with parameters if there are any: hanabi(colors=3).",
+        )
+
+    seats = 2
+    most_seats = 5
+    version = "open_spiel==2.0.2"
+
+    def draw(self) -> str:
+        """The board; of chess a diagram, where OpenSpiel has a line."""
+        drawn = super().draw()
+        if not self.config.game.startswith("chess"):
+            return drawn
+        rows, turn, *_ = drawn.split()
+        diagram = "".join("." * int(mark) if mark.isdigit() else mark for mark in rows).split("/")
+        lines = [f"{8 - number} {' '.join(row)}" for number, row in enumerate(diagram)]
+        return "\n".join([*lines, "  a b c d e f g h", f"{'White' if turn == 'w' else 'Black'} to move"])

@@ -1,0 +1,27 @@
+"""Where nothing is hidden, plays every move out at random; else practises before its first move."""
+
+from functools import cache
+
+from coworld_core.rules import load_rules
+from coworld_runner.wrapping.openspiel import load_game, play_on
+from coworld_runner.wrapping.practice import Practised
+
+PLAYOUTS = 60
+"""Games that are played out for one move."""
+
+
+def act(observation, legal, rng):
+    """Make the move that has done best."""
+    game, history = observation["game"], observation["history"]
+    if history is None or game.startswith("goofspiel"):
+        return practised(game).act(observation, legal, rng)
+    each = max(1, PLAYOUTS // len(legal))
+    totals = [sum(play_on(game, history, move, rng) for _ in range(each)) for move in legal]
+    return legal[totals.index(max(totals))]
+
+
+@cache
+def practised(game):
+    """The player that has practised a game."""
+    seats = load_game(game)[1].num_players()
+    return Practised(load_rules("board:Board"), config={"game": game}, seats=seats)
