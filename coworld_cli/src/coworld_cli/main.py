@@ -14,6 +14,7 @@ __all__ = ["cli", "main"]
 
 _COMMANDS: CommandTable = {
     "Play": {
+        "demo": ("starting", "Play the sample world, and see its replay."),
         "run-episode": ("episodes", "Play episodes of a Coworld, and keep scores, replay and logs."),
         "play": ("episodes", "Play in the browser: with people, bots or both."),
         "replay": ("replays", "Show a replay in the browser, until Ctrl-C."),

@@ -12,7 +12,6 @@ from coworld_core import durations
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..files import write_whole
 from ..options.common import browser_option, concurrency_option, seconds_option
 from ..options.declaring import takes
 from ..options.platform import (
@@ -133,6 +132,8 @@ async def _show(
 
 def _write_page(page: ReplayPage, target: Path, file: Replay, out: Output) -> int:
     """Write a replay's page, and say where."""
+    from ..files import write_whole
+
     target = write_whole(target, page.html.encode())
     out.answer({"html": str(target), "replay": file.source})
     out.say(f"Wrote {shown_path(target)}: it opens in any browser, without a network.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 import sys
+from collections.abc import Container
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -15,7 +16,11 @@ from coworld_core.errors import UsageError
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["NewFiles", "new_game", "new_player"]
+__all__ = ["NewFiles", "new_game", "new_player", "new_sample"]
+
+_TEMPLATES = files("coworld_runner.serving") / "templates"
+_LEFT = frozenset({"coworld_manifest.json", "results", "wheels"})
+"""What builds and runs leave beside a package."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +56,7 @@ def new_game(name: str, *, directory: Path | None = None) -> NewFiles:
     if keyword.iskeyword(module) or module in sys.stdlib_module_names:
         raise UsageError(f"{name!r} is a name of Python's own.", code="bad_name", hint="Take another one.")
     place = directory or Path(name)
-    if place.is_file() or (place.is_dir() and any(place.iterdir())):
-        raise UsageError(f"There is something at {place} already.", code="path_taken", hint="Name a new directory.")
+    _require_room(place)
     words = {
         "NEWGAME": module.upper(),
         "NewGame": "".join(part.capitalize() for part in module.split("_")),
@@ -61,7 +65,22 @@ def new_game(name: str, *, directory: Path | None = None) -> NewFiles:
         "import newgame": f"import {module}",
         "newgame": name,
     }
-    return _written("game", place, words)
+    return _written(_TEMPLATES / "game", place, words)
+
+
+def new_sample(source: Traversable, directory: Path, *, known_as: str) -> NewFiles:
+    """Make a copy of a whole package, to run, change and build as one's own.
+
+    Args:
+        source: The package's directory, perhaps inside an installed distribution.
+        directory: Where; it must be new or empty.
+        known_as: How its own texts name its directory; the copy's name the copy's.
+
+    Raises:
+        UsageError: There is something at that place.
+    """
+    _require_room(directory)
+    return _written(source, directory, {known_as: str(directory)}, without=_LEFT)
 
 
 def new_player(path: Path) -> NewFiles:
@@ -78,13 +97,20 @@ def new_player(path: Path) -> NewFiles:
         raise UsageError(f"{path} is no file of Python or JavaScript.", code="bad_name", hint=hint)
     if path.exists():
         raise UsageError(f"There is something at {path} already.", code="path_taken", hint="Name a new file.")
-    made = _written("player", path.parent, {f"bot{path.suffix}": path.name}, only=path.suffix)
+    made = _written(_TEMPLATES / "player", path.parent, {f"bot{path.suffix}": path.name}, only=path.suffix)
     if path.suffix == ".mjs":
         path.chmod(path.stat().st_mode | 0o111)
     return made
 
 
-def _written(kind: str, place: Path, words: dict[str, str], *, only: str = "") -> NewFiles:
+def _require_room(place: Path) -> None:
+    if place.is_file() or (place.is_dir() and any(place.iterdir())):
+        raise UsageError(f"There is something at {place} already.", code="path_taken", hint="Name a new directory.")
+
+
+def _written(
+    source: Traversable, place: Path, words: dict[str, str], *, only: str = "", without: Container[str] = ()
+) -> NewFiles:
     # The longest first: a part of it may be a word as well.
     pattern = re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))))
 
@@ -93,21 +119,23 @@ def _written(kind: str, place: Path, words: dict[str, str], *, only: str = "") -
 
     made: list[str] = []
     try:
-        for name, source in _files(files("coworld_runner.serving") / "templates" / kind):
+        for name, file in _files(source, without=without):
             if not name.endswith(only):
                 continue
             target = place / renamed(name)
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(renamed(source.read_text("utf-8")), encoding="utf-8")
+            target.write_text(renamed(file.read_text("utf-8")), encoding="utf-8")
             made.append(str(target.relative_to(place)))
     except OSError as error:
         raise UsageError(f"{place} cannot be written: {error.strerror}.", code="path_unwritable") from error
     return NewFiles(directory=place, paths=tuple(sorted(made)))
 
 
-def _files(folder: Traversable, under: str = "") -> list[tuple[str, Traversable]]:
+def _files(folder: Traversable, under: str = "", *, without: Container[str] = ()) -> list[tuple[str, Traversable]]:
     found: list[tuple[str, Traversable]] = []
     for entry in folder.iterdir():
+        if entry.name in without:
+            continue
         if entry.is_dir():
             found += [] if entry.name == "__pycache__" else _files(entry, f"{under}{entry.name}/")
         else:
