@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .._group import NounGroup
 from ..options.common import browser_option
-from ..options.declaring import SectionCommand, takes
+from ..options.declaring import takes
 from ..options.playing import PlayOptions
 from ..output import Output, output_options
 
@@ -27,7 +27,7 @@ _PEOPLE = ("human", "admin")
 _MANY = ("resume", "episodes", "parallel")
 
 
-@commands.command("run-episode", cls=SectionCommand)
+@commands.command("run-episode")
 @takes("options", PlayOptions, without=_PEOPLE)
 @output_options
 def run_episode(out: Output, options: PlayOptions) -> int:
@@ -41,20 +41,13 @@ def run_episode(out: Output, options: PlayOptions) -> int:
 
     A bot is one file: with a function act(observation, legal, rng), or a whole program that connects to the address in
     COWORLD_PLAYER_WS_URL.
-
-    \b
-    Examples:
-      coworld run-episode examples/paintarena
-      coworld run-episode examples/nim --player ./bot.py --player counter
-      coworld run-episode examples/paintarena my-player:latest --run python --run -m --run my_player
-      coworld run-episode examples/paintarena sweep-painter frontier-painter -n 20 --parallel 4
-    """  # noqa: D301 (click reads the backspace)
+    """
     from ..running import run_async
 
     return run_async(out, lambda running: play_episodes(options, running))
 
 
-@commands.command("play", cls=SectionCommand)
+@commands.command("play")
 @takes(
     "options",
     PlayOptions,
@@ -70,12 +63,7 @@ def play(out: Output, options: PlayOptions, open_browser: bool | None) -> int:
     or a directory of yours, the id of a bundled player, an image, random or human: one for all seats, or one a seat.
 
     Without --human bots sit in all seats and you watch. The links hold the seats' tokens: whoever has one can play.
-
-    \b
-    Examples:
-      coworld play examples/paintarena
-      coworld play examples/paintarena --human 0
-    """  # noqa: D301 (click reads the backspace)
+    """
     from ..running import run_async
 
     return run_async(out, lambda running: _play(options, running, open_browser=open_browser))

@@ -71,13 +71,7 @@ def replay(
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. REPLAY is a file,
     the directory of an episode, or a file://, http(s):// or s3:// address; gzip and zlib are undone. Without REPLAY it
     is the last one of the package; without both, the last one at or below the current directory.
-
-    \b
-    Examples:
-      coworld replay
-      coworld replay examples/paintarena examples/paintarena/results/latest
-      coworld replay examples/paintarena --html game.html
-    """  # noqa: D301 (click reads the backspace)
+    """
     if html is not None and open_browser:
         raise click.UsageError("--html writes a file, and --open-browser shows what plays: one of the two.")
     return run_async(

@@ -42,12 +42,7 @@ def demo(out: Output, output_dir: Path | None, open_browser: bool | None) -> int
     The sample, Paint Arena, is copied into a directory here: game, players, pages and Dockerfile. Its two players play
     for a second or two as local processes, without Docker and without an account. The replay is a page of its own,
     which opens in any browser.
-
-    \b
-    Examples:
-      coworld demo
-      coworld demo -o my-arena
-    """  # noqa: D301 (click reads the backspace)
+    """
     from ..running import run_async
 
     return run_async(out, lambda running: _demo(output_dir, running, open_browser=open_browser))
