@@ -31,14 +31,14 @@ __all__ = ["commands", "passes"]
 commands = NounGroup()
 
 _BETTER = "better"
-_ELSEWHERE = ("manifest", "players", "player", "human", "admin", "verify_replay", "resume", "episodes")
+_ELSEWHERE = ("watch", "manifest", "players", "player", "human", "admin", "verify_replay", "resume", "episodes")
 """Options of playing that measuring says otherwise, or has no use for."""
 _SEED = {"default": 0, "show_default": True, "help": "Base seed: every block has one of its own, made of it."}
 _OUTPUT = {
     "help": "Directory for the evidence: new, empty, or that of the same command, which goes on there. "
     "Default: a fresh one under results/ beside the manifest."
 }
-_MEASURING = ("max_blocks", *(name for name in _ELSEWHERE if name != "episodes"))
+_MEASURING = ("watch", "max_blocks", *(name for name in _ELSEWHERE if name != "episodes"))
 """The same, where the number of episodes is said instead of blocks."""
 _EPISODES = {"default": 50, "help": "How many to play, at least: the last block is played whole."}
 _game_option = click.option(
@@ -152,7 +152,7 @@ def rank(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str
 @takes(
     "options",
     EvaluationOptions,
-    without=("manifest", "players", "human", "admin", "resume", "max_blocks"),
+    without=("manifest", "players", "human", "admin", "resume", "watch", "max_blocks"),
     output_dir=_OUTPUT,
     episodes={"help": "How many to play. From 2 on, each has a seed of its own, and you get means with intervals."},
     seed={"help": "Put this seed into the game config; of several episodes, the one that theirs are made of."},

@@ -239,6 +239,9 @@ class PlayOptions(PackageOptions):
     admin: bool = option(
         "--admin", section="What to play", default=False, is_flag=True, help="Ask the game for its admin page."
     )
+    watch: bool = option(
+        "--watch", section="Evidence", default=False, is_flag=True, help="Open the game's live page in the browser."
+    )
     timeout_seconds: float = option(
         "--timeout-seconds",
         section="Times",
@@ -343,6 +346,8 @@ class PlayOptions(PackageOptions):
             )
         if (self.aws_profile or self.aws_region) and not self.use_bedrock:
             raise click.UsageError("--aws-profile and --aws-region need --use-bedrock.", click.get_current_context())
+        if self.watch and self.episodes > 1:
+            raise click.UsageError("--watch shows one episode, and these are several: leave out -n, or --watch.")
 
     @property
     def named(self) -> tuple[str, ...]:
