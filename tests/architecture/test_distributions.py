@@ -62,6 +62,35 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def first_minutes(program: Path, place: Path) -> None:
+    """What a stranger does in an empty directory: the sample world, changed, played, and looked at again."""
+    place.mkdir()
+
+    def coworld(*words: str) -> str:
+        done = subprocess.run([program, *words], cwd=place, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    said = coworld("demo", "-o", "my-arena")
+    page = re.search(r"file://(\S+replay\.html)", said)
+    assert page is not None, said
+    assert "<canvas" in Path(page[1]).read_text(encoding="utf-8")
+    assert "coworld play my-arena --human 0" in said
+    shipped = {path.relative_to(place / "my-arena") for path in (place / "my-arena").rglob("*") if path.is_file()}
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT / "examples/paintarena", capture_output=True, check=True, text=True
+    )
+    assert {Path(name) for name in listed.stdout.split()} == {
+        path for path in shipped if path.parts[0] != "results" and "__pycache__" not in path.parts
+    }
+    # it is one's own: what is changed there is what plays
+    player = place / "my-arena/src/paintarena/players/sweep.py"
+    player.write_text(f"import sys\nsys.stderr.write('changed here\\n')\n{player.read_text('utf-8')}", "utf-8")
+    coworld("run-episode", "my-arena", "--variant", "quick", "-o", "played")
+    assert "changed here" in (place / "played/logs/policy_agent_0.log").read_text(encoding="utf-8")
+    assert "Wrote again.html" in coworld("replay", "--html", "again.html")
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_wheel_stands_alone(distribution: str, wheels: Path, tmp_path: Path) -> None:
@@ -105,6 +134,7 @@ def test_wheel_stands_alone(distribution: str, wheels: Path, tmp_path: Path) -> 
         )
         assert helped.returncode == 0, helped.stderr
         assert "run-episode" in helped.stdout
+        first_minutes(environment / "bin" / "coworld", tmp_path / "empty")
     if distribution == "coworld_runner":
         code = (
             "import sys\n"

@@ -169,6 +169,7 @@ def test_a_world_that_is_not_certified(world: World, tmp_path: Path) -> None:
     assert failed
     shown = coworld("certify", out.parent / "world", "--offline", "-o", tmp_path / "again", "--quiet").stdout
     assert "not certified" in shown
+    assert "This step checks that an episode is played to its end" in shown
     assert f"  [fail] {failed[0]}" in shown
     assert "hint: " in shown
 

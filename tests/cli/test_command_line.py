@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -13,7 +16,8 @@ import pytest
 from click.testing import CliRunner
 from support.cli_kit import command, coworld, environment, heavy
 
-from coworld_cli import exitcodes, failures, running
+from coworld_cli import _group, exitcodes, failures, running
+from coworld_cli.examples import examples_of
 from coworld_cli.main import cli
 from coworld_cli.options.declaring import takes
 from coworld_cli.options.playing import PlayOptions
@@ -36,7 +40,7 @@ from coworld_runner.certification import CertifyOptions
 from coworld_runner.episode.options import EpisodeOptions
 
 COMMANDS = [
-    *("run-episode", "play", "replay"),
+    *("demo", "run-episode", "play", "replay"),
     *("compare", "rank", "scrimmage", "run", "pickup", "report"),
     *("build", "validate", "certify", "schema"),
     *("doctor", "clean", "version"),
@@ -58,12 +62,16 @@ def loaded_by(*args: str) -> set[str]:
 # --- help -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("args", [[], ["--help"], ["-h"]])
+@pytest.mark.parametrize("args", [[], ["--help"], ["-h"], ["--help-all"]])
 def test_help_lists_every_command_in_order(args: list[str]) -> None:
-    result = CliRunner().invoke(cli, args)
+    result = CliRunner(env={"COLUMNS": "140"}).invoke(cli, args)
     assert result.exit_code == 0
-    words = [line.split()[0] for line in result.output.splitlines() if line.startswith("  ") and line.split()]
-    assert [word for word in words if word in COMMANDS] == COMMANDS
+    first = [line.split()[0] for line in result.output.splitlines() if line.startswith("  ") and line.split()]
+    whole = args == ["--help-all"]
+    words = first if whole else re.findall(r"[\w-]+", result.output)
+    assert list(dict.fromkeys(word for word in words if word in COMMANDS)) == COMMANDS or not whole
+    assert set(COMMANDS) <= set(words)
+    assert ("login" in first) == whole
     assert "Exit status: 0 ok" in result.output
     assert "COWORLD_<COMMAND>_<OPTION>" in result.output
     assert "_COWORLD_COMPLETE=bash_source" in result.output
@@ -71,7 +79,11 @@ def test_help_lists_every_command_in_order(args: list[str]) -> None:
 
 def test_short_help_of_the_table_is_the_command_s_own() -> None:
     context = click.Context(cli, info_name="coworld")
-    listed = {line.split()[0]: line for line in cli.get_help(context).splitlines() if line.startswith("  ")}
+    listed = {
+        line.split()[0]: line
+        for line in CliRunner(env={"COLUMNS": "140"}).invoke(cli, ["--help-all"]).output.splitlines()
+        if line.startswith("  ")
+    }
     for name in COMMANDS:
         found = cli.get_command(context, name)
         assert found is not None
@@ -84,6 +96,62 @@ def test_short_help_of_the_table_is_the_command_s_own() -> None:
 def test_help_loads_next_to_nothing(name: str) -> None:
     loaded = loaded_by(*filter(None, [name, "--help"]))
     assert heavy(loaded) == set()
+
+
+def leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command that does something, with its words."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from leaves(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+LEAVES = {" ".join(path): command for path, command in leaves(cli)}
+UUID = "0b5f4d0e-5c1b-4a57-9d0c-3f8a1c2b7e61"
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_command_has_two_examples_that_it_understands(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for file in ("bot.py", "key.txt", "token.txt", "request.json"):
+        (tmp_path / file).touch()
+    path = name.split()
+    found = examples_of(["coworld", *path])
+    assert len(found) >= 2
+    for example in found:
+        plain = re.sub(r"\b([A-Z]+)_ID\b", lambda found: f"{found[1].lower()}_{UUID}", example)
+        words = shlex.split(re.split(r" [|<] ", plain)[0])
+        LEAVES[name].make_context(name, words[1 + len(path) :])
+    shown = CliRunner(env={"COLUMNS": "140"}).invoke(cli, [*path, "--help"])
+    assert shown.output.count("\n  coworld ") == len(found)
+
+
+def test_an_example_is_of_a_command() -> None:
+    assert sum(len(examples_of(["coworld", *name.split()])) for name in LEAVES) == len(examples_of(["coworld"]))
+
+
+def test_a_help_has_the_basics_and_all_of_it_the_rest() -> None:
+    short, whole = (CliRunner().invoke(cli, ["run-episode", asked]).output for asked in ("--help", "--help-all"))
+    assert "More with --help-all: Times, Limits, Secrets for players, Kubernetes" in short
+    assert "--backend" in short
+    assert "--player-memory" not in short
+    assert all(f"\n{title}:\n" in whole for title in ("What to play", "Limits", "Kubernetes", "Options"))
+    assert "--player-memory" in whole
+    assert "More with" not in whole
+
+
+def test_a_help_is_as_wide_as_the_terminal() -> None:
+    narrow, wide = (
+        max(map(len, coworld("certify", "--help-all", env={"COLUMNS": columns}).stdout.split("\n")))
+        for columns in ("100", "130")
+    )
+    assert narrow < 100 < wide <= 130
 
 
 def test_help_of_the_command_that_is_called_most_loads_click_and_little_else() -> None:
@@ -144,6 +212,7 @@ def test_version_of_the_program() -> None:
         ("run-ep", "run-episode"),
         ("Certify", "certify"),
         ("dcotor", "doctor"),
+        ("Sample", "demo"),
     ],
 )
 def test_unknown_command_says_what_was_meant(typed: str, meant: str) -> None:
@@ -151,6 +220,13 @@ def test_unknown_command_says_what_was_meant(typed: str, meant: str) -> None:
     assert result.exit_code == exitcodes.USAGE
     assert f"There is no command {typed!r}. Did you mean {meant!r}?" in result.stderr
     assert result.stdout == ""
+
+
+def test_a_word_that_people_try_leads_to_the_commands_that_do_it() -> None:
+    said = CliRunner().invoke(cli, ["eval"]).stderr
+    assert "There is no command 'eval'. Did you mean 'compare' or 'rank' or 'scrimmage'?" in said
+    known = set(cli.list_commands(click.Context(cli)))
+    assert all(set(commands) <= known and word not in known for word, commands in _group._MEANT.items())
 
 
 def test_unknown_command_without_a_guess() -> None:

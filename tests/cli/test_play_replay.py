@@ -16,6 +16,7 @@ from support.cli_kit import Started, Terminal, coworld
 from websockets.sync.client import connect
 
 from coworld_cli import browser
+from coworld_runner.serving.starting import new_game
 
 World = Callable[..., Path]
 Start = Callable[..., Started]
@@ -224,6 +225,34 @@ def test_the_browser_gets_the_page(played: tuple[Path, Path], start: Start, tmp_
     assert opened.read_text().strip() in run.stdout
     run.send(signal.SIGINT)
     assert run.end().status == 0
+
+
+def shown_in(place: Path) -> dict[str, str]:
+    """The environment in which pages are opened by writing their addresses down."""
+    program = place / "browser"
+    program.write_text(f'#!/bin/sh\necho "$1" >> {place}/opened\n')
+    program.chmod(0o755)
+    return {"BROWSER": f"{program} %s"}
+
+
+def test_what_is_watched_is_made_for_people_and_stays_on_a_page(tmp_path: Path) -> None:
+    game = new_game("small", directory=tmp_path / "small").directory
+    done = coworld("play", game, "--json", "--open-browser", env=shown_in(tmp_path))
+    assert done.json["variant"] == "default", done.stderr
+    live, again = (tmp_path / "opened").read_text().split()
+    assert live.endswith("/client/global")
+    assert again == (Path(done.json["workspace"]) / "replay.html").as_uri()
+    assert "window.WebSocket" in Path(again.removeprefix("file://")).read_text()
+
+
+def test_an_episode_is_watched_where_that_is_asked(world: World, tmp_path: Path) -> None:
+    directory = world()
+    done = coworld("run-episode", directory, "--watch", env=shown_in(tmp_path))
+    assert done.status == 0, done.stderr
+    (live,) = (tmp_path / "opened").read_text().split()
+    assert f"Watch: {live}\n" in done.stderr
+    many = coworld("run-episode", directory, "--watch", "-n", "2")
+    assert (many.status, "--watch shows one episode" in many.stderr) == (2, True)
 
 
 def test_no_browser_is_no_failure(played: tuple[Path, Path], start: Start, tmp_path: Path) -> None:

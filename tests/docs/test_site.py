@@ -6,6 +6,7 @@ import ast
 import inspect
 import re
 
+import yaml
 from faults.test_matrix import CASES
 from support.pages import PAGES, ROOT, blocks, page_id
 
@@ -29,6 +30,22 @@ def test_the_site_has_its_pages() -> None:
         "security.md",
     }
     assert wanted <= {page.name for page in (ROOT / "docs").glob("*.md")}
+
+
+def test_the_navigation_has_every_page_once() -> None:
+    """What ``mkdocs build --strict`` says of links is said in CI, where its libraries are installed for it."""
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    listed = re.findall(r"[\w-]+\.md", str(site["nav"]))
+    assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
+    assert "mkdocs build -q --strict" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_troubleshooting_names_codes_that_there_are() -> None:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    codes = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+    sources = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("coworld_*/src/**/*.py"))
+    assert len(codes) > 9
+    assert [code for code in codes if f'"{code}"' not in sources] == []
 
 
 def test_links_between_pages_lead_somewhere() -> None:

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import anyio
 import jsonschema
@@ -27,6 +27,7 @@ from coworld_core.errors import BackendUnavailable, CertificationError, Manifest
 from coworld_core.manifest.loading import load_manifest
 from coworld_runner.backend import Publish, Unit, UnitSpec
 from coworld_runner.certification import TRANSCRIPT, Certification, certify, certify_refused, read_certification
+from coworld_runner.certification import record as record_module
 from coworld_runner.documents import document_schema
 from coworld_runner.testing.fake import FakeBackend
 
@@ -319,3 +320,7 @@ def test_what_later_versions_add_is_kept_and_can_be_asked() -> None:
 def test_what_is_no_record_is_an_error_of_ours() -> None:
     with pytest.raises(RecordError, match='The certification record lacks "transcript"'):
         read_certification({"schema_version": 1})
+
+
+def test_every_step_says_in_words_what_it_checks() -> None:
+    assert set(record_module._CAPTIONS) == set(get_args(get_args(record_module.StepId)[0]))

@@ -66,6 +66,13 @@ def test_a_package_below_src(tmp_path: Path) -> None:
     assert not (image.root / "app/server.py").exists()
 
 
+def test_a_project_that_a_build_step_would_install(tmp_path: Path) -> None:
+    image = laid(
+        tmp_path, "FROM python:3.12\nENV PYTHONPATH=/more\nWORKDIR /it\nCOPY . .\nRUN pip install .\nWORKDIR /\n"
+    )
+    assert image.env["PYTHONPATH"] == f"/more:{tmp_path / 'package/src'}"
+
+
 def test_modules_at_the_root_of_the_repository(tmp_path: Path) -> None:
     image = laid(tmp_path, ROOT)
     assert image.workdir is not None

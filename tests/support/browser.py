@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, sync_playwright
 
 __all__ = ["DESK", "PHONE", "Pages", "Size", "browsing", "opening"]
 
@@ -24,6 +24,22 @@ _ARGUMENTS = [
 ]
 _PATIENCE = 20_000
 """Milliseconds that a page may take for anything."""
+
+
+_MOVED = "net::ERR_NETWORK_CHANGED"
+"""Whatever is being loaded when a network comes or goes on this machine, as those of Docker do all the time."""
+_NO_FAULT = ("WebSocket connection to", _MOVED)
+
+
+def _visit(page: Page, url: str) -> None:
+    """Open an address, again when a network came or went meanwhile."""
+    for last in (*[False] * 4, True):
+        try:
+            page.goto(url)
+            return
+        except Error as error:
+            if last or _MOVED not in error.message:
+                raise
 
 
 class Pages(Protocol):
@@ -62,7 +78,7 @@ def opening(browser: Browser) -> Generator[Pages]:
     def open_page(url: str, *, size: Size = DESK, dark: bool = False, alone: bool = False) -> Page:
         def note(message: ConsoleMessage) -> None:
             # a refused or lost socket is always reported; whether it should have been is the test's business
-            serious = message.type in ("error", "warning") and "WebSocket connection to" not in message.text
+            serious = message.type in ("error", "warning") and not any(text in message.text for text in _NO_FAULT)
             if alone or serious:
                 complaints.append(f"console: {message.text}")
 
@@ -76,7 +92,7 @@ def opening(browser: Browser) -> Generator[Pages]:
         page.on("popup", lambda popup: complaints.append(f"popup: {popup.url}"))
         if alone:
             page.on("request", lambda asked: complaints.append(f"request: {asked.url}") if asked.url != url else None)
-        page.goto(url)
+        _visit(page, url)
         return page
 
     try:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from . import exitcodes
+from .options.declaring import SectionCommand, everything, shows_all
 from .terminal import colour
 
 __all__ = ["CommandTable", "LazyGroup", "NounGroup"]
@@ -19,8 +20,29 @@ CommandTable = Mapping[str, Mapping[str, tuple[str, str]]]
 """Section title → command name → the module it is in, and its help in one line."""
 
 
+_MEANT: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(("new", "create", "scaffold", "begin"), ("init", "demo")),
+    **dict.fromkeys(("test", "check", "verify"), ("certify", "validate")),
+    **dict.fromkeys(("eval", "evaluate", "benchmark", "bench", "measure"), ("compare", "rank", "scrimmage")),
+    **dict.fromkeys(("tournament", "round-robin", "elo"), ("rank",)),
+    **dict.fromkeys(("simulate", "simulation", "episode", "match", "battle"), ("run-episode",)),
+    **dict.fromkeys(("start", "up"), ("run-episode", "play")),
+    **dict.fromkeys(("watch", "view", "viewer", "open"), ("replay", "play")),
+    **dict.fromkeys(("example", "sample", "quickstart", "hello", "tutorial"), ("demo",)),
+    **dict.fromkeys(("lint", "fix"), ("validate",)),
+    **dict.fromkeys(("publish", "push", "deploy", "upload"), ("upload-coworld", "upload-policy")),
+    **dict.fromkeys(("signin", "sign-in", "auth"), ("login",)),
+    **dict.fromkeys(("compile", "make", "package"), ("build",)),
+    **dict.fromkeys(("ps", "prune", "kill", "stop"), ("clean",)),
+    **dict.fromkeys(("info", "env", "diagnose"), ("doctor", "version")),
+}
+"""Words that people try, and the commands that do what they mean by them."""
+
+
 class NounGroup(click.Group):
     """A group that takes no arguments as a wish for help, and says which command was probably meant."""
+
+    command_class = SectionCommand
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in the order in which they were added."""
@@ -42,8 +64,8 @@ class NounGroup(click.Group):
             folded = name.lower().replace("_", "-")
             close = difflib.get_close_matches(folded, known, n=1, cutoff=0.5)
             starting = [other for other in known if len(folded) > 2 and other.startswith(folded)]
-            meant = (starting or close or [None])[0]
-            question = f" Did you mean {meant!r}?" if meant else ""
+            meant = [word for word in _MEANT.get(folded, ()) if word in known] or (starting or close)[:1]
+            question = f" Did you mean {' or '.join(map(repr, meant))}?" if meant else ""
             raise click.UsageError(f"There is no command {name!r}.{question}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -56,11 +78,13 @@ class LazyGroup(NounGroup):
     Args:
         table: The commands, by section.
         package: Where their modules are.
+        platform: The sections that are of use with a platform only.
         attrs: What ``click.Group`` takes.
     """
 
-    def __init__(self, *, table: CommandTable, package: str, **attrs: Any) -> None:
+    def __init__(self, *, table: CommandTable, package: str, platform: Sequence[str] = (), **attrs: Any) -> None:
         super().__init__(**attrs)
+        self._platform = platform
         self._table = table
         self._package = package
 
@@ -76,12 +100,23 @@ class LazyGroup(NounGroup):
         commands: click.Group = importlib.import_module(f"{self._package}.{home}").commands
         return commands.get_command(ctx, cmd_name)
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The parameters, and ``--help-all``."""
+        return [*super().get_params(ctx), everything]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by section."""
+        """Write the commands by section; those of a platform by their names only, unless all is asked for."""
+        more: list[tuple[str, str]] = []
         for title, section in self._table.items():
+            if title in self._platform and not shows_all(ctx):
+                more.append((title, ", ".join(section)))
+                continue
             width = max(11, *map(len, section))
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), text) for name, (_, text) in section.items()])
+        if more:
+            with formatter.section("With a platform (--help-all says what each does)"):
+                formatter.write_dl(more)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Complete names without importing the commands."""

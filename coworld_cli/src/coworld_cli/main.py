@@ -14,6 +14,7 @@ __all__ = ["cli", "main"]
 
 _COMMANDS: CommandTable = {
     "Play": {
+        "demo": ("starting", "Play the sample world, and see its replay."),
         "run-episode": ("episodes", "Play episodes of a Coworld, and keep scores, replay and logs."),
         "play": ("episodes", "Play in the browser: with people, bots or both."),
         "replay": ("replays", "Show a replay in the browser, until Ctrl-C."),
@@ -37,7 +38,12 @@ _COMMANDS: CommandTable = {
         "certify": ("packages", "Check in ten steps that a Coworld keeps the runtime contract."),
         "schema": ("packages", "Print the JSON Schema of a document."),
     },
-    "Sign in to a platform": {
+    "This machine": {
+        "doctor": ("machine", "Check what this machine, or a cluster, has for Coworlds."),
+        "clean": ("machine", "Find and remove what a killed run left behind."),
+        "version": ("machine", "Print the versions of coworld and of what it runs on."),
+    },
+    "Sign in": {
         "login": ("accounts", "Sign in with the browser, and save the token."),
         "logout": ("accounts", "Forget the token and the player sessions of a server."),
         "whoami": ("accounts", "Show your account on a server."),
@@ -45,7 +51,7 @@ _COMMANDS: CommandTable = {
         "exchange-code": ("accounts", "Finish a sign-in with the code that the browser showed."),
         "player": ("players", "List, create and switch player identities."),
     },
-    "Coworlds of a platform": {
+    "Coworlds": {
         "list": ("coworlds", "List Coworlds."),
         "show": ("coworlds", "Show a Coworld."),
         "status": ("coworlds", "Show a Coworld and how its hosted episodes went."),
@@ -70,7 +76,7 @@ _COMMANDS: CommandTable = {
         "retire-membership": ("policies", "Take a policy out of its league."),
         "league": ("leagues", "Ask for leagues of a Coworld (for the platform's team)."),
     },
-    "Episodes of a platform": {
+    "Episodes": {
         "episodes": ("episode_requests", "List episodes, or show one."),
         "episode-stats": ("episode_requests", "Show the statistics of an episode."),
         "episode-results": ("episode_requests", "Print the results of an episode."),
@@ -80,13 +86,8 @@ _COMMANDS: CommandTable = {
         "bundle": ("episode_requests", "Download everything of an episode in one file."),
         "xp-request": ("experience_requests", "Have episodes played, watch and fetch them."),
     },
-    "Run a platform": {
+    "Run one": {
         "kubernetes": ("clusters", "Make the Job in which a cluster plays an episode."),
-    },
-    "This machine": {
-        "doctor": ("machine", "Check what this machine, or a cluster, has for Coworlds."),
-        "clean": ("machine", "Find and remove what a killed run left behind."),
-        "version": ("machine", "Print the versions of coworld and of what it runs on."),
     },
 }
 
@@ -95,6 +96,7 @@ cli = click.version_option(package_name="coworld-cli", prog_name="coworld")(
         name="coworld",
         table=_COMMANDS,
         package="coworld_cli.commands",
+        platform=("Sign in", "Coworlds", "Compete", "Episodes", "Run one"),
         help="Games as programmable arenas: play, build and certify Coworlds, and compete on a platform.",
         epilog=(
             "Every option can be set in the environment too: COWORLD_<COMMAND>_<OPTION>, for example "
@@ -106,7 +108,8 @@ cli = click.version_option(package_name="coworld-cli", prog_name="coworld")(
         context_settings={
             "help_option_names": ["-h", "--help"],
             "auto_envvar_prefix": "COWORLD",
-            "max_content_width": 100,
+            # beyond that, lines are hard to read
+            "max_content_width": 140,
         },
     )
 )

@@ -74,6 +74,8 @@ if TYPE_CHECKING:
     from .program import RunningProgram as RunningProgram
     from .program import open_program as open_program
     from .program import run_program as run_program
+    from .replay.alone import ReplayPage as ReplayPage
+    from .replay.alone import replay_page as replay_page
     from .replay.finding import resolve_replay as resolve_replay
     from .replay.showing import ReplayOptions as ReplayOptions
     from .replay.showing import ReplaySession as ReplaySession

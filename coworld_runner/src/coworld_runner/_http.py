@@ -152,8 +152,9 @@ async def exchange(
         yield Answer(connection, stream, event)
 
 
-async def get_status(address: str, path: str) -> int:
-    """``GET path`` once, on a new connection, and the status of the answer; redirects are not followed.
+@asynccontextmanager
+async def asking(address: str, path: str) -> AsyncGenerator[Answer]:
+    """``GET path`` once, on a new connection; redirects are not followed.
 
     Args:
         address: ``host:port`` of an HTTP/1.1 server.
@@ -172,8 +173,14 @@ async def get_status(address: str, path: str) -> int:
             host=address,
             headers={"Accept": "*/*"},
         ) as answer:
-            with contextlib.suppress(*BROKEN), anyio.move_on_after(_BODY_SECONDS):
-                await answer.read(_BODY_BYTES)
-            return answer.status
+            yield answer
     except (anyio.BrokenResourceError, anyio.EndOfStream) as error:
         raise NotHttpError("a closed connection") from error
+
+
+async def get_status(address: str, path: str) -> int:
+    """The status of the answer that ``asking`` gets, which fails in the same ways."""
+    async with asking(address, path) as answer:
+        with contextlib.suppress(*BROKEN), anyio.move_on_after(_BODY_SECONDS):
+            await answer.read(_BODY_BYTES)
+        return answer.status

@@ -159,11 +159,7 @@ def set_token(out: Output, server: str, token: str | None, file: Path | None) ->
 
     The server is asked whose it is first. It is read from standard input; TOKEN on the command line works too, but
     process lists and shell history show it.
-
-    \b
-    Example:
-      coworld set-token --server http://127.0.0.1:8787 < token.txt
-    """  # noqa: D301 (click reads the backspace)
+    """
     if token is not None and file is not None:
         raise click.UsageError("Give the token once: TOKEN and --file exclude each other.")
 

@@ -87,11 +87,6 @@ def job(
 
     \b
     Outputs are results, replay, debug, error-info, timings, record, log-SLOT and artifact-SLOT.
-
-    \b
-    Examples:
-      coworld kubernetes job request.json --output-url https://store/episodes/1 | kubectl apply -f -
-      coworld kubernetes job my-game --variant duel --output-claim episodes | kubectl apply -f -
     """  # noqa: D301 (click reads the backspace)
     from coworld_core.errors import UsageError
     from coworld_runner.worker.jobs import JobOptions, output_addresses, read_job_spec, worker_job

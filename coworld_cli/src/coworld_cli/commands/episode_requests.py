@@ -174,16 +174,7 @@ def episode_logs(
     download_dir: Path | None,
     output: Path | None,
 ) -> int:
-    """List, print and download logs and artifacts.
-
-    \b
-    Examples:
-      coworld episode-logs EREQ_ID                   what there is
-      coworld episode-logs EREQ_ID --game            print the game's log
-      coworld episode-logs EREQ_ID --agent 0         print a player's log
-      coworld episode-logs EREQ_ID --mine -d logs    logs and artifacts of your players
-      coworld episode-logs EREQ_ID --artifact --agent 0
-    """  # noqa: D301 (click reads the backspace)
+    """List, print and download logs and artifacts."""
     if game and (artifact or agent is not None or mine):
         raise click.UsageError("The game's log is one: --game goes with none of --agent, --mine and --artifact.")
     if output is not None and not (game or agent is not None):

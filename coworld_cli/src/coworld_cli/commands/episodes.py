@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .._group import NounGroup
 from ..options.common import browser_option
-from ..options.declaring import SectionCommand, takes
+from ..options.declaring import takes
 from ..options.playing import PlayOptions
 from ..output import Output, output_options
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from coworld_core.episode.record import BatchSummary, EpisodeRecord
+    from coworld_runner.backend import Backend
+    from coworld_runner.episode.links import PlayLinks
     from coworld_runner.package.resolving import Package
     from coworld_runner.plan import EpisodePlan
 
@@ -25,9 +27,10 @@ commands = NounGroup()
 
 _PEOPLE = ("human", "admin")
 _MANY = ("resume", "episodes", "parallel")
+_LIVE = ("watch",)
 
 
-@commands.command("run-episode", cls=SectionCommand)
+@commands.command("run-episode")
 @takes("options", PlayOptions, without=_PEOPLE)
 @output_options
 def run_episode(out: Output, options: PlayOptions) -> int:
@@ -41,25 +44,18 @@ def run_episode(out: Output, options: PlayOptions) -> int:
 
     A bot is one file: with a function act(observation, legal, rng), or a whole program that connects to the address in
     COWORLD_PLAYER_WS_URL.
-
-    \b
-    Examples:
-      coworld run-episode examples/paintarena
-      coworld run-episode examples/nim --player ./bot.py --player counter
-      coworld run-episode examples/paintarena my-player:latest --run python --run -m --run my_player
-      coworld run-episode examples/paintarena sweep-painter frontier-painter -n 20 --parallel 4
-    """  # noqa: D301 (click reads the backspace)
+    """
     from ..running import run_async
 
     return run_async(out, lambda running: play_episodes(options, running))
 
 
-@commands.command("play", cls=SectionCommand)
+@commands.command("play")
 @takes(
     "options",
     PlayOptions,
-    without=("verify_replay", *_MANY),
-    variant={"help": "Variant to play. Default: the certification fixture; where people play, the first variant."},
+    without=("verify_replay", *_MANY, *_LIVE),
+    variant={"help": "Variant to play. Default: the first, and not the certification fixture."},
 )
 @browser_option
 @output_options
@@ -70,12 +66,7 @@ def play(out: Output, options: PlayOptions, open_browser: bool | None) -> int:
     or a directory of yours, the id of a bundled player, an image, random or human: one for all seats, or one a seat.
 
     Without --human bots sit in all seats and you watch. The links hold the seats' tokens: whoever has one can play.
-
-    \b
-    Examples:
-      coworld play examples/paintarena
-      coworld play examples/paintarena --human 0
-    """  # noqa: D301 (click reads the backspace)
+    """
     from ..running import run_async
 
     return run_async(out, lambda running: _play(options, running, open_browser=open_browser))
@@ -84,8 +75,11 @@ def play(out: Output, options: PlayOptions, open_browser: bool | None) -> int:
 # --- from options to a plan ---------------------------------------------------------------------------------------
 
 
-async def _prepared(options: PlayOptions, out: Output) -> tuple[Package, EpisodePlan]:
-    """The package, and what is to be played of it; nothing is started."""
+async def _prepared(options: PlayOptions, out: Output, *, watched: bool = False) -> tuple[Package, EpisodePlan]:
+    """The package, and what is to be played of it; nothing is started.
+
+    Where it is watched, it is by default the first variant: a fixture for certification is over before one looks.
+    """
     from coworld_core.episode.request import load_request
     from coworld_core.errors import UsageError
     from coworld_runner.plan import plan_episode
@@ -101,11 +95,14 @@ async def _prepared(options: PlayOptions, out: Output) -> tuple[Package, Episode
             f"{shown_path(request_path)} is an episode request, which says who plays; nothing can follow it.",
             code="request_excludes_options",
         )
+    variant = options.variant
+    if watched and request_path is None and package.manifest.variants:
+        variant = variant or package.manifest.variants[0].id
     plan = plan_episode(
         package,
         request=load_request(request_path, manifest=package.manifest) if request_path is not None else None,
         players=options.named if request_path is None else (),
-        variant=options.variant,
+        variant=variant,
         run=options.run,
         humans=options.human,
         secret_env=secrets,
@@ -141,6 +138,7 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
     from coworld_runner.episode.running import run_episode
     from coworld_runner.replay.verification import verify_batch_replays, verify_episode_replay
 
+    from ..browser import open_page
     from ..preparing import evidence_directory, opened_backend, tell_housing
     from ..render.progress import show_progress
 
@@ -161,6 +159,12 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
     run_id = new_run_id()
     workspace = evidence_directory(options, package, run_id)
     latest = options.output_dir is None
+
+    def ready(links: PlayLinks) -> None:
+        if options.watch:
+            out.note(f"Watch: {links.viewer}")
+            running.tasks.start_soon(open_page, links.viewer, out)
+
     async with opened_backend(options, package, running) as backend:
         tell_housing((seat.own for seat in plan.seats), package, backend, out)
         with show_progress(running, plan.manifest.game.name) as progress:
@@ -172,6 +176,7 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
                     options=options.episode(watch=not out.quiet),
                     overwrite=options.overwrite,
                     listeners=(progress,),
+                    on_ready=ready,
                     latest=latest,
                     run_id=run_id,
                 )
@@ -211,7 +216,6 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
 async def _play(options: PlayOptions, running: Running, *, open_browser: bool | None) -> int:
     """Play one episode that people can watch and take part in."""
     from coworld_core.ids import new_run_id
-    from coworld_runner.episode.links import PlayLinks
     from coworld_runner.episode.running import run_episode
     from coworld_runner.plan import plan_for_people
     from coworld_runner.runs.workspace import point_latest
@@ -222,7 +226,7 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
     from ..render.results import play_links, seat_words
 
     out = running.out
-    package, plan = await _prepared(options, out)
+    package, plan = await _prepared(options, out, watched=True)
     people = [slot for slot, seat in enumerate(plan.seats) if seat.runnable is None]
     plan = plan_for_people(plan) if people else plan
     run_id = new_run_id()
@@ -247,10 +251,31 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
                 on_ready=ready,
                 run_id=run_id,
             )
+        if record.ok and not people and wants_browser(open_browser):
+            await _show_again(package, workspace, backend, out)
     if options.output_dir is None and record.status == "completed":
         # a play that was broken off is not what one wants to see again
         point_latest(workspace.parent, workspace)
     return _show_episode(record, workspace, options, out)
+
+
+async def _show_again(package: Package, workspace: Path, backend: Backend, out: Output) -> None:
+    """Leave a page open that shows what was watched: the game's own has gone with the game."""
+    from coworld_core.episode.artifacts import EpisodeLayout
+    from coworld_core.errors import EpisodeError
+    from coworld_runner.replay.alone import replay_page
+
+    from ..browser import open_page
+    from ..files import write_whole
+
+    replay = EpisodeLayout(workspace).replay
+    if replay.is_file():
+        try:
+            page = await replay_page(package, replay, backend=backend)
+        except EpisodeError:
+            # the result names the command that shows it
+            return
+        await open_page(write_whole(workspace / "replay.html", page.html.encode()).as_uri(), out)
 
 
 def _show_episode(record: EpisodeRecord, workspace: Path, options: PlayOptions, out: Output) -> int:

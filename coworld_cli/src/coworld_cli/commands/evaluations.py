@@ -8,7 +8,7 @@ import click
 
 from .._group import NounGroup
 from ..options.common import overwrite_option
-from ..options.declaring import SectionCommand, SectionOption, takes
+from ..options.declaring import SectionOption, takes
 from ..options.playing import REQUIREMENTS, EvaluationOptions
 from ..options.values import DIRECTORY, FILE
 from ..output import Output, output_options
@@ -31,14 +31,14 @@ __all__ = ["commands", "passes"]
 commands = NounGroup()
 
 _BETTER = "better"
-_ELSEWHERE = ("manifest", "players", "player", "human", "admin", "verify_replay", "resume", "episodes")
+_ELSEWHERE = ("watch", "manifest", "players", "player", "human", "admin", "verify_replay", "resume", "episodes")
 """Options of playing that measuring says otherwise, or has no use for."""
 _SEED = {"default": 0, "show_default": True, "help": "Base seed: every block has one of its own, made of it."}
 _OUTPUT = {
     "help": "Directory for the evidence: new, empty, or that of the same command, which goes on there. "
     "Default: a fresh one under results/ beside the manifest."
 }
-_MEASURING = ("max_blocks", *(name for name in _ELSEWHERE if name != "episodes"))
+_MEASURING = ("watch", "max_blocks", *(name for name in _ELSEWHERE if name != "episodes"))
 """The same, where the number of episodes is said instead of blocks."""
 _EPISODES = {"default": 50, "help": "How many to play, at least: the last block is played whole."}
 _game_option = click.option(
@@ -59,7 +59,7 @@ _markdown_option = click.option(
 )
 
 
-@commands.command("compare", cls=SectionCommand)
+@commands.command("compare")
 @click.argument("new")
 @click.argument("old")
 @_game_option
@@ -95,13 +95,7 @@ def compare(
     evidence decides: better, worse, no difference worth having (--margin), or not enough evidence.
 
     Exit status: 1 when NEW is worse or nothing could be measured, and with --require better whenever it is not better.
-
-    \b
-    Examples:
-      coworld compare frontier-painter sweep-painter -m examples/paintarena --variant quick
-      coworld compare ./new.py ./old.py -m examples/nim
-      coworld compare my-player:2 my-player:1 -m examples/paintarena --require better --markdown
-    """  # noqa: D301 (click reads the backspace)
+    """
     from ..running import run_async
 
     must_win = _BETTER in options.require
@@ -121,7 +115,7 @@ def compare(
     return run_async(out, body)
 
 
-@commands.command("rank", cls=SectionCommand)
+@commands.command("rank")
 @click.argument("manifest")
 @click.argument("bots", metavar="PLAYER PLAYER...", nargs=-1, required=True)
 @takes("options", EvaluationOptions, without=_ELSEWHERE, seed=_SEED, output_dir=_OUTPUT)
@@ -135,11 +129,7 @@ def rank(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str
 
     They play a round robin of blocks: each a group of as many players as there are seats, on one seed, with everybody
     in every seat. It ends when everybody is told apart, or after --max-blocks.
-
-    \b
-    Example:
-      coworld rank examples/paintarena frontier-painter sweep-painter --variant quick
-    """  # noqa: D301 (click reads the backspace)
+    """
     from ..running import run_async
 
     async def body(running: Running) -> int:
@@ -156,13 +146,13 @@ def rank(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str
     return run_async(out, body)
 
 
-@commands.command("scrimmage", cls=SectionCommand)
+@commands.command("scrimmage")
 @click.argument("manifest")
 @click.argument("bot")
 @takes(
     "options",
     EvaluationOptions,
-    without=("manifest", "players", "human", "admin", "resume", "max_blocks"),
+    without=("manifest", "players", "human", "admin", "resume", "watch", "max_blocks"),
     output_dir=_OUTPUT,
     episodes={"help": "How many to play. From 2 on, each has a seed of its own, and you get means with intervals."},
     seed={"help": "Put this seed into the game config; of several episodes, the one that theirs are made of."},
@@ -177,12 +167,7 @@ def scrimmage(out: Output, options: EvaluationOptions, manifest: str, bot: str, 
 
     One episode is shown as by run-episode. With -n 2 or more you get the mean score, how far scores spread, what each
     seat is worth, faults and times.
-
-    \b
-    Examples:
-      coworld scrimmage examples/paintarena frontier-painter
-      coworld scrimmage examples/paintarena frontier-painter -n 50 --parallel 4
-    """  # noqa: D301 (click reads the backspace)
+    """
     from ..running import run_async
     from .episodes import play_episodes
 
@@ -212,7 +197,7 @@ def scrimmage(out: Output, options: EvaluationOptions, manifest: str, bot: str, 
     return run_async(out, body)
 
 
-@commands.command("run", cls=SectionCommand)
+@commands.command("run")
 @click.argument("manifest")
 @click.option(
     "--player",
@@ -235,11 +220,7 @@ def run(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str,
 
     The seats are shared in proportion. Each block is one seed and a full rotation, so everybody sits equally often in
     every seat. You get means by player, by seat and by pair.
-
-    \b
-    Example:
-      coworld run examples/paintarena --player frontier-painter,proportion=3 --player sweep-painter -n 50
-    """  # noqa: D301 (click reads the backspace)
+    """
     from ..running import run_async
 
     players = _proportions(bots)
@@ -258,7 +239,7 @@ def run(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str,
     return run_async(out, body)
 
 
-@commands.command("pickup", cls=SectionCommand)
+@commands.command("pickup")
 @click.argument("manifest")
 @click.argument("bot")
 @click.option(
@@ -303,11 +284,7 @@ def pickup(
 
     Each block is one seed, played with no seat of BOT, with one, and so on up to all; the other seats are the pool's.
     The value is what BOT has in its seats less what the pool had there.
-
-    \b
-    Example:
-      coworld pickup examples/paintarena my-player:2 --pool frontier-painter --pool sweep-painter -n 60
-    """  # noqa: D301 (click reads the backspace)
+    """
     from ..running import run_async
 
     async def body(running: Running) -> int:
@@ -343,12 +320,7 @@ def report(out: Output, runs: tuple[Path, ...], html: Path | None, overwrite: bo
     """Show the results of compare, rank, scrimmage, run and pickup.
 
     RUN is a directory that one of them wrote, ended or not.
-
-    \b
-    Examples:
-      coworld report results/latest
-      coworld report monday tuesday --html report.html
-    """  # noqa: D301 (click reads the backspace)
+    """
     from coworld_core.evaluation.markdown import report_markdown
     from coworld_runner.evaluation import read_evaluation, report_page
     from coworld_runner.evaluation.page import different_games

@@ -91,13 +91,7 @@ def build(
     DIR holds a compose file, or a Dockerfile alone, and a template, whose {{SERVICE_IMAGE}} placeholders become the
     images of the services, each named by its content; DIR may be the template itself. The engine builds; no compose
     plugin is needed, and a base image that is on this machine is never asked of a registry.
-
-    \b
-    Examples:
-      coworld build examples/paintarena
-      coworld build examples/paintarena --version 1.2.0 --platform linux/amd64
-      coworld build compose.yaml coworld_manifest_template.json 1.2.0 coworld_manifest.json
-    """  # noqa: D301 (click reads the backspace)
+    """
     ctx = click.get_current_context()
     if len(where) == 4:
         named = {"--version": version, "--project": project, "--compose": compose}

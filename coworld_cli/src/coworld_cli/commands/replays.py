@@ -25,7 +25,7 @@ from ..options.platform import (
     round_filter,
 )
 from ..options.playing import PackageOptions, WhereOptions
-from ..options.values import DIRECTORY, IdType
+from ..options.values import DIRECTORY, FILE, IdType
 from ..output import Output, output_options
 from ..render.rows import rows_table
 from ..render.tables import REPLAYS
@@ -39,7 +39,11 @@ if TYPE_CHECKING:
     from coworld_client import AsyncPager, CoworldClient
     from coworld_client.transfers.collecting import EvidenceKind
     from coworld_core.api import EpisodeRequest
+    from coworld_runner.backend import Backend
     from coworld_runner.package.resolving import Package
+    from coworld_runner.replay.alone import ReplayPage
+    from coworld_runner.replay.finding import Replay
+    from coworld_runner.replay.showing import ReplaySession
 
 __all__ = ["commands"]
 
@@ -51,44 +55,62 @@ _shown_within = seconds_option(
 
 
 @commands.command("replay")
-@takes("options", PackageOptions)
-@click.argument("replay")
+@takes("options", PackageOptions, manifest={"required": False, "default": "", "metavar": "[MANIFEST"})
+@click.argument("replay", required=False, metavar="[REPLAY]]")
+@click.option("--html", type=FILE, metavar="FILE", help="Write it as one page that opens without a game or a network.")
 @_shown_within
 @browser_option
 @output_options
-def replay(out: Output, options: PackageOptions, replay: str, timeout_seconds: float, open_browser: bool | None) -> int:
+def replay(
+    out: Output,
+    options: PackageOptions,
+    replay: str | None,
+    html: Path | None,
+    timeout_seconds: float,
+    open_browser: bool | None,
+) -> int:
     """Show a replay in the browser, until Ctrl-C.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. REPLAY is a file,
-    the directory of an episode, or a file://, http(s):// or s3:// address; gzip and zlib are undone. A game with a
-    static replay viewer that is built has it shown there; nothing of the game is run then.
-
-    \b
-    Example:
-      coworld replay examples/paintarena examples/paintarena/results/latest
-    """  # noqa: D301 (click reads the backspace)
+    the directory of an episode, or a file://, http(s):// or s3:// address; gzip and zlib are undone. Without REPLAY it
+    is the last one of the package; without both, the last one at or below the current directory. A game with a static
+    replay viewer that is built has it shown there; nothing of the game is run then.
+    """
+    if html is not None and open_browser:
+        raise click.UsageError("--html writes a file, and --open-browser shows what plays: one of the two.")
     return run_async(
-        out, lambda running: _show(options, replay, running, timeout=timeout_seconds, open_browser=open_browser)
+        out,
+        lambda running: _show(options, replay, running, timeout=timeout_seconds, open_browser=open_browser, html=html),
     )
 
 
 async def _show(
-    options: PackageOptions, replay: str, running: Running, *, timeout: float, open_browser: bool | None
+    options: PackageOptions,
+    replay: str | None,
+    running: Running,
+    *,
+    timeout: float,
+    open_browser: bool | None,
+    html: Path | None = None,
 ) -> int:
-    """Show a replay until a person has seen enough."""
+    """Show a replay until a person has seen enough, or write it as one page."""
     from coworld_core.ids import new_run_id
     from coworld_runner.package.viewer import find_bundle
-    from coworld_runner.replay.finding import resolve_replay
+    from coworld_runner.replay.alone import record_page
+    from coworld_runner.replay.finding import last_replay, resolve_replay
     from coworld_runner.replay.showing import ReplayOptions, open_replay
     from coworld_runner.runs.events import EventBus
 
-    from ..browser import open_page, wants_browser
-    from ..preparing import find_package, opened_backend, unit_status
+    from ..preparing import find_package, opened_backend
     from ..render.progress import Progress
 
     out = running.out
+    if not options.manifest:
+        found, last = last_replay(Path.cwd(), below=True)
+        options, replay = options.but(manifest=str(found)), str(last)
     package = await find_package(options, out)
-    viewer = find_bundle(package)
+    replay = replay or str(last_replay(package.default_results_dir().parent)[1])
+    viewer = find_bundle(package) if html is None else None
     if viewer is not None and viewer.is_dir():
         return await _show_in_viewer(package, viewer, replay, running, timeout=timeout, open_browser=open_browser)
     if viewer is not None:
@@ -98,28 +120,52 @@ async def _show(
         opened_backend(options, package, running) as backend,
     ):
         bus = EventBus(new_run_id(), Progress(running))
+        shown = ReplayOptions(ready_timeout=timeout, platform=options.platform)
         async with open_replay(
             package.manifest,
             file.path,
             backend=backend,
             publish=bus.publish,
-            options=ReplayOptions(ready_timeout=timeout, platform=options.platform),
+            options=shown,
             run_id=bus.run_id,
         ) as session:
-            out.answer(
-                {
-                    "link": session.link,
-                    "run_id": session.run_id,
-                    "backend": backend.name,
-                    "replay": file.source,
-                    "local_ports": {str(port): address for port, address in session.local_ports.items()},
-                }
-            )
-            _say_where(file.source, session.link, out, ports=session.local_ports)
-            if wants_browser(open_browser):
-                running.tasks.start_soon(open_page, session.link, out)
-            ended = await running.until_interrupted(session.unit.wait)
-            return await unit_status(ended, session.unit, out, doing="showed the replay")
+            if html is not None:
+                return _write_page(await record_page(session, options=shown), html, file, out)
+            return await _until_seen(session, file, backend, running, open_browser=open_browser)
+
+
+def _write_page(page: ReplayPage, target: Path, file: Replay, out: Output) -> int:
+    """Write a replay's page, and say where."""
+    from ..files import write_whole
+
+    target = write_whole(target, page.html.encode())
+    out.answer({"html": str(target), "replay": file.source})
+    out.say(f"Wrote {shown_path(target)}: it opens in any browser, without a network.")
+    return exitcodes.OK
+
+
+async def _until_seen(
+    session: ReplaySession, file: Replay, backend: Backend, running: Running, *, open_browser: bool | None
+) -> int:
+    """Say where a replay is shown, until a person has seen enough."""
+    from ..browser import open_page, wants_browser
+    from ..preparing import unit_status
+
+    out = running.out
+    out.answer(
+        {
+            "link": session.link,
+            "run_id": session.run_id,
+            "backend": backend.name,
+            "replay": file.source,
+            "local_ports": {str(port): address for port, address in session.local_ports.items()},
+        }
+    )
+    _say_where(file.source, session.link, out, ports=session.local_ports)
+    if wants_browser(open_browser):
+        running.tasks.start_soon(open_page, session.link, out)
+    ended = await running.until_interrupted(session.unit.wait)
+    return await unit_status(ended, session.unit, out, doing="showed the replay")
 
 
 async def _show_in_viewer(

@@ -1,4 +1,4 @@
-"""The beginning of a game or a player."""
+"""The beginning: the sample world, a game, a player."""
 
 from __future__ import annotations
 
@@ -10,16 +10,110 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
+from ..options.common import browser_option
 from ..options.values import DIRECTORY, FILE
 from ..output import Output, output_options
-from ..render.text import command_line, shown_path
+from ..render.text import command_line, shown_path, table
 
 if TYPE_CHECKING:
     from coworld_runner.serving.starting import NewFiles
 
+    from ..running import Running
+
 __all__ = ["commands"]
 
 commands = NounGroup()
+
+_DEMO = Path("coworld-demo")
+
+
+@commands.command("demo")
+@click.option(
+    "--output-dir",
+    "-o",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="New or empty directory for the sample, to change and build as your own.  [default: ./coworld-demo]",
+)
+@browser_option
+@output_options
+def demo(out: Output, output_dir: Path | None, open_browser: bool | None) -> int:
+    """Play the sample world, and see its replay.
+
+    The sample, Paint Arena, is copied into a directory here: game, players, pages and Dockerfile. Its two players play
+    for a second or two as local processes, without Docker and without an account. The replay is a page of its own,
+    which opens in any browser.
+    """
+    from ..running import run_async
+
+    return run_async(out, lambda running: _demo(output_dir, running, open_browser=open_browser))
+
+
+async def _demo(output_dir: Path | None, running: Running, *, open_browser: bool | None) -> int:
+    """Have the sample's directory, play it, and write its replay's page."""
+    from importlib.resources import files
+
+    from coworld_core.episode.artifacts import EpisodeLayout
+    from coworld_core.ids import new_run_id
+    from coworld_runner.episode.running import run_episode
+    from coworld_runner.replay.alone import replay_page
+    from coworld_runner.serving.starting import new_sample
+
+    from ..browser import open_page, wants_browser
+    from ..files import write_whole
+    from ..options.playing import PlayOptions
+    from ..preparing import evidence_directory, find_package, opened_backend
+    from ..render.progress import show_progress
+    from ..render.results import episode_result
+
+    out = running.out
+    directory = output_dir or _DEMO
+    if output_dir is not None or not (directory / "coworld_manifest_template.json").is_file():
+        new_sample(files("coworld_cli") / "sample", directory, known_as="examples/paintarena")
+        out.note(f"Wrote the sample world to {shown_path(directory)}.")
+    options = PlayOptions(manifest=str(directory))
+    package = await find_package(options, out)
+    run_id = new_run_id()
+    layout = EpisodeLayout(evidence_directory(options, package, run_id))
+    page = None
+    async with opened_backend(options, package, running) as backend:
+        with show_progress(running, package.manifest.game.name) as progress:
+            record = await run_episode(
+                package,
+                backend=backend,
+                workspace=layout.workspace,
+                options=options.episode(watch=not out.quiet),
+                listeners=(progress,),
+                latest=True,
+                run_id=run_id,
+            )
+        if record.ok:
+            whole = await replay_page(package, layout.replay, backend=backend)
+            page = write_whole(layout.workspace / "replay.html", whole.html.encode())
+    out.answer(
+        {
+            "directory": str(directory.absolute()),
+            "workspace": str(layout.workspace),
+            "html": str(page) if page else None,
+            "ok": record.ok,
+        }
+    )
+    out.say(episode_result(record, layout, follow_up=None))
+    if page is None:
+        return exitcodes.ANSWER_IS_NO
+    out.say(f"\nWatch it:  {click.style(page.as_uri(), bold=True)}\n\nThree things to try next:")
+    tries = [
+        (command_line("play", shown_path(directory), "--human", "0"), "take a seat yourself, with the arrow keys"),
+        (command_line("init", "game", "my-game"), "begin a game of your own, which is nothing but its rules"),
+        (
+            command_line("certify", shown_path(directory)),
+            "check in ten steps that it keeps the contract",
+        ),
+    ]
+    out.say(table(tries, indent="  "))
+    if wants_browser(open_browser):
+        await open_page(page.as_uri(), out)
+    return exitcodes.OK
 
 
 @commands.group("init", cls=NounGroup)

@@ -85,12 +85,7 @@ def upload_coworld(
     uploaded if it fails. A version that the platform has already is said to be there.
 
     The exit status is 1 when it is not certified, or when one of the platform's first episodes failed.
-
-    \b
-    Examples:
-      coworld upload-coworld examples/paintarena
-      coworld upload-coworld --from-coworld paint-arena --image game=paintarena:new --version 1.2.1
-    """  # noqa: D301 (click reads the backspace)
+    """
     if from_coworld is None:
         if manifest is None:
             raise click.UsageError("Missing argument 'MANIFEST'.", click.get_current_context())
@@ -265,11 +260,7 @@ def upload_policy(
     """Upload a player image as a version of a policy.
 
     IMAGE is one that the Docker engine here has. What the platform has already is not sent again.
-
-    \b
-    Example:
-      coworld upload-policy my-player:latest --name my-player --run python --run my_player.py
-    """  # noqa: D301 (click reads the backspace)
+    """
     if bedrock_model and not use_bedrock:
         raise click.UsageError("--bedrock-model needs --use-bedrock.")
     check_run(run)

@@ -54,11 +54,7 @@ def dev(
     One page has every seat, the spectators' view and the log. When a file is saved, what it belongs to starts again:
     the game, or one player. On the page people sit down in any seat and hand it back, and make faults: a player that
     is not heard, heard late, or cut off.
-
-    \b
-    Example:
-      coworld init game count-up && cd count-up && coworld dev
-    """  # noqa: D301 (click reads the backspace)
+    """
 
     async def work(running: Running) -> int:
         from anyio import sleep_forever
@@ -93,11 +89,7 @@ def serve(out: Output, game: str, config: str | None, seed: int | None, port: in
 
     What is served are rules of the kit, by their class or the file that has them, or the game of a directory with a
     manifest, in its first variant. `coworld sit` puts a player into a seat.
-
-    \b
-    Example:
-      coworld serve nim.py --config '{"sticks": 9}'
-    """  # noqa: D301 (click reads the backspace)
+    """
 
     async def work(running: Running) -> int:
         from coworld_runner.local.programs import read_scores

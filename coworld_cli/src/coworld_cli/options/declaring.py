@@ -12,7 +12,17 @@ from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 import click
 
-__all__ = ["Options", "SectionCommand", "SectionOption", "argument", "declared_by", "option", "takes"]
+__all__ = [
+    "Options",
+    "SectionCommand",
+    "SectionOption",
+    "argument",
+    "declared_by",
+    "everything",
+    "option",
+    "shows_all",
+    "takes",
+]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -21,12 +31,11 @@ _SECTIONS = (
     "What counts",
     "Evidence",
     "Where it runs",
-    "Times",
-    "Limits",
-    "Secrets for players",
     "Options",
 )
-"""Headings of a long help, in order; an option without one stands under the last."""
+"""Headings of a help, in order; an option without one stands under the last."""
+_MORE_SECTIONS = ("Times", "Limits", "Secrets for players", "Kubernetes", "Server and identity")
+"""Headings of what few need: a help names them, and ``--help-all`` shows what is under them."""
 
 
 class SectionOption(click.Option):
@@ -38,20 +47,74 @@ class SectionOption(click.Option):
 
 
 class SectionCommand(click.Command):
-    """A command whose help has its options under headings."""
+    """A command whose help has examples, and its options under headings: the basics, and all of them if asked."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The parameters, with ``--help-all`` where that shows more."""
+        found = super().get_params(ctx)
+        whole = [everything] if any(_section(parameter) in _MORE_SECTIONS for parameter in found) else []
+        return [*found, *whole]
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what the command does, and its examples."""
+        from ..examples import examples_of
+
+        super().format_help_text(ctx, formatter)
+        names: list[str] = []
+        at = ctx
+        while at.parent is not None:
+            names.insert(0, at.command.name or "")
+            at = at.parent
+        with formatter.section("Examples"):
+            for line in examples_of(["coworld", *names]):
+                formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options by section."""
-        rows: dict[str, list[tuple[str, str]]] = {section: [] for section in _SECTIONS}
+        rows: dict[str, list[tuple[str, str]]] = {section: [] for section in (*_SECTIONS, *_MORE_SECTIONS)}
         for parameter in self.get_params(ctx):
             row = parameter.get_help_record(ctx)
             if row is not None and isinstance(parameter, click.Option):
-                section = parameter.section if isinstance(parameter, SectionOption) else _SECTIONS[-1]
-                rows[section].append(row)
+                rows[_section(parameter)].append(row)
+        more = [section for section in _MORE_SECTIONS if rows[section]]
+        hidden = () if shows_all(ctx) else more
         for section, lines in rows.items():
-            if lines:
+            if lines and section not in hidden:
                 with formatter.section(section):
                     formatter.write_dl(lines)
+        if hidden:
+            formatter.write_paragraph()
+            formatter.write_text(f"More with --help-all: {', '.join(hidden)}.")
+
+
+def _section(parameter: click.Parameter) -> str:
+    return parameter.section if isinstance(parameter, SectionOption) else _SECTIONS[-1]
+
+
+_ALL = "coworld_cli.help_all"
+
+
+def shows_all(ctx: click.Context) -> bool:
+    """Whether all of a help was asked for."""
+    return bool(ctx.meta.get(_ALL))
+
+
+def _show_all(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta[_ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+everything = click.Option(
+    ["--help-all"],
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_all,
+    help="Show all of this message, and exit.",
+)
+"""The option that shows what a short help leaves out."""
 
 
 class _Declared:

@@ -15,6 +15,7 @@ from .values import IdType, PolicyType
 
 __all__ = [
     "DEFAULT_SERVER",
+    "SERVER_SECTION",
     "Connection",
     "Listing",
     "division_filter",
@@ -30,6 +31,7 @@ __all__ = [
     "server_option",
 ]
 
+SERVER_SECTION = "Server and identity"
 DEFAULT_SERVER = "https://softmax.com/api"
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -52,15 +54,20 @@ def server_field(help: str, **attrs: Any) -> Any:
 class Connection(Options):
     """Which server, and as whom."""
 
-    server: str = server_field("The platform.")
+    server: str = server_field("The platform.", section=SERVER_SECTION)
     as_user: bool = option(
-        "--as-user", default=False, is_flag=True, help="Act as your user account, ignoring any active player."
+        "--as-user",
+        section=SERVER_SECTION,
+        default=False,
+        is_flag=True,
+        help="Act as your user account, ignoring any active player.",
     )
     as_player: str | None = option(
-        "--as-player", type=IdType("player"), metavar="PLY", help="Act as this player of yours."
+        "--as-player", section=SERVER_SECTION, type=IdType("player"), metavar="PLY", help="Act as this player of yours."
     )
     elevated: bool = option(
         "--elevated",
+        section=SERVER_SECTION,
         default=False,
         is_flag=True,
         help="Use the rights of the platform's team, where you have them.",

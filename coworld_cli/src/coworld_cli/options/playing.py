@@ -10,7 +10,7 @@ from click.core import ParameterSource
 from coworld_core import durations
 
 from .declaring import Options, argument, declared_by, option
-from .platform import server_field
+from .platform import SERVER_SECTION, server_field
 from .values import DIRECTORY, FILE, BackendName, Quantity, Seconds, check_run
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
 """What ``--require`` can be given → names of capabilities of a backend."""
 
 _WHERE = "Where it runs"
+_CLUSTER = "Kubernetes"
 _WITHOUT_CLUSTER = ("auto", "process", "docker")
 
 
@@ -62,11 +63,11 @@ class WhereOptions(Options):
         "(kubernetes), whichever of the first two fits (auto), or any other backend that is installed.",
     )
     context: str | None = option(
-        "--context", section=_WHERE, metavar="NAME", help="Context of the kubeconfig.  [default: the current one]"
+        "--context", section=_CLUSTER, metavar="NAME", help="Context of the kubeconfig.  [default: the current one]"
     )
     namespace: str | None = option(
         "--namespace",
-        section=_WHERE,
+        section=_CLUSTER,
         metavar="NAME",
         envvar="COWORLD_NAMESPACE",
         show_envvar=True,
@@ -74,14 +75,14 @@ class WhereOptions(Options):
     )
     kubeconfig: Path | None = option(
         "--kubeconfig",
-        section=_WHERE,
+        section=_CLUSTER,
         type=FILE,
         metavar="FILE",
         help="How to reach the cluster.  [default: KUBECONFIG, ~/.kube/config]",
     )
     collector_image: str | None = option(
         "--collector-image",
-        section=_WHERE,
+        section=_CLUSTER,
         metavar="IMAGE",
         envvar="COWORLD_COLLECTOR_IMAGE",
         show_envvar=True,
@@ -89,14 +90,14 @@ class WhereOptions(Options):
     )
     pull_secrets: tuple[str, ...] = option(
         "--pull-secret",
-        section=_WHERE,
+        section=_CLUSTER,
         multiple=True,
         metavar="NAME",
         help="Secret of the namespace with which the cluster pulls images. May be repeated.",
     )
     network_policy: bool | None = option(
         "--network-policy/--no-network-policy",
-        section=_WHERE,
+        section=_CLUSTER,
         help="Whether the cluster enforces network policies.  [default: seen from what is installed there]",
     )
     platform: str | None = option(
@@ -138,7 +139,7 @@ class PackageOptions(WhereOptions):
     """A package, and where it is to run."""
 
     manifest: str = argument("")
-    server: str = server_field("API that a cow_… id is fetched from.", section=_WHERE)
+    server: str = server_field("API that a cow_… id is fetched from.", section=SERVER_SECTION)
     env: tuple[str, ...] = option(
         "--env",
         section="What to play",
@@ -245,6 +246,9 @@ class PlayOptions(PackageOptions):
     admin: bool = option(
         "--admin", section="What to play", default=False, is_flag=True, help="Ask the game for its admin page."
     )
+    watch: bool = option(
+        "--watch", section="Evidence", default=False, is_flag=True, help="Open the game's live page in the browser."
+    )
     timeout_seconds: float = option(
         "--timeout-seconds",
         section="Times",
@@ -350,6 +354,8 @@ class PlayOptions(PackageOptions):
             )
         if (self.aws_profile or self.aws_region) and not self.use_bedrock:
             raise click.UsageError("--aws-profile and --aws-region need --use-bedrock.", click.get_current_context())
+        if self.watch and self.episodes > 1:
+            raise click.UsageError("--watch shows one episode, and these are several: leave out -n, or --watch.")
 
     @property
     def named(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .results import labelled, next_commands, step_tag
-from .text import clean, command_line, number, plural, seconds, shown_path
+from .text import clean, command_line, number, seconds, shown_path
 
 if TYPE_CHECKING:
     from coworld_runner.certification import Certification
@@ -40,7 +40,7 @@ def evidence_paths(certification: Certification, workspace: Path) -> dict[str, P
 
 
 def verdict_text(certification: Certification, workspace: Path, *, manifest: str, backend: Sequence[str] = ()) -> str:
-    """A verdict in words: every step, what is worth mending, and where the evidence is.
+    """A verdict in words: every step, advice apart from failures, and where the evidence is.
 
     Args:
         certification: The record.
@@ -63,7 +63,9 @@ def verdict_text(certification: Certification, workspace: Path, *, manifest: str
         parts.append(
             "\n".join(
                 [
-                    f"{plural(len(certification.advice), 'thing')} worth mending:",
+                    "Advice (it is certified with or without):"
+                    if certification.ok
+                    else "Advice, apart from what failed:",
                     *(f"  · {clean(item.message, one_line=True)}" for item in certification.advice),
                 ]
             )
@@ -84,9 +86,11 @@ def verdict_text(certification: Certification, workspace: Path, *, manifest: str
 def _step_lines(step: StepRecord, width: int) -> list[str]:
     """A step and its answer; where it failed, also on what, and what to do."""
     lines = [f"  {step_tag(step.status)} {step.id.ljust(width)}  {clean(step.detail, one_line=True)}"]
+    inset = " " * 9
+    if step.status != "pass" and step.caption:
+        lines.append(f"{inset}{click.style(f'This step checks that {step.caption}.', dim=True)}")
     if step.status != "fail":
         return lines
-    inset = " " * 9
     if len(step.broken) > 1:
         shown = step.broken[:10]
         lines += [f"{inset}· {clean(item.message, one_line=True)}" for item in shown]

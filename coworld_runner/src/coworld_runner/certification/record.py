@@ -6,6 +6,7 @@ It is written strictly and read leniently (``coworld_core.records``), with ``rea
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AliasChoices, Field
@@ -52,6 +53,20 @@ StepId = Annotated[
     Grows,
 ]
 """The ten steps. Names and order are the published ones (certification contract)."""
+
+_CAPTIONS: Mapping[str, str] = {
+    "matriculate": "the manifest is right",
+    "source-resolves": "the sources that the manifest names are there",
+    "images-reachable": "every image can be had, for the platform where it runs",
+    "fixture-conforms": "every config satisfies the game's own schema",
+    "smoke-episode": "an episode is played to its end, and the game keeps the contract meanwhile",
+    "results-conform": "the results satisfy the game's own schema, with a score for each seat",
+    "replay-present": "the game leaves a replay",
+    "replay-loadable": "the game shows that replay",
+    "players-run": "every bundled player plays, and ends well",
+    "supporting-roles": "reporters, graders and the like do their part",
+}
+"""What each step checks, in plain words."""
 
 StepStatus = Annotated[Literal["pass", "fail", "skip"], Grows]
 """``skip``: the step gave no answer, and ``skip_reason`` says why."""
@@ -132,6 +147,11 @@ class StepRecord(_Record):
     evidence: tuple[Evidence, ...] = Field(default=(), description="What was looked at.")
     hint: str | None = Field(default=None, description="What to do next, when it did not pass.")
     seconds: float = Field(default=0.0, ge=0, description="How long it took.")
+
+    @property
+    def caption(self) -> str:
+        """What it checks, in plain words, to follow "checks that"; empty for a step of another version."""
+        return _CAPTIONS.get(self.id, "")
 
     @property
     def advice(self) -> tuple[Evidence, ...]:

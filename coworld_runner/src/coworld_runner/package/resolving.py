@@ -309,7 +309,8 @@ def _nothing_in(directory: Path, wanted: list[str] | None) -> UsageError:
                 below.append(str(entry))
     except OSError:
         pass
-    hint = f"Did you mean {listed(below, limit=4, word='or')}?" if below else "Name the manifest's file itself."
+    begin = "Name the manifest's file itself, or begin a game with `coworld init game NAME`."
+    hint = f"Did you mean {listed(below, limit=4, word='or')}?" if below else begin
     return UsageError(
         f"{directory} is a directory without a manifest: looked for {listed(names)}.",
         code="manifest_not_found",

@@ -29,7 +29,15 @@ from coworld_core.quantities import shown_size
 from ..package._sources import FETCH_SECONDS, Source, fetch, missing, read_source, s3_address, shown_url
 from ..runs.scratch import open_scratch
 
-__all__ = ["DEFAULT_REPLAY_LIMIT", "Compression", "Replay", "ReplayError", "resolve_replay", "sniff_compression"]
+__all__ = [
+    "DEFAULT_REPLAY_LIMIT",
+    "Compression",
+    "Replay",
+    "ReplayError",
+    "last_replay",
+    "resolve_replay",
+    "sniff_compression",
+]
 
 DEFAULT_REPLAY_LIMIT = 1 << 30
 """How many bytes a replay may have, fetched or unpacked."""
@@ -105,6 +113,37 @@ async def resolve_replay(
         else:
             replay = await _remote(source, await copies(), limit, timeout, token, environment)
         yield replay
+
+
+def last_replay(place: Path, *, below: bool = False) -> tuple[Path, Path]:
+    """The newest replay that an episode of a package has left where results go.
+
+    Args:
+        place: The package's directory.
+        below: Whether packages count that are in it, or one directory deeper, too.
+
+    Returns:
+        The directory of the package, and the replay.
+
+    Raises:
+        UsageError: There is none.
+    """
+    found = [
+        (replay.stat().st_mtime_ns, results.parent, replay)
+        for depth in ("", "*/", "*/*/")[: 3 if below else 1]
+        for results in place.glob(f"{depth}results")
+        for runs in ("*/replay", "*/episode-*/replay")
+        for replay in results.glob(runs)
+        if replay.is_file()
+    ]
+    if not found:
+        raise UsageError(
+            f"There is no replay{' at or below' if below else ' of an episode in'} {place} yet.",
+            code="no_replay",
+            hint="`coworld run-episode MANIFEST` leaves one; `coworld replay MANIFEST REPLAY` shows any other.",
+        )
+    _, package, replay = max(found)
+    return package, replay
 
 
 async def _local(source: Source, copies: Callable[[], Awaitable[Path]], limit: int) -> Replay:

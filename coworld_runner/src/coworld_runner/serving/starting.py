@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -16,9 +16,11 @@ from coworld_core.errors import UsageError
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["NewFiles", "new_game", "new_player", "rules_names", "write_files"]
+__all__ = ["NewFiles", "new_game", "new_player", "new_sample", "rules_names", "write_files"]
 
 _TEMPLATES: Final = files("coworld_runner.serving") / "templates"
+_LEFT = frozenset({"coworld_manifest.json", "results", "wheels"})
+"""What builds and runs leave beside a package."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +56,7 @@ def new_game(name: str, *, directory: Path | None = None) -> NewFiles:
     if keyword.iskeyword(module) or module in sys.stdlib_module_names:
         raise UsageError(f"{name!r} is a name of Python's own.", code="bad_name", hint="Take another one.")
     place = directory or Path(name)
-    if place.is_file() or (place.is_dir() and any(place.iterdir())):
-        raise UsageError(f"There is something at {place} already.", code="path_taken", hint="Name a new directory.")
+    _require_room(place)
     words = {
         "NEWGAME": module.upper(),
         "NewGame": class_name,
@@ -71,6 +72,21 @@ def rules_names(name: str) -> tuple[str, str]:
     """The module and the class of rules that a game with this name has."""
     module = name.replace("-", "_")
     return module, "".join(part.capitalize() for part in module.split("_"))
+
+
+def new_sample(source: Traversable, directory: Path, *, known_as: str) -> NewFiles:
+    """Make a copy of a whole package, to run, change and build as one's own.
+
+    Args:
+        source: The package's directory, perhaps inside an installed distribution.
+        directory: Where; it must be new or empty.
+        known_as: How its own texts name its directory; the copy's name the copy's.
+
+    Raises:
+        UsageError: There is something at that place.
+    """
+    _require_room(directory)
+    return write_files(source, directory, {known_as: str(directory)}, without=_LEFT)
 
 
 def new_player(path: Path) -> NewFiles:
@@ -93,7 +109,14 @@ def new_player(path: Path) -> NewFiles:
     return made
 
 
-def write_files(source: Traversable, place: Path, words: Mapping[str, str], *, only: str = "") -> NewFiles:
+def _require_room(place: Path) -> None:
+    if place.is_file() or (place.is_dir() and any(place.iterdir())):
+        raise UsageError(f"There is something at {place} already.", code="path_taken", hint="Name a new directory.")
+
+
+def write_files(
+    source: Traversable, place: Path, words: Mapping[str, str], *, only: str = "", without: Container[str] = ()
+) -> NewFiles:
     """Write the files of a folder, with other words in them and in their names.
 
     Args:
@@ -101,6 +124,7 @@ def write_files(source: Traversable, place: Path, words: Mapping[str, str], *, o
         place: Where.
         words: What is replaced, by what.
         only: How the name of a file must end.
+        without: Names that are left out.
 
     Raises:
         UsageError: It cannot be written.
@@ -113,7 +137,7 @@ def write_files(source: Traversable, place: Path, words: Mapping[str, str], *, o
 
     made: list[str] = []
     try:
-        for name, file in _files(source):
+        for name, file in _files(source, without=without):
             if not name.endswith(only):
                 continue
             target = place / renamed(name)
@@ -125,9 +149,11 @@ def write_files(source: Traversable, place: Path, words: Mapping[str, str], *, o
     return NewFiles(directory=place, paths=tuple(sorted(made)))
 
 
-def _files(folder: Traversable, under: str = "") -> list[tuple[str, Traversable]]:
+def _files(folder: Traversable, under: str = "", *, without: Container[str] = ()) -> list[tuple[str, Traversable]]:
     found: list[tuple[str, Traversable]] = []
     for entry in folder.iterdir():
+        if entry.name in without:
+            continue
         if entry.is_dir():
             found += [] if entry.name == "__pycache__" else _files(entry, f"{under}{entry.name}/")
         else:

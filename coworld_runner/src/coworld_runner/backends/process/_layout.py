@@ -77,7 +77,20 @@ class Layout:
         filled = workdir != root and workdir.is_dir() and any(workdir.iterdir())
         laid = Laid(root, workdir if filled else None, {})
         env = {name: laid.here(value) for name, value in self.read.env.items() if name not in _NOT_HERE}
+        if installed := self._installed(root):
+            env["PYTHONPATH"] = os.pathsep.join(filter(None, (env.get("PYTHONPATH"), *installed)))
         return Laid(root, laid.workdir, env)
+
+    def _installed(self, root: Path) -> list[str]:
+        """Where the modules are of the projects that a build step would install, as an editable install has them."""
+        places = (root / target.strip("/") for _, target in self.read.copies)
+        return list(
+            dict.fromkeys(
+                str((place / "src").resolve())
+                for place in places
+                if (place / "pyproject.toml").is_file() and (place / "src").is_dir()
+            )
+        )
 
     def _placed(self, sources: Sequence[str], target: str) -> Iterator[tuple[Path, str]]:
         """Each thing that one COPY copies, and where to: a directory's content goes into the target."""

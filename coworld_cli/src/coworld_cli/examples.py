@@ -1,0 +1,170 @@
+"""Examples of every command, for its help: at least two each, in the order in which a person would try them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["examples_of"]
+
+_EXAMPLES = """
+coworld demo
+coworld demo -o my-arena
+coworld run-episode examples/paintarena
+coworld run-episode examples/nim --player ./bot.py --player counter
+coworld run-episode examples/paintarena my-player:latest --run python --run -m --run my_player
+coworld run-episode examples/paintarena sweep-painter frontier-painter -n 20 --parallel 4
+coworld play examples/paintarena
+coworld play examples/paintarena --human 0
+coworld replay
+coworld replay examples/paintarena examples/paintarena/results/latest
+coworld replay examples/paintarena --html game.html
+coworld compare frontier-painter sweep-painter -m examples/paintarena --variant quick
+coworld compare ./new.py ./old.py -m examples/nim
+coworld compare my-player:2 my-player:1 -m examples/paintarena --require better --markdown
+coworld rank examples/paintarena frontier-painter sweep-painter --variant quick
+coworld rank examples/nim counter random-taker ./bot.py -o ranking
+coworld scrimmage examples/paintarena frontier-painter
+coworld scrimmage examples/paintarena frontier-painter -n 50 --parallel 4
+coworld run examples/paintarena --player frontier-painter,proportion=3 --player sweep-painter -n 50
+coworld run examples/nim --player ./bot.py --player counter -n 20 --json
+coworld pickup examples/paintarena my-player:2 --pool frontier-painter --pool sweep-painter -n 60
+coworld pickup examples/nim ./bot.py --pool counter --pool random-taker -n 40
+coworld report results/latest
+coworld report monday tuesday --html report.html
+coworld init game count-up
+coworld init game count-up games/count-up
+coworld init player bot.py
+coworld init player bot.mjs
+coworld dev count-up
+coworld dev --player human --player ./bot.py
+coworld serve nim.py --config '{"sticks": 9}'
+coworld serve count-up --port 8080
+coworld sit 'http://127.0.0.1:8080/client/player?slot=0&token=TOKEN' ./bot.py
+coworld sit 'ws://127.0.0.1:8080/player?slot=1&token=TOKEN' bot:act
+coworld build examples/paintarena
+coworld build examples/paintarena --version 1.2.0 --platform linux/amd64
+coworld build compose.yaml coworld_manifest_template.json 1.2.0 coworld_manifest.json
+coworld validate examples/paintarena
+coworld validate coworld_manifest.json --strict --for 0.1.26
+coworld validate coworld_manifest.json --fix
+coworld certify examples/paintarena
+coworld certify examples/paintarena --backend process -o certified
+coworld schema manifest
+coworld schema episode-request -o episode_request.schema.json
+coworld login
+coworld login --server http://127.0.0.1:8787 --no-browser
+coworld logout
+coworld logout --server http://127.0.0.1:8787
+coworld whoami
+coworld whoami --as-user --json
+coworld set-token --server http://127.0.0.1:8787 < token.txt
+coworld set-token --file token.txt
+coworld exchange-code
+coworld exchange-code CODE --server http://127.0.0.1:8787
+coworld player list
+coworld player list --json
+coworld player create 'Red team'
+coworld player create blue --json
+coworld player use PLY_ID
+coworld player use PLY_ID --server http://127.0.0.1:8787
+coworld player unset
+coworld player unset --server http://127.0.0.1:8787
+coworld list
+coworld list --all --jsonl
+coworld show COW_ID
+coworld show COW_ID --json
+coworld status COW_ID
+coworld status COW_ID --wait-hosted-smoke
+coworld next-version paintarena
+coworld next-version paintarena --json
+coworld download paintarena
+coworld download COW_ID -o games --no-images
+coworld images
+coworld images IMG_ID
+coworld upload-coworld examples/paintarena
+coworld upload-coworld --from-coworld paint-arena --image game=paintarena:new --version 1.2.1
+coworld patch-commissioner paintarena commissioner:latest
+coworld patch-commissioner paintarena IMG_ID --version 1.3.0
+coworld secret put paintarena API_KEY key.txt
+coworld secret put paintarena API_KEY - < key.txt
+coworld secret list paintarena
+coworld secret list paintarena --json
+coworld secret delete paintarena API_KEY
+coworld secret delete paintarena API_KEY --server http://127.0.0.1:8787
+coworld hosted-game create COW_ID
+coworld hosted-game create COW_ID --variant default --no-spectators
+coworld hosted-game join SESSION_ID
+coworld hosted-game join SESSION_ID --json
+coworld leagues
+coworld leagues LEAGUE_ID
+coworld divisions --league LEAGUE_ID
+coworld divisions DIV_ID
+coworld results LEAGUE_ID
+coworld results DIV_ID --include-recent-rounds 5
+coworld rounds --division DIV_ID
+coworld rounds ROUND_ID
+coworld memberships --mine
+coworld memberships --league LEAGUE_ID --champions-only
+coworld submissions --mine
+coworld submissions --league LEAGUE_ID --json
+coworld events --league LEAGUE_ID
+coworld events --policy my-player:v3 --all --jsonl
+coworld upload-policy my-player:latest --name my-player --run python --run my_player.py
+coworld upload-policy my-player:2 --name my-player --secret-env API_KEY
+coworld submit my-player --league LEAGUE_ID
+coworld submit my-player:v3 --league LEAGUE_ID --auto-champion never
+coworld retire-membership LPM_ID
+coworld retire-membership LPM_ID --reason 'a newer one plays'
+coworld league create paintarena
+coworld league create paintarena --set rounds_per_day=4
+coworld league list
+coworld league list --json
+coworld episodes --mine --with-replay
+coworld episodes EREQ_ID
+coworld episode-stats EREQ_ID
+coworld episode-stats EREQ_ID --json
+coworld episode-results EREQ_ID
+coworld episode-results EREQ_ID -o results.json
+coworld episode-logs EREQ_ID
+coworld episode-logs EREQ_ID --game
+coworld episode-logs EREQ_ID --agent 0
+coworld episode-logs EREQ_ID --mine -d logs
+coworld episode-logs EREQ_ID --artifact --agent 0
+coworld replays --mine
+coworld replays --round ROUND_ID --download-dir replays
+coworld replay-open EREQ_ID
+coworld replay-open EREQ_ID --hosted
+coworld bundle EREQ_ID
+coworld bundle EREQ_ID --include results --include replay -o evidence.zip
+coworld xp-request create request.json
+coworld xp-request create request.json --wait
+coworld xp-request list
+coworld xp-request list --json
+coworld xp-request get XREQ_ID
+coworld xp-request get XREQ_ID --json
+coworld xp-request episodes XREQ_ID
+coworld xp-request episodes XREQ_ID --json
+coworld xp-request cancel XREQ_ID
+coworld xp-request cancel XREQ_ID --json
+coworld xp-request watch XREQ_ID
+coworld xp-request watch EREQ_ID --timeout 600 --checkpoint watched.json
+coworld xp-request download XREQ_ID
+coworld xp-request download XREQ_ID --include replay -d replays
+coworld kubernetes job request.json --output-url https://store/episodes/1 | kubectl apply -f -
+coworld kubernetes job my-game --variant duel --output-claim episodes | kubectl apply -f -
+coworld doctor
+coworld doctor --backend kubernetes --namespace games
+coworld clean
+coworld clean --yes
+coworld version
+coworld version --json
+"""
+
+
+def examples_of(path: Sequence[str]) -> list[str]:
+    """The examples of a command.
+
+    Args:
+        path: Its words, ``coworld`` first.
+    """
+    return [line for line in _EXAMPLES.split("\n") if line and line.split()[: len(path)] == list(path)]

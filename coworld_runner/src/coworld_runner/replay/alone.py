@@ -1,0 +1,204 @@
+"""A replay as one file: the game's own page, with what its websocket says recorded into it.
+
+It opens without a game, a server or a network. That works for every game whose replay page is one document and whose
+socket says all it has to say when it is opened; games of the kit and Paint Arena are such games.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import os
+import re
+import zlib
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from importlib.resources import files
+
+import anyio
+
+from coworld_core.errors import EpisodeError
+from coworld_core.ids import new_run_id
+
+from .. import _http
+from ..backend import Backend
+from ..package.resolving import Package, resolve_package
+from ..runs.events import EventBus
+from ..selection import open_backend
+from .finding import resolve_replay
+from .showing import ReplayOptions, ReplaySession, open_replay
+
+__all__ = ["ReplayPage", "record_page", "replay_page"]
+
+_PAGE_LIMIT = 32 << 20
+"""Bytes of a page."""
+_LIMIT = 256 << 20
+"""Bytes of all messages."""
+_QUIET_SECONDS = 1.0
+"""A socket that says nothing for so long has said all."""
+_PATIENCE_SECONDS = 60.0
+"""For all that a socket says."""
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; media-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'"
+)
+"""It came from a game and may be passed on to anybody: it runs, and calls nobody."""
+
+
+@dataclass(frozen=True)
+class ReplayPage:
+    """A page that shows a replay by itself; in a notebook it is shown inline."""
+
+    html: str = field(repr=False)
+    """The whole document."""
+
+    def _repr_html_(self) -> str:
+        return (
+            '<iframe sandbox="allow-scripts" style="width:100%;height:640px;border:0" '
+            f'title="Replay" srcdoc="{html.escape(self.html)}"></iframe>'
+        )
+
+
+async def replay_page(
+    package: Package | str | os.PathLike[str],
+    replay: str | os.PathLike[str],
+    *,
+    backend: Backend | str = "auto",
+    options: ReplayOptions | None = None,
+) -> ReplayPage:
+    """A replay as one page: its game is started in replay mode for as long as it takes to record it.
+
+    Args:
+        package: The Coworld, or whatever ``resolve_package`` finds one by.
+        replay: Whatever ``resolve_replay`` finds one by: a file, the directory of an episode, an address.
+        backend: An entered backend, or the name of one.
+        options: How the game is started.
+
+    Raises:
+        EpisodeError: The game does not show the replay (``replay_unloadable``), its page needs more than itself
+            (``replay_page_not_alone``), or its socket has no end (``replay_endless``).
+        UsageError: There is no such package, replay or backend.
+    """
+    options = options or ReplayOptions()
+    found = package if isinstance(package, Package) else await resolve_package(package)
+    async with resolve_replay(replay) as file, _opened(backend, found) as opened:
+        bus = EventBus(new_run_id())
+        async with open_replay(
+            found.manifest, file.path, backend=opened, publish=bus.publish, options=options, run_id=bus.run_id
+        ) as session:
+            return await record_page(session, options=options)
+
+
+@asynccontextmanager
+async def _opened(backend: Backend | str, package: Package) -> AsyncGenerator[Backend]:
+    if isinstance(backend, Backend):
+        yield backend
+    else:
+        async with open_backend(backend, package) as (opened, _):
+            yield opened
+
+
+async def record_page(session: ReplaySession, *, options: ReplayOptions | None = None) -> ReplayPage:
+    """Record the page of a game that shows a replay, with what its socket says.
+
+    Raises:
+        EpisodeError: As for ``replay_page``.
+    """
+    options = options or ReplayOptions()
+    try:
+        with anyio.fail_after(options.message_timeout):
+            text = await _document(session)
+    except (OSError, TimeoutError, _http.NotHttpError, UnicodeDecodeError) as error:
+        raise EpisodeError(
+            f"The replay page {session.link} cannot be read: {error or 'no answer in time'}.", code="replay_unloadable"
+        ) from error
+    reader = _References()
+    reader.feed(text)
+    if reader.found:
+        raise EpisodeError(
+            f"The game's replay page cannot stand alone: it loads {', '.join(reader.found[:3])}"
+            f"{' and more' if len(reader.found) > 3 else ''}.",
+            code="replay_page_not_alone",
+            hint="A page can that has its scripts, styles and pictures in itself. `coworld replay` shows this one.",
+        )
+    messages = await _messages(session, options)
+    packed = base64.b64encode(zlib.compress(json.dumps(messages, ensure_ascii=False).encode(), 9)).decode()
+    script = (files("coworld_runner.replay") / "recorded.js").read_text("utf-8")
+    head = (
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f'<script type="application/octet-stream" id="coworld-recorded">{packed}</script>\n<script>{script}</script>'
+    )
+    # The first thing of the page: its own scripts are to find the socket replaced.
+    place = re.search(r"<head[^>]*>|<html[^>]*>|<!doctype[^>]*>", text, re.IGNORECASE)
+    place = re.search(r"<head[^>]*>", text, re.IGNORECASE) or place
+    at = place.end() if place is not None else 0
+    return ReplayPage(f"{text[:at]}{head}{text[at:]}")
+
+
+async def _document(session: ReplaySession) -> str:
+    address, _, path = session.link.removeprefix("http://").partition("/")
+    async with _http.asking(address, f"/{path}") as answer:
+        if answer.status != 200:
+            raise OSError(f"HTTP {answer.status}")
+        return (await answer.read(_PAGE_LIMIT)).decode()
+
+
+class _References(HTMLParser):
+    """What a page loads from elsewhere."""
+
+    _LOADING = frozenset({"script", "img", "iframe", "audio", "video", "source", "embed", "object"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what a tag loads."""
+        given = dict(attrs)
+        loaded = given.get("src") or given.get("data") if tag in self._LOADING else None
+        if tag == "link" and "stylesheet" in (given.get("rel") or "").split():
+            loaded = given.get("href")
+        if loaded and not loaded.startswith(("data:", "#")):
+            self.found.append(loaded)
+
+
+async def _messages(session: ReplaySession, options: ReplayOptions) -> list[str | dict[str, str]]:
+    """All that the replay's socket says; text as it is."""
+    from websockets.exceptions import ConnectionClosed, WebSocketException
+
+    from ..websocket import game_socket, words_of
+
+    heard: list[str | dict[str, str]] = []
+    size = 0
+    patience = anyio.move_on_after(_PATIENCE_SECONDS)
+    try:
+        with patience:
+            async with game_socket(session.unit.endpoint().here, session.socket_path, close_timeout=0.5) as socket:
+                while size <= _LIMIT:
+                    wait = _QUIET_SECONDS if heard else options.message_timeout
+                    with anyio.move_on_after(wait) as waited:
+                        message = await socket.recv()
+                        size += len(message)
+                        heard.append(
+                            message if isinstance(message, str) else {"base64": base64.b64encode(message).decode()}
+                        )
+                    if waited.cancelled_caught:
+                        break
+    except ConnectionClosed:
+        pass
+    except (WebSocketException, OSError, EOFError, TimeoutError) as error:
+        raise EpisodeError(
+            f"The game does not play the replay: {words_of(error)}.", code="replay_unloadable"
+        ) from error
+    if patience.cancelled_caught or size > _LIMIT:
+        raise EpisodeError(
+            f"The game's replay cannot be one file: after {len(heard)} messages there is no end of it.",
+            code="replay_endless",
+            hint="A replay can that is sent whole when its socket is opened. `coworld replay` shows this one.",
+        )
+    if not heard:
+        raise EpisodeError("The game does not play the replay: its socket says nothing.", code="replay_unloadable")
+    return heard

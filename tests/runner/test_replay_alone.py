@@ -1,0 +1,136 @@
+"""A replay as one file: what is recorded of a game's page and socket, and what cannot be."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import zlib
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from html import unescape
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
+
+from coworld_core.errors import EpisodeError, UsageError
+from coworld_runner.replay import alone
+from coworld_runner.replay.alone import record_page
+from coworld_runner.replay.finding import last_replay
+from coworld_runner.replay.showing import ReplayOptions, ReplaySession
+
+PAGE = "<!doctype html><html><head lang='en'><title>A</title></head><body><script>new WebSocket('x')</script></body>"
+OPTIONS = ReplayOptions(message_timeout=5)
+
+
+@asynccontextmanager
+async def shown(
+    page: str, *messages: str | bytes, status: int = 200, closes: bool = True
+) -> AsyncGenerator[ReplaySession]:
+    """A game that shows a replay with this page, and says this on its socket."""
+
+    async def play(socket: ServerConnection) -> None:
+        for message in messages:
+            await socket.send(message)
+        if not closes:
+            await socket.wait_closed()
+
+    async def route(connection: ServerConnection, request: Request) -> Response | None:
+        if request.path == "/replay":
+            return None
+        body = page.encode()
+        return Response(status, "Said", Headers({"Content-Length": str(len(body)), "Connection": "close"}), body)
+
+    async with serve(play, "127.0.0.1", 0, process_request=route) as server:
+        here = f"127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
+        unit = SimpleNamespace(endpoint=lambda: SimpleNamespace(here=here))
+        yield ReplaySession(
+            link=f"http://{here}/client/replay",
+            run_id="1",
+            unit=cast("Any", unit),
+            local_ports={},
+            socket_path="/replay",
+        )
+
+
+def recorded(page: str) -> list[Any]:
+    found = re.search(r'id="coworld-recorded">([^<]*)<', page)
+    assert found is not None
+    return json.loads(zlib.decompress(base64.b64decode(found[1])))
+
+
+@pytest.mark.parametrize("closes", [True, False])
+async def test_what_a_socket_says_is_in_the_page(closes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alone, "_QUIET_SECONDS", 0.2)
+    async with shown(PAGE, '{"a": "</script><b>"}', b"\0\xff", closes=closes) as session:
+        page = await record_page(session, options=OPTIONS)
+    assert recorded(page.html) == ['{"a": "</script><b>"}', {"base64": "AP8="}]
+    before, policy, after = page.html.partition('<meta http-equiv="Content-Security-Policy"')
+    assert before.endswith("<head lang='en'>")
+    assert policy
+    assert after.index("window.WebSocket = ") < after.index("new WebSocket('x')")
+    inline = page._repr_html_()
+    found = re.search(r'srcdoc="([^"]*)"', inline)
+    assert found is not None
+    assert unescape(found[1]) == page.html
+
+
+@pytest.mark.parametrize(
+    ("page", "named"),
+    [
+        ('<script src="/client/app.js"></script>', "/client/app.js"),
+        ('<link rel="stylesheet" href="a.css">', "a.css"),
+        ('<img src="data:,"><img src="https://example.org/a.png">', "https://example.org/a.png"),
+    ],
+)
+async def test_a_page_that_loads_more_than_itself(page: str, named: str) -> None:
+    async with shown(page, "x") as session:
+        with pytest.raises(EpisodeError, match=f"loads {re.escape(named)}") as raised:
+            await record_page(session, options=OPTIONS)
+    assert raised.value.code == "replay_page_not_alone"
+
+
+async def test_a_page_that_is_not_there() -> None:
+    async with shown("", "x", status=404) as session:
+        with pytest.raises(EpisodeError, match="HTTP 404"):
+            await record_page(session, options=OPTIONS)
+
+
+async def test_a_socket_that_says_nothing() -> None:
+    async with shown(PAGE) as session:
+        with pytest.raises(EpisodeError, match="says nothing"):
+            await record_page(session, options=OPTIONS)
+
+
+async def test_a_socket_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alone, "_LIMIT", 1000)
+    async with shown(PAGE, *["more"] * 300, closes=False) as session:
+        with pytest.raises(EpisodeError) as raised:
+            await record_page(session, options=OPTIONS)
+    assert raised.value.code == "replay_endless"
+
+
+def test_the_last_replay_of_a_package_and_of_all_below(tmp_path: Path) -> None:
+    def leave(place: str, time: int) -> Path:
+        path = tmp_path / place / "replay"
+        path.parent.mkdir(parents=True)
+        path.touch()
+        os.utime(path, (time, time))
+        return path
+
+    with pytest.raises(UsageError, match="no replay"):
+        last_replay(tmp_path, below=True)
+    old = leave("games/nim/results/1", 10)
+    new = leave("chess/results/2/episode-0001", 20)
+    (tmp_path / "chess/results/3/logs").mkdir(parents=True)
+    leave("a/b/c/results/1", 30)
+    assert last_replay(tmp_path, below=True) == (tmp_path / "chess", new)
+    assert last_replay(tmp_path / "games/nim") == (tmp_path / "games/nim", old)
+    with pytest.raises(UsageError, match="in"):
+        last_replay(tmp_path)
