@@ -1,4 +1,4 @@
-"""`python -m coworld_client.seat FILE.py`: play the seat whose address the environment has, with the function `act`."""
+"""`python -m coworld_client.seat FILE.py`: play the seat whose address the environment has, with the player in it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ def main() -> int:
     # The first process of a container ignores SIGTERM until it says otherwise.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if len(sys.argv) != 2:
-        print("usage: python -m coworld_client.seat FILE.py[:FUNCTION] | MODULE[:FUNCTION]", file=sys.stderr)
+        print("usage: python -m coworld_client.seat FILE.py[:NAME] | MODULE[:NAME]", file=sys.stderr)
         return 2
     from coworld_core.errors import UsageError
 
-    from .playing import SeatError, load_act, play_seat, seat_url
+    from .playing import SeatError, load_player, play_seat, seat_url
 
     try:
-        over = asyncio.run(play_seat(load_act(sys.argv[1]), seat_url()))
+        over = asyncio.run(play_seat(load_player(sys.argv[1]), seat_url()))
     except (UsageError, SeatError) as error:
         if error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
