@@ -16,6 +16,6 @@ if TYPE_CHECKING:
     from .playing import load_player as load_player
     from .playing import play_seat as play_seat
     from .playing import seat_url as seat_url
-    from .session import Seat as Seat
+    from .session import OpenSeat as OpenSeat
 
 __getattr__, __dir__ = lazy_names(__name__)

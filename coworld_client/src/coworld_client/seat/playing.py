@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from coworld_core.errors import UsageError
 from coworld_core.rules import Act, load_player
-from coworld_core.rules.acting import Player, is_session, seated
+from coworld_core.rules.acting import PlayerForm, is_session, seated
 from coworld_core.rules.wire import PROTOCOL
 
 from .connecting import SeatError, connected
-from .session import Seat
+from .session import OpenSeat
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -46,7 +46,7 @@ def seat_url() -> str:
     raise UsageError(f"{URL_VARIABLES[0]} is not set; a runner sets it to the address of the game.", code="no_seat")
 
 
-async def play_seat(player: Player, url: str, *, seed: int | None = None) -> dict[str, Any] | None:
+async def play_seat(player: PlayerForm, url: str, *, seed: int | None = None) -> dict[str, Any] | None:
     """Play one game to its end; a lost connection is taken up again.
 
     Args:
@@ -68,9 +68,16 @@ async def play_seat(player: Player, url: str, *, seed: int | None = None) -> dic
         await _play_session(player, url)
         return None
 
+    sitting = _Sitting(player, random.Random(seed))
+    try:
+        return await _sit(sitting, url)
+    finally:
+        await sitting.close()
+
+
+async def _sit(sitting: _Sitting, url: str) -> dict[str, Any] | None:
     from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 
-    sitting = _Sitting(player, random.Random(seed))
     while True:
         try:
             socket = await connected(url)
@@ -88,8 +95,8 @@ async def play_seat(player: Player, url: str, *, seed: int | None = None) -> dic
             print("connection lost, trying again", file=sys.stderr, flush=True)
 
 
-async def _play_session(play: Player, url: str) -> None:
-    async with Seat(url) as seat:
+async def _play_session(play: PlayerForm, url: str) -> None:
+    async with OpenSeat(url) as seat:
         try:
             await play(seat)
         except SeatError:
@@ -99,7 +106,7 @@ async def _play_session(play: Player, url: str) -> None:
 
 
 class _Sitting:
-    def __init__(self, player: Player, rng: random.Random) -> None:
+    def __init__(self, player: PlayerForm, rng: random.Random) -> None:
         try:
             self._player: Any = seated(player)
         except Exception as error:
@@ -136,6 +143,11 @@ class _Sitting:
                     # What later versions add concerns later players.
                     pass
 
+    async def close(self) -> None:
+        """Let controllers of ours leave what they have."""
+        if (close := getattr(self._player, "close", None)) is not None and hasattr(self._player, "decide"):
+            await close()
+
     async def _begin(self, hello: dict[str, Any]) -> None:
         if (protocol := hello.get("protocol")) != PROTOCOL:
             raise SeatError(f"The game speaks {protocol!r}, this player {PROTOCOL}.", code="other_protocol")
@@ -152,13 +164,15 @@ class _Sitting:
     async def _heed(self, socket: ClientConnection, message: dict[str, Any]) -> None:
         print(f"refused in tick {message.get('tick')}: {message.get('reason')}", file=sys.stderr, flush=True)
         asked = self._asked
-        if asked is None or message.get("tick") != asked.get("tick") or not message.get("legal"):
+        if asked is None or message.get("tick") != asked.get("tick"):
+            return
+        if not message.get("legal") and (asked.get("legal") is not None or "late" in str(message.get("reason"))):
             return
         self._refused += 1
         if self._refused > MAX_REFUSED:
             raise SeatError(f"The game has refused {self._refused} actions.", code="seat_hopeless")
         # There is still time: another try, with what is legal.
-        asked["legal"] = message["legal"]
+        asked["legal"] = message.get("legal")
         asked["refused"] = message.get("reason")
         await self._answer(socket)
 

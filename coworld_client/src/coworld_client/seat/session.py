@@ -11,10 +11,10 @@ from .connecting import SeatError, connected
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
-__all__ = ["Seat"]
+__all__ = ["OpenSeat"]
 
 
-class Seat:
+class OpenSeat:
     """A seat of a game, as `async def play(seat)` is handed it.
 
     ::
@@ -35,7 +35,7 @@ class Seat:
         self._socket: ClientConnection | None = None
         self._greeted = False
 
-    async def __aenter__(self) -> Seat:
+    async def __aenter__(self) -> OpenSeat:
         self._socket = await connected(self._url)
         return self
 
@@ -43,7 +43,7 @@ class Seat:
         if self._socket is not None:
             await self._socket.close()
 
-    def __aiter__(self) -> Seat:
+    def __aiter__(self) -> OpenSeat:
         return self
 
     async def __anext__(self) -> Any:

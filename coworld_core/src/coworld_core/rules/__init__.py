@@ -12,7 +12,7 @@ from ..lazy import lazy_names
 
 if TYPE_CHECKING:
     from .acting import Act as Act
-    from .acting import Player as Player
+    from .acting import PlayerForm as PlayerForm
     from .acting import load_player as load_player
     from .audit import audit_rules as audit_rules
     from .errors import ActionRefused as ActionRefused

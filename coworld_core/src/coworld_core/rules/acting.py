@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ..errors import UsageError
 
-__all__ = ["FORMS", "Act", "Player", "is_session", "load_player", "seated"]
+__all__ = ["FORMS", "Act", "PlayerForm", "is_session", "load_player", "seated"]
 
 Act = Callable[[Any, Any, random.Random], Any | Awaitable[Any]]
 """A player: `act(observation, legal, rng)` returns an action as JSON, or awaits one. `legal` is the list of legal
@@ -23,12 +23,12 @@ actions, or None where the game does not list them."""
 FORMS: Final = ("act", "Player", "play")
 """What a file may call its player; the first that it has counts."""
 
-Player = Any
+PlayerForm = Any
 """A function `act`; a class with `act`, which may have `start(hello)` and `over(over)` too and is made anew for each
 game; or a session, `async def play(seat)`."""
 
 
-def is_session(player: Player) -> bool:
+def is_session(player: PlayerForm) -> bool:
     """Whether a player is an asynchronous function of one argument, its seat: it speaks for itself."""
     if not inspect.iscoroutinefunction(player):
         return False
@@ -39,12 +39,12 @@ def is_session(player: Player) -> bool:
     )
 
 
-def seated(player: Player) -> Any:
+def seated(player: PlayerForm) -> Any:
     """A player for one game: an object with `act`, which is new where the player is a class."""
     return player() if inspect.isclass(player) else player
 
 
-def load_player(name: str) -> Player:
+def load_player(name: str) -> PlayerForm:
     """The player that a name means: `bot.py`, `bot.py:act`, `package.module` or `package.module:act`.
 
     Raises:
