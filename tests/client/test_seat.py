@@ -16,7 +16,7 @@ import pytest
 from support.served import serving, sit
 from websockets.asyncio.server import ServerConnection, serve
 
-from coworld_client.seat import SeatError, load_act, play_seat, seat_url
+from coworld_client.seat import SeatError, load_player, play_seat, seat_url
 from coworld_core.errors import UsageError
 
 
@@ -79,6 +79,65 @@ async def test_what_cannot_be_played_is_said_without_the_token() -> None:
         await play_seat(greedy, "http://nowhere/?token=x")
 
 
+class Counts:
+    """Takes part from `hello` to `over`."""
+
+    made: list[Counts] = []  # noqa: RUF012
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+        self.made.append(self)
+
+    async def start(self, hello: Any) -> None:
+        self.heard.append(hello["seat"])
+
+    def act(self, observation: Any, legal: Any, rng: Any) -> Any:
+        self.heard.append(observation["left"])
+        return legal[0]
+
+    def over(self, over: Any) -> None:
+        self.heard.append(over["scores"])
+
+
+async def test_a_class_plays_from_start_to_over() -> None:
+    for _ in range(2):
+        async with serving(sticks=4) as table, anyio.create_task_group() as tasks:
+            tasks.start_soon(play_seat, greedy, table.url(0))
+            await play_seat(Counts, table.url(1))
+    assert [one.heard for one in Counts.made] == [[1, 1, [0.0, 1.0]]] * 2
+
+
+async def test_a_session_speaks_for_itself_and_comes_back() -> None:
+    """Nothing of ours is assumed: these messages have no type."""
+    heard: list[Any] = []
+
+    async def drops(connection: ServerConnection) -> None:
+        await connection.send("[1]")
+        assert await connection.recv() == '"one"'
+        connection.transport.abort()
+
+    async def goes_on(connection: ServerConnection) -> None:
+        await connection.send("2")
+
+    async def no_json(connection: ServerConnection) -> None:
+        await connection.send("nothing")
+
+    async def play(seat: Any) -> None:
+        async for message in seat:
+            heard.append(message)
+            await seat.send("one")
+
+    async def fails(seat: Any) -> None:
+        raise ZeroDivisionError
+
+    async with answering(drops, goes_on, no_json, goes_on) as url:
+        assert await play_seat(play, url) is None
+        assert heard == [[1], 2]
+        for player, says in ((play, "no JSON"), (fails, "ZeroDivisionError")):
+            with pytest.raises(SeatError, match=says):
+                await play_seat(player, url)
+
+
 @asynccontextmanager
 async def answering(*connections: Callable[[ServerConnection], Awaitable[None]]) -> AsyncGenerator[str]:
     """A game that treats its first connection one way and its next another."""
@@ -110,7 +169,7 @@ async def test_a_lost_connection_is_taken_up_again() -> None:
 
 
 async def test_a_game_that_ends_while_its_player_thinks_has_been_played(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coworld_client.seat.playing.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("coworld_client.seat.connecting.CONNECT_SECONDS", 0.2)
     closed = anyio.Event()
 
     async def says_it_all(connection: ServerConnection) -> None:
@@ -159,10 +218,10 @@ def test_players_are_files_or_modules(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "beside_it.py").write_text("ANSWER = 42")
     (tmp_path / "bot_of_test.py").write_text("from beside_it import ANSWER\ndef act(*_): return ANSWER\nother = act")
     for name in (f"{tmp_path}/bot_of_test.py", f"{tmp_path}/bot_of_test.py:other", "bot_of_test", "bot_of_test:other"):
-        assert load_act(name)(None, None, None) == 42  # type: ignore[arg-type]
+        assert load_player(name)(None, None, None) == 42  # type: ignore[arg-type]
     for name in (f"{tmp_path}/none.py", "no_such_bot", f"{tmp_path}/bot_of_test.py:ANSWERS"):
         with pytest.raises(UsageError):
-            load_act(name)
+            load_player(name)
 
 
 def test_the_address_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli_kit import coworld
 
-from coworld_client.seat import load_act
+from coworld_client.seat import load_player
 from coworld_core.rules import ActionRefused, Play, ReplayHeader, ReplayWriter, audit_rules, play_again, read_replay
 from coworld_runner.serving.manifest import brought_up_to_date
 
@@ -74,7 +74,7 @@ def test_the_rules_keep_their_promise() -> None:
 def test_the_counter_loses_no_game_that_it_can_win() -> None:
     import random
 
-    counter, taker = (load_act(str(EXAMPLE / "players" / f"{name}.py")) for name in ("counter", "random_taker"))
+    counter, taker = (load_player(str(EXAMPLE / "players" / f"{name}.py")) for name in ("counter", "random_taker"))
     rng = random.Random(1)
     for _ in range(200):
         play = Play(Nim)

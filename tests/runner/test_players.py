@@ -155,6 +155,9 @@ def test_run_is_for_images(nim: Package, here: Path) -> None:
         ("bot.py", ACT, 0o644, (*SEAT, "{}/bot.py")),
         ("bot.py", "async " + ACT + PROGRAM, 0o644, (*SEAT, "{}/bot.py")),
         ("bot.py", "from some import thing as act\n", 0o644, (*SEAT, "{}/bot.py")),
+        ("bot.py", "class Player:\n  def act(self, *asked): ...\n", 0o644, (*SEAT, "{}/bot.py")),
+        ("bot.py", "async def play(seat): ...\n", 0o644, (*SEAT, "{}/bot.py")),
+        ("bot.py", "async def play(seat): ...\nprint()\n", 0o644, ("python", "{}/bot.py")),
         (
             "bot.py",
             f"try:\n    import x\nexcept ImportError:\n    {ACT.replace('    ', '      ')}",

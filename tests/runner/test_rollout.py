@@ -206,3 +206,32 @@ def test_random_plays_where_a_game_lists_nothing() -> None:
     done = rollout(Gather, "random", config={"rounds": 30})
     assert done.refused == (0, 0)
     assert sum(done.scores) > 0
+
+
+def test_a_class_is_made_anew_for_each_seat_and_episode() -> None:
+    made: list[list[Any]] = []
+
+    class Recalls:
+        def __init__(self) -> None:
+            self.heard: list[Any] = []
+            made.append(self.heard)
+
+        def start(self, hello: Any) -> None:
+            self.heard.append(hello["seat"])
+
+        async def act(self, observation: Any, legal: Any, rng: Any) -> str:
+            self.heard.append("act")
+            return "stay"
+
+        def over(self, over: Any) -> None:
+            self.heard.append(over["scores"])
+
+    for _ in range(2):
+        done = rollout(Gather, Recalls, config={"rounds": 1})
+    scores = list(done.scores)
+    assert made == [[0, "act", scores], [1, "act", scores]] * 2
+
+    async def play(seat: Any) -> None: ...
+
+    with pytest.raises(UsageError, match="plays at a socket"):
+        rollout(Gather, play)

@@ -54,6 +54,13 @@ class Seat:
     """Secrets that its player is handed as files of its own, by environment variable: the variable is the URI."""
 
     @property
+    def controller(self) -> str:
+        """What decides in it, as records say it."""
+        if self.runnable is None:
+            return "human"
+        return self.own.kind if self.own is not None else "bundled" if self.player_id is not None else "image"
+
+    @property
     def image(self) -> str:
         """What records say that its player runs from: an image, or a file and its content; empty for a person."""
         if self.own is not None:
@@ -211,7 +218,7 @@ def plan_episode(
             player_id=None if slot in humans else ids[slot],
             player_name="" if slot in humans or request is not None else own[slot],
             own=None if slot in humans else taken[slot][2],
-            secret_env={} if slot in humans else dict(secret_env or {}),
+            secret_env={} if slot in humans else {**_own_secrets(taken[slot][2]), **(secret_env or {})},
         )
         for slot, runnable in enumerate(runnables)
     )
@@ -231,6 +238,10 @@ def plan_episode(
 
 _Taken = tuple[Runnable, str | None, OwnPlayer | None]
 """What sits in a seat: how it is run, its id if it is a bundled player, its files if it is one's own."""
+
+
+def _own_secrets(player: OwnPlayer | None) -> Mapping[str, str]:
+    return {} if player is None else player.secret_env
 
 
 def _with_people(humans: Sequence[int], named: Sequence[PlayerRef], manifest: Manifest) -> tuple[int, ...]:

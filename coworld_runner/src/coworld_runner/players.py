@@ -1,7 +1,7 @@
 """What a person may name as a player, wherever one is named: read here and nowhere else.
 
-A bundled player's id; a file or a directory of one's own; an image; ``random``; ``human``. ``@N`` behind any of them
-stands for N seats in a row.
+A bundled player's id; a file or a directory of one's own; an image; ``llm:…``; ``recording:…``; ``random``; ``human``.
+``@N`` behind any of them but a recording stands for N seats in a row.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from coworld_core.rules.wire import PROTOCOL
 
 from ._hints import did_you_mean, listed
 from .backend import Backend
+from .own_players.llm import LLM
 from .own_players.player import OwnPlayer
 from .own_players.reading import near_file, read_own_player
+from .own_players.recording import RECORDING
 from .package.resolving import Package
 from .random_player import RANDOM
 
@@ -97,7 +99,8 @@ def housing_words(players: Iterable[OwnPlayer | None], package: Package, backend
     return tuple(
         f"{player.file} is built into an image of its own, {player.image}."
         if player.dockerfile
-        else f"{player.file} runs in {host}, the package's own player image."
+        else f"{player.file} runs in {host}, the package's own player image"
+        + (", and needs the network: --player-network open." if player.kind == "llm" else ".")
         for player in own.values()
         if backend.capabilities.builds or not player.dockerfile
     )
@@ -105,7 +108,8 @@ def housing_words(players: Iterable[OwnPlayer | None], package: Package, backend
 
 def _counted(word: str) -> tuple[str, int]:
     match = _REPEATED.fullmatch(word)
-    if match is None or Path(word).exists():
+    # what follows a recording is whose actions are meant
+    if match is None or word.startswith(RECORDING) or Path(word).exists():
         return word, 1
     count = int(match["count"])
     if count < 1:
@@ -144,11 +148,11 @@ def _random_player(manifest: Manifest) -> OwnPlayer:
             context={"game": manifest.game.name},
         )
     file = str(Path(__file__).with_name("random_player.py"))
-    return dataclasses.replace(read_own_player(file), name=RANDOM)
+    return dataclasses.replace(read_own_player(file), name=RANDOM, kind="random")
 
 
 def _is_path(word: str) -> bool:
-    if word.startswith(("./", "../", "/", "~")) or word in (".", "..") or word.endswith((".py", "/")):
+    if word.startswith(("./", "../", "/", "~", LLM, RECORDING)) or word in (".", "..") or word.endswith((".py", "/")):
         return True
     try:
         return Path(word).exists()

@@ -169,8 +169,8 @@ class PlayOptions(PackageOptions):
         section="What to play",
         multiple=True,
         metavar="PLAYER",
-        help="The same as PLAYER: a file (./bot.py), a directory, the id of a bundled player, an image, or random. "
-        "Repeatable; @N behind it seats it N times.",
+        help="The same as PLAYER: a file (./bot.py), a directory, the id of a bundled player, an image, "
+        "llm:MODEL, recording:EPISODE@SLOT or random. Repeatable; @N behind it seats it N times.",
     )
     variant: str | None = option(
         "--variant",

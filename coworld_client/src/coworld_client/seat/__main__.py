@@ -1,4 +1,4 @@
-"""`python -m coworld_client.seat FILE.py`: play the seat whose address the environment has, with the function `act`."""
+"""`python -m coworld_client.seat FILE.py`: play the seat whose address the environment has, with the player in it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ import asyncio
 import signal
 import sys
 import traceback
+from typing import Any
+
+
+def _named(name: str) -> Any:
+    from .controllers import load_controller
+    from .playing import load_player
+
+    return load_controller(name) if name.endswith(".json") else load_player(name)
 
 
 def main() -> int:
@@ -13,18 +21,18 @@ def main() -> int:
     # The first process of a container ignores SIGTERM until it says otherwise.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if len(sys.argv) != 2:
-        print("usage: python -m coworld_client.seat FILE.py[:FUNCTION] | MODULE[:FUNCTION]", file=sys.stderr)
+        print("usage: python -m coworld_client.seat FILE.py[:NAME] | MODULE[:NAME]", file=sys.stderr)
         return 2
     from coworld_core.errors import UsageError
 
-    from .playing import SeatError, load_act, play_seat, seat_url
+    from .playing import SeatError, play_seat, seat_url
 
     try:
-        over = asyncio.run(play_seat(load_act(sys.argv[1]), seat_url()))
+        over = asyncio.run(play_seat(_named(sys.argv[1]), seat_url()))
     except (UsageError, SeatError) as error:
         if error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
-        print(error.message, file=sys.stderr)
+        print(error, file=sys.stderr)
         return 2 if error.kind == "usage" else 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import inspect
 import json
 import os
 import random
 import sys
-import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
-from coworld_core.errors import CoworldError, UsageError
-from coworld_core.rules import Act, load_act
+from coworld_core.errors import UsageError
+from coworld_core.rules import Act, load_player
+from coworld_core.rules.acting import PlayerForm, is_session, seated
 from coworld_core.rules.wire import PROTOCOL
+
+from .connecting import SeatError, connected
+from .session import OpenSeat
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
-__all__ = ["Act", "SeatError", "load_act", "play_seat", "seat_url"]
+__all__ = ["Act", "SeatError", "load_player", "play_seat", "seat_url"]
 
 URL_VARIABLES: Final = ("COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL")
 """Where a runner leaves the address of the game: the present name and the older one."""
 
-CONNECT_SECONDS: Final = 8.0
-"""How long to try to reach the game, at the start and again after a lost connection."""
-
 MAX_REFUSED: Final = 20
 """Actions that may be refused, but for late ones, before a player is taken for hopeless."""
 
-
-class SeatError(CoworldError):
-    """The player could not take part to the end; the message says why, without its token."""
-
-    kind = "remote"
-    default_code = "seat_lost"
+PASS: Final = object()
+"""What `decide` returns to let its time pass."""
 
 
 def seat_url() -> str:
@@ -51,80 +46,134 @@ def seat_url() -> str:
     raise UsageError(f"{URL_VARIABLES[0]} is not set; a runner sets it to the address of the game.", code="no_seat")
 
 
-async def play_seat(act: Act, url: str, *, seed: int | None = None) -> dict[str, Any] | None:
+async def play_seat(player: PlayerForm, url: str, *, seed: int | None = None) -> dict[str, Any] | None:
     """Play one game to its end; a lost connection is taken up again.
 
     Args:
-        act: The player.
+        player: A function `act`; a class or an object with `act`, and with `start` and `over` if it likes; or a
+            session, `async def play(seat)`, which speaks for itself and whose game may have a protocol of its own.
         url: The address of its seat.
         seed: The seed of the player's `rng`; by default any.
 
     Returns:
         The game's last message, `over`; or None where the game has closed the connection in good order without it, or
-        is gone after this player has sat in it: a game that ends while a slow player speaks may end unheard.
+        is gone after this player has sat in it: a game that ends while a slow player speaks may end unheard. For a
+        session, always None.
 
     Raises:
         SeatError: The game cannot be reached, refuses this player, speaks another protocol, or has refused too many of
-            its actions; or `act` raised, which is then the cause.
+            its actions; or the player raised, which is then the cause.
     """
+    if is_session(player):
+        await _play_session(player, url)
+        return None
+
+    sitting = _Sitting(player, random.Random(seed))
+    try:
+        return await _sit(sitting, url)
+    finally:
+        await sitting.close()
+
+
+async def _sit(sitting: _Sitting, url: str) -> dict[str, Any] | None:
     from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 
-    player = _Player(act, random.Random(seed))
     while True:
         try:
-            socket = await _connected(url)
+            socket = await connected(url)
         except SeatError as error:
-            if player.seated and error.code == SeatError.default_code:
+            if sitting.greeted and error.code == SeatError.default_code:
                 print(error.message, file=sys.stderr, flush=True)
                 return None
             raise
         try:
             async with socket:
-                return await player.converse(socket)
+                return await sitting.converse(socket)
         except ConnectionClosedOK:
             return None
         except ConnectionClosedError:
             print("connection lost, trying again", file=sys.stderr, flush=True)
 
 
-class _Player:
-    def __init__(self, act: Act, rng: random.Random) -> None:
-        self._act = act
-        self._rng = rng
+async def _play_session(play: PlayerForm, url: str) -> None:
+    async with OpenSeat(url) as seat:
+        try:
+            await play(seat)
+        except SeatError:
+            raise
+        except Exception as error:
+            raise SeatError(f"The player failed: {_said(error)}", code="player_failed") from error
+
+
+class _Sitting:
+    def __init__(self, player: PlayerForm, rng: random.Random) -> None:
+        try:
+            self._player: Any = seated(player)
+        except Exception as error:
+            raise SeatError(f"The player failed before its game: {_said(error)}", code="player_failed") from error
+        act: Act = getattr(self._player, "act", self._player)
+
+        def decide(asked: dict[str, Any]) -> Any:
+            return act(asked["observation"], asked.get("legal"), rng)
+
+        # Controllers of ours see all that the game says; others what concerns them.
+        self._decide: Callable[[dict[str, Any]], Any] = getattr(self._player, "decide", decide)
         self._refused = 0
         self._asked: dict[str, Any] | None = None
-        self.seated = False
+        self.greeted = False
         """Whether the game has spoken to it."""
+        self._started = False
 
     async def converse(self, socket: ClientConnection) -> dict[str, Any]:
         while True:
             message: Any = json.loads(await socket.recv())
-            self.seated = True
+            self.greeted = True
             match message.get("type"):
                 case "hello":
-                    if (protocol := message.get("protocol")) != PROTOCOL:
-                        raise SeatError(f"The game speaks {protocol!r}, this player {PROTOCOL}.", code="other_protocol")
+                    await self._begin(message)
                 case "observe" if message.get("your_turn"):
                     self._asked = message
                     await self._answer(socket)
                 case "refused":
                     await self._heed(socket, message)
                 case "over":
+                    await self._tell("over", message)
                     return message
                 case _:
                     # What later versions add concerns later players.
                     pass
 
+    async def close(self) -> None:
+        """Let controllers of ours leave what they have."""
+        if (close := getattr(self._player, "close", None)) is not None and hasattr(self._player, "decide"):
+            await close()
+
+    async def _begin(self, hello: dict[str, Any]) -> None:
+        if (protocol := hello.get("protocol")) != PROTOCOL:
+            raise SeatError(f"The game speaks {protocol!r}, this player {PROTOCOL}.", code="other_protocol")
+        # Who comes back is greeted again, in the same game.
+        if not self._started:
+            self._started = True
+            await self._tell("start", hello)
+
+    async def _tell(self, form: str, message: dict[str, Any]) -> None:
+        """Call `start` or `over`, where the player has it."""
+        if (told := getattr(self._player, form, None)) is not None:
+            await _run(f"in {form}", told, message)
+
     async def _heed(self, socket: ClientConnection, message: dict[str, Any]) -> None:
         print(f"refused in tick {message.get('tick')}: {message.get('reason')}", file=sys.stderr, flush=True)
         asked = self._asked
-        if asked is None or message.get("tick") != asked.get("tick") or not message.get("legal"):
+        if asked is None or message.get("tick") != asked.get("tick"):
+            return
+        if not message.get("legal") and (asked.get("legal") is not None or "late" in str(message.get("reason"))):
             return
         self._refused += 1
         if self._refused > MAX_REFUSED:
             raise SeatError(f"The game has refused {self._refused} actions.", code="seat_hopeless")
         # There is still time: another try, with what is legal.
-        asked["legal"] = message["legal"]
+        asked["legal"] = message.get("legal")
+        asked["refused"] = message.get("reason")
         await self._answer(socket)
 
     async def _answer(self, socket: ClientConnection) -> None:
@@ -132,42 +181,28 @@ class _Player:
 
         asked = self._asked
         assert asked is not None
+        where = f"in tick {asked['tick']}"
+        action = await _run(where, self._decide, asked)
+        if action is PASS:
+            return
         try:
-            action = self._act(asked["observation"], asked.get("legal"), self._rng)
-            if inspect.isawaitable(action):
-                action = await action
             text = json.dumps({"type": "act", "tick": asked["tick"], "action": action}, allow_nan=False)
-        except Exception as error:
-            said = f"{type(error).__name__}: {error}"
-            raise SeatError(f"The player failed in tick {asked['tick']}: {said}", code="player_failed") from error
+        except (TypeError, ValueError, RecursionError) as error:
+            raise SeatError(f"The player failed {where}: {_said(error)}", code="player_failed") from error
         # What the game said before it closed, `over` perhaps, is still to be read; and then, how it closed.
         with contextlib.suppress(ConnectionClosed):
             await socket.send(text)
 
 
-async def _connected(url: str) -> ClientConnection:
-    from websockets.asyncio.client import connect
-    from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
+async def _run(where: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        answer: Any = function(*arguments)
+        return await answer if inspect.isawaitable(answer) else answer
+    except SeatError:
+        raise
+    except Exception as error:
+        raise SeatError(f"The player failed {where}: {_said(error)}", code="player_failed") from error
 
-    deadline = time.monotonic() + CONNECT_SECONDS
-    place = urlsplit(url)._replace(query="", fragment="").geturl()
-    pause = 0.05
-    while True:
-        try:
-            # Games of older kinds do not answer pings, and observations have no limit.
-            return await connect(url, ping_timeout=None, max_size=None, compression=None, proxy=None)
-        except InvalidStatus as refusal:
-            status = refusal.response.status_code
-            if status < 500:
-                raise SeatError(
-                    f"{place} refused this player (HTTP {status}): slot or token is wrong.", code="seat_refused"
-                ) from None
-            problem = f"HTTP {status}"
-        except InvalidURI:
-            raise UsageError(f"{place} is no websocket address.", code="no_seat") from None
-        except (OSError, InvalidHandshake, EOFError) as error:
-            problem = str(error) or type(error).__name__
-        if time.monotonic() + pause > deadline:
-            raise SeatError(f"Cannot reach the game at {place}: {problem}.")
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, 1.0)
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -81,6 +81,10 @@ class SlotRecord(UnitRecord):
     name: str = Field(default="", description="Display name.")
     player_id: str | None = Field(default=None, description="The bundled player's id, if it was one.")
     human: bool = Field(default=False, description="Whether the seat was left to a person in a browser.")
+    controller: str = Field(
+        default="",
+        description="What decided in it: human, bundled, image, file, random, llm or recording; empty: not recorded.",
+    )
     artifact: str | None = Field(default=None, description="The zip the player left, relative to the workspace.")
     secret_env: tuple[str, ...] = Field(default=(), description="Names, never values, of the secrets it was given.")
 

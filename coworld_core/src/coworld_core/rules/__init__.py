@@ -12,7 +12,8 @@ from ..lazy import lazy_names
 
 if TYPE_CHECKING:
     from .acting import Act as Act
-    from .acting import load_act as load_act
+    from .acting import PlayerForm as PlayerForm
+    from .acting import load_player as load_player
     from .audit import audit_rules as audit_rules
     from .errors import ActionRefused as ActionRefused
     from .errors import ReplayFormatError as ReplayFormatError

@@ -108,6 +108,7 @@ def _slot_record(setup: Setup, slot: int, seat: Seat, state: UnitState | None) -
         name=seat.name,
         player_id=seat.player_id,
         human=seat.runnable is None,
+        controller=seat.controller,
         artifact=setup.layout.relative(artifact) if artifact.exists() else None,
         secret_env=tuple(sorted(seat.secret_env)),
     )

@@ -295,6 +295,7 @@ class Dev:
                     slot=slot,
                     url=self._desk.socket(f"{SIT}?{seat_query(slot, token)}"),
                     backend=self._backend,
+                    secret_env=planned.secret_env,
                     stop_grace=_GRACE,
                 ) as unit:
                     self._report(seat, "playing")

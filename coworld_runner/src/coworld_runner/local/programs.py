@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import tempfile
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -150,9 +153,12 @@ async def open_player(
         StartError: It could not be started.
     """
     argv = tuple(runnable.run)
-    if own is not None:
-        place = own.path if own.path.is_dir() else own.path.parent
-        argv = own.argv(str(place), in_image=False)
+    made = tempfile.TemporaryDirectory(prefix="coworld-player-") if own is not None and not own.path.exists() else None
+    if own is not None and made is not None:
+        own.put(Path(made.name))
+        argv = own.argv(made.name, in_image=False)
+    elif own is not None:
+        argv = own.argv(str(own.path if own.path.is_dir() else own.path.parent), in_image=False)
 
     def environment(placement: Placement) -> Mapping[str, str]:
         return {**_UNCOMPILED, **runnable.env, **player_variables(placement, slot, url)}
@@ -166,5 +172,6 @@ async def open_player(
         secret_env=secret_env or {},
         limits=enforceable(EpisodeOptions().player_limits, backend.capabilities),
     )
-    async with open_program(program, backend=backend, stop_grace=stop_grace) as running:
-        yield running.unit
+    with made or contextlib.nullcontext():
+        async with open_program(program, backend=backend, stop_grace=stop_grace) as running:
+            yield running.unit

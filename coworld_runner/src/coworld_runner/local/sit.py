@@ -13,8 +13,10 @@ from coworld_core.manifest.models import Runnable
 
 from ..backend import Unit
 from ..backends.process.backend import ProcessBackend
+from ..own_players.llm import LLM
 from ..own_players.player import OwnPlayer
 from ..own_players.reading import read_own_player
+from ..own_players.recording import RECORDING
 from ..own_players.requiring import require_own_player
 from .programs import open_player
 
@@ -74,13 +76,14 @@ async def open_seat(address: str, player: str, *, secret_env: Mapping[str, str] 
             slot=0,
             url=url,
             backend=backend,
-            secret_env=secret_env,
+            secret_env={**(own.secret_env if own is not None else {}), **(secret_env or {})},
         ) as unit:
             yield unit
 
 
 def _read(player: str) -> OwnPlayer | None:
     """The file or directory; None for a function that is named."""
-    if _FUNCTION.fullmatch(player) and not player.endswith(".py") and not Path(player).exists():
+    made = player.startswith((LLM, RECORDING)) or player.endswith(".py") or Path(player).exists()
+    if _FUNCTION.fullmatch(player) and not made:
         return None
     return read_own_player(player)

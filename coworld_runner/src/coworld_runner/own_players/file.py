@@ -34,7 +34,7 @@ def read_file(path: Path, status: os.stat_result) -> OwnPlayer:
     words = _shebang(content)
     common: dict[str, Any] = {"name": path.stem, "file": path.name, "path": path, "files": {path.name: content}}
     if path.suffix == ".py" or (words and Path(words[0]).name.startswith("python")):
-        by_seat = _is_act(path, content)
+        by_seat = _is_seated(path, content)
         runs = (*_SEAT, f"{{}}/{path.name}") if by_seat else (PYTHON, f"{{}}/{path.name}")
         return OwnPlayer(**common, command=runs, needs_client=by_seat)
     needs = machine_of(content)
@@ -67,8 +67,8 @@ def _shebang(content: bytes) -> tuple[str, ...]:
 # --- a file of Python --------------------------------------------------------------------------------------------
 
 
-def _is_act(path: Path, content: bytes) -> bool:
-    """Whether a file is a player of one function; else it is a whole program."""
+def _is_seated(path: Path, content: bytes) -> bool:
+    """Whether a file has a player that `coworld_client.seat` plays; else it is a whole program."""
     try:
         tree = ast.parse(content, filename=str(path))
     except SyntaxError as error:
@@ -92,6 +92,8 @@ def _is_act(path: Path, content: bytes) -> bool:
         return True
     if works:
         return False
+    if _has_act(names.get("Player")) or _is_session(names.get("play")):
+        return True
     near = did_you_mean("act", names)
     raise UsageError(
         f"{path} has no function act(observation, legal, rng), and is no program either: nothing in it would run.",
@@ -115,7 +117,7 @@ def _top(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
 def _named(statement: ast.stmt) -> list[str]:
     """Names that a statement gives to something."""
     match statement:
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             return [name]
         case ast.Assign(targets=targets):
             return [target.id for target in targets if isinstance(target, ast.Name)]
@@ -138,6 +140,19 @@ def _does_something(statement: ast.stmt) -> bool:
             return True
         case _:
             return False
+
+
+def _has_act(statement: ast.stmt | None) -> bool:
+    # What is inherited or imported may have it.
+    if isinstance(statement, ast.ImportFrom | ast.Assign):
+        return True
+    return isinstance(statement, ast.ClassDef) and (
+        bool(statement.bases) or any("act" in _named(inner) for inner in statement.body)
+    )
+
+
+def _is_session(statement: ast.stmt | None) -> bool:
+    return isinstance(statement, ast.AsyncFunctionDef) and len(statement.args.args) == 1
 
 
 def _check_arguments(path: Path, statement: ast.stmt) -> None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from coworld_core.errors import UsageError
 
@@ -41,6 +42,10 @@ class OwnPlayer:
     """What Python is called in the image that it runs beside; a local process gets the one that runs coworld."""
     needs_client: bool = False
     """Whether ``coworld_client.seat`` plays it."""
+    kind: Literal["file", "random", "llm", "recording"] = "file"
+    """What decides in its seat."""
+    secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Secrets of this player alone."""
     needs: str = ""
     """os/architecture of the machine code it is; empty for any."""
     dockerfile: bool = False

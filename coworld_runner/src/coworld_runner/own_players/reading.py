@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import stat
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from coworld_core.errors import UsageError
 from .._hints import did_you_mean
 from .directory import read_directory
 from .file import read_file
+from .llm import LLM, read_llm
 from .player import OwnPlayer
+from .recording import RECORDING, read_recording
 
 __all__ = ["near_file", "read_own_player"]
 
@@ -20,11 +23,15 @@ def read_own_player(word: str) -> OwnPlayer:
     """Read the file or directory that a person named.
 
     Args:
-        word: A path, relative to the current directory; ``~`` is expanded.
+        word: A path, relative to the current directory; ``~`` is expanded. Or ``llm:…``, ``recording:…``.
 
     Raises:
         UsageError: There is none, it cannot be read, or nothing in it can be run; the message says why.
     """
+    if word.startswith(LLM):
+        return read_llm(word, os.environ)
+    if word.startswith(RECORDING):
+        return read_recording(word)
     path = Path(word).expanduser()
     try:
         status = path.stat()

@@ -22,9 +22,10 @@ from coworld_core.rules import (
     RulesConfig,
     RulesError,
     action_schema,
-    load_act,
+    load_player,
     rules_config,
 )
+from coworld_core.rules.acting import is_session, seated
 from coworld_core.rules.errors import own_lines
 from coworld_core.rules.play import to_plain
 
@@ -32,9 +33,9 @@ from ..random_player import RANDOM, sample
 
 __all__ = ["PolicyError", "PolicyTable", "Rollout", "SeatPolicies", "SeatPolicy", "rollout", "several"]
 
-SeatPolicy = Act | str | os.PathLike[str]
-"""A function `act(observation, legal, rng)`, awaited where it is asynchronous; a file or module that has one, as
-`load_act` finds it; or `random`."""
+SeatPolicy = Act | type | str | os.PathLike[str]
+"""A function `act(observation, legal, rng)`, awaited where it is asynchronous; a class that has it, made anew for each
+episode and seat; a file or module that has one, as `load_player` finds it; or `random`."""
 
 SeatPolicies = SeatPolicy | Sequence[SeatPolicy]
 """One policy for all seats, or one for each."""
@@ -166,6 +167,7 @@ class PolicyTable:
         self._refused = [0] * count
         self._seed = 0
         self._chances: dict[int, random.Random] = {}
+        self._players: dict[int, tuple[Any, _Choose]] = {}
         self._stack = ExitStack()
         self._portal: Any = None
         known: dict[int, _Choose] = {}
@@ -186,6 +188,7 @@ class PolicyTable:
         self._refused = [0] * self._seats
         self._seed = seed
         self._chances.clear()
+        self._players.clear()
         writer: ReplayWriter | None = None
         try:
             play = Play(self._rules, config=self._config, seats=self._seats, seed=seed)
@@ -194,6 +197,9 @@ class PolicyTable:
                 writer.add(play.frame())
             self._through(play, writer)
             results = play.results()
+            over = {"type": "over", "scores": results["scores"], "results": results, "reason": "over"}
+            for seat, (one, _) in self._players.items():
+                self._tell(getattr(one, "over", None), over, play=play, seat=seat)
         except (RulesError, PolicyError) as error:
             if writer is not None:
                 error.replay = writer.finish(reason="failed")
@@ -238,7 +244,41 @@ class PolicyTable:
     def _chooser(self, policy: SeatPolicy) -> _Choose:
         if policy == RANDOM:
             return self._random()
-        act = load_act(os.fspath(policy)) if isinstance(policy, str | os.PathLike) else policy
+        player: Any = load_player(os.fspath(policy)) if isinstance(policy, str | os.PathLike) else policy
+        if is_session(player):
+            raise UsageError(
+                f"{player.__name__}(seat) plays at a socket, and a rollout has none.",
+                code="session_in_rollout",
+                hint="Write it as act(observation, legal, rng), or run an episode.",
+            )
+        if inspect.isclass(player) or hasattr(player, "start") or hasattr(player, "over"):
+            return self._object(player)
+        return self._asking(getattr(player, "act", player))
+
+    def _object(self, player: Any) -> _Choose:
+        """One object for each seat that it takes, for one episode."""
+
+        def choose(play: Play, seat: int) -> Any:
+            if seat not in self._players:
+                hello = {"game": self._rules.__name__, "seat": seat, "seats": self._seats}
+                hello |= {"config": self._config.model_dump(mode="json")}
+                one = self._tell(seated, player, play=play, seat=seat)
+                self._players[seat] = one, self._asking(one.act)
+                self._tell(getattr(one, "start", None), hello, play=play, seat=seat)
+            return self._players[seat][1](play, seat)
+
+        return choose
+
+    def _tell(self, told: Any, about: Any, *, play: Play, seat: int) -> Any:
+        if told is None:
+            return None
+        try:
+            waits = inspect.iscoroutinefunction(told)
+            return self._awaited(told, about) if waits else told(about)
+        except Exception as error:
+            raise PolicyError(error, tick=play.tick, seat=seat) from error
+
+    def _asking(self, act: Act) -> _Choose:
         # What is no function may still be asked like one.
         asked = act if inspect.isroutine(act) else getattr(act, "__call__", act)  # noqa: B004
         waits = inspect.iscoroutinefunction(asked)

@@ -1,0 +1,97 @@
+"""What a language model is asked, and the legal action that its answer means."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+__all__ = ["NOTHING", "default_action", "question", "understood"]
+
+_MOST_FAILED: Final = 200
+"""Beginnings of JSON values that are none, before the rest of an answer is passed over."""
+
+NOTHING: Final = object()
+"""No action: None is one that a game may have."""
+
+
+def question(asked: dict[str, Any], schema: Any) -> str:
+    """What a model is asked for one decision: what its seat sees, and what it may do."""
+    seen = asked.get("text") or _json(asked.get("observation"))
+    if (legal := asked.get("legal")) is not None:
+        may = "Legal actions:\n" + "\n".join(map(_json, legal)) + "\n\nAnswer with one of them, on the last line."
+    elif _is_text(schema):
+        may = "Answer with your words alone."
+    else:
+        may = f"Answer with an action as JSON, by this schema:\n{_json(schema)}"
+    refused = f"\n\nYour last answer was refused: {asked['refused']}" if asked.get("refused") else ""
+    return f"{seen}\n\n{may}{refused}"
+
+
+def understood(answer: str, legal: Sequence[Any] | None, schema: Any) -> Any:
+    """The action that an answer means, the last that it names; `NOTHING` where it means none or it is not clear."""
+    if legal is None:
+        if _is_text(schema):
+            return answer.strip() or NOTHING
+        values = _values(answer)
+        return values[-1] if values else NOTHING
+    for value in reversed(_values(answer)):
+        if (found := _found(value, legal)) is not NOTHING:
+            return found
+    for text in (answer, *reversed(answer.splitlines())):
+        plain = text.strip().strip("`'\"*.!").casefold()
+        if len(same := [action for action in legal if _shown(action).casefold() == plain]) == 1:
+            return same[0]
+    named = [action for action in legal if _names(answer, _shown(action))]
+    return named[0] if len(named) == 1 else NOTHING
+
+
+def default_action(legal: Sequence[Any] | None, schema: Any) -> Any:
+    """The first legal action; where none is listed, a full stop for words, and `NOTHING` for all else."""
+    if legal:
+        return legal[0]
+    return "." if legal is None and _is_text(schema) else NOTHING
+
+
+def _found(value: Any, legal: Sequence[Any]) -> Any:
+    """The legal action that is this value; one in an object that wraps it counts, too."""
+    wrapped = list(value.values())[:1] if isinstance(value, dict) and len(value) == 1 else []  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    for meant in (value, *wrapped):  # pyright: ignore[reportUnknownVariableType]
+        for action in legal:
+            # True is 1 in Python and is not in JSON.
+            if _json(action) == _json(meant):
+                return action
+    return NOTHING
+
+
+def _values(text: str) -> list[Any]:
+    """The JSON values in a text, in order; of nested ones the outermost."""
+    decoder, found, at, left = json.JSONDecoder(), list[Any](), 0, _MOST_FAILED
+    for match in re.finditer(r'[{\["]|-?\d+|\b(?:true|false|null)\b', text):
+        if match.start() >= at:
+            try:
+                value, at = decoder.raw_decode(text, match.start())
+            except (ValueError, RecursionError):
+                left -= 1
+                if not left:
+                    break
+                continue
+            found.append(value)
+    return found
+
+
+def _names(text: str, word: str) -> bool:
+    return bool(word) and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE) is not None
+
+
+def _shown(action: Any) -> str:
+    return action if isinstance(action, str) else _json(action)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def _is_text(schema: Any) -> bool:
+    return isinstance(schema, dict) and schema.get("type") == "string" and "enum" not in schema  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]

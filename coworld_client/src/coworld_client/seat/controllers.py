@@ -1,0 +1,43 @@
+"""Players that are no file of anybody's: those that a runner writes down as JSON, and what each becomes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from coworld_core.errors import UsageError
+
+__all__ = ["load_controller"]
+
+
+def load_controller(path: str) -> Any:
+    """The player that a file says.
+
+    Raises:
+        UsageError: It says none.
+    """
+    try:
+        said: dict[str, Any] = json.loads(Path(path).read_bytes())
+        kind = said.pop("controller")
+    except (OSError, ValueError, KeyError, AttributeError):
+        raise UsageError(f"{path} says no player.", code="no_player") from None
+    if kind == "recording":
+        from .recording import RecordedPlayer
+
+        by_seat = {
+            int(seat): {int(tick): action for tick, action in actions.items()}
+            for seat, actions in said["actions"].items()
+        }
+        return RecordedPlayer(by_seat, source=said["source"], slot=said["slot"])
+    if kind == "llm":
+        from .llm import LlmPlayer
+
+        return LlmPlayer(
+            **said,
+            base_url=os.environ.get("OPENAI_BASE_URL"),
+            key=os.environ.get("OPENAI_API_KEY"),
+            artifact=os.environ.get("COWORLD_PLAYER_ARTIFACT_UPLOAD_URL"),
+        )
+    raise UsageError(f"{path} says a player of another kind, {kind!r}.", code="no_player")

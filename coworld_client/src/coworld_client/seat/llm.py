@@ -1,0 +1,222 @@
+"""A language model in a seat, at any address that speaks as OpenAI's does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import sys
+import time
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from .answers import NOTHING, default_action, question, understood
+from .connecting import SeatError
+from .playing import PASS
+
+if TYPE_CHECKING:
+    import httpx2
+
+__all__ = ["LlmPlayer"]
+
+USUAL_ADDRESS: Final = "https://api.openai.com/v1"
+MOST_TRIES: Final = 3
+"""How often it is asked for one decision, before the default is played."""
+
+MOST_SECONDS: Final = 60.0
+"""For one decision, where the game has no clock; else most of what the game gives."""
+
+_SYSTEM: Final = "You play one seat of a game. Choose well, and answer with an action alone."
+
+
+class LlmPlayer:
+    """A player that asks a language model, within a spending limit, and keeps every answer.
+
+    Args:
+        model: The model's name.
+        prompt: Words that go before every question; empty: ours.
+        budget: US dollars that it may spend in one game; None: any.
+        price: US dollars for a million tokens of questions, and of answers.
+        base_url: Where models are asked, up to `/chat/completions`; None: OpenAI's own.
+        key: Sent as bearer token; None: none is sent.
+        artifact: The `file://` or `http` address where its answers go in the end.
+        transport: Another transport, for tests.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        prompt: str = "",
+        budget: float | None = None,
+        price: tuple[float, float] = (0.0, 0.0),
+        base_url: str | None = None,
+        key: str | None = None,
+        artifact: str | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._model = model
+        self._prompt = prompt or _SYSTEM
+        self._budget = budget
+        self._price = price
+        self._url = (base_url or USUAL_ADDRESS).rstrip("/") + "/chat/completions"
+        self._key = key
+        self._artifact = artifact
+        self._transport = transport
+        self._http: httpx2.AsyncClient | None = None
+        self._schema: Any = None
+        self._seat = 0
+        self._lines: list[dict[str, Any]] = []
+        self._cost = 0.0
+        self._answered = False
+        self._asked_in: tuple[int, int] = (-1, 0)
+
+    def start(self, hello: dict[str, Any]) -> None:
+        """Take note of the seat and of what actions are."""
+        self._schema, self._seat = hello.get("action_schema"), hello["seat"]
+
+    async def decide(self, asked: dict[str, Any]) -> Any:
+        """The model's action, or the default where it gives none that can be used.
+
+        Raises:
+            SeatError: The address refuses, or cannot be reached at all.
+        """
+        began, legal = time.monotonic(), asked.get("legal")
+        tries: list[dict[str, Any]] = []
+        action: Any = NOTHING
+        why = "no answer could be used"
+        limit = min(MOST_SECONDS, asked.get("time_left", MOST_SECONDS) * 0.9)
+        try:
+            async with asyncio.timeout(limit):
+                # A refused action is one of the tries for its tick.
+                while action is NOTHING and self._may_try(asked["tick"]):
+                    if self._budget is not None and self._cost >= self._budget:
+                        why = f"the spending limit of ${self._budget:g} is reached"
+                        break
+                    tries.append({"answer": None})
+                    action = understood(await self._ask(asked, tries[-1]), legal, self._schema)
+        except TimeoutError:
+            why = f"no answer within {limit:.1f} s"
+        default = action is NOTHING
+        if default:
+            action = default_action(legal, self._schema)
+            print(f"tick {asked['tick']}: {why}; playing the default", file=sys.stderr, flush=True)
+        self._lines.append(
+            {
+                "seat": self._seat,
+                "tick": asked["tick"],
+                "action": None if action is NOTHING else action,
+                "default": why if default else None,
+                "seconds": round(time.monotonic() - began, 3),
+                "tries": tries,
+            }
+        )
+        return PASS if action is NOTHING else action
+
+    async def close(self) -> None:
+        """Leave its answers, and say what they took."""
+        if self._http is not None:
+            await self._http.aclose()
+        tries = [one for line in self._lines for one in line["tries"]]
+        told = {
+            "model": self._model,
+            "decisions": len(self._lines),
+            "defaults": sum(line["default"] is not None for line in self._lines),
+            "asked": len(tries),
+            "prompt_tokens": sum(one.get("prompt_tokens", 0) for one in tries),
+            "completion_tokens": sum(one.get("completion_tokens", 0) for one in tries),
+            "cost": round(self._cost, 6),
+            "seconds": round(sum(line["seconds"] for line in self._lines), 3),
+        }
+        print(json.dumps(told), flush=True)
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("answers.jsonl", "".join(f"{json.dumps(line)}\n" for line in self._lines))
+            archive.writestr("summary.json", json.dumps(told, indent=2))
+        if self._artifact is not None:
+            await self._leave(self._artifact, packed.getvalue())
+
+    async def _leave(self, address: str, content: bytes) -> None:
+        if (place := urlsplit(address)).scheme == "file":
+            await asyncio.to_thread(Path(url2pathname(place.path)).write_bytes, content)
+            return
+        import httpx2
+
+        try:
+            async with httpx2.AsyncClient(timeout=20) as http:
+                (await http.put(address, content=content)).raise_for_status()
+        except httpx2.HTTPError as error:
+            print(f"the answers could not be left: {type(error).__name__}", file=sys.stderr, flush=True)
+
+    def _may_try(self, tick: int) -> bool:
+        last, count = self._asked_in
+        self._asked_in = (tick, count + 1 if tick == last else 1)
+        return self._asked_in[1] <= MOST_TRIES
+
+    async def _ask(self, asked: dict[str, Any], tried: dict[str, Any]) -> str:
+        """The model's answer, empty where there was none; what it took is noted in `tried`."""
+        import httpx2
+
+        if self._http is None:
+            headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+            self._http = httpx2.AsyncClient(headers=headers, transport=self._transport, timeout=MOST_SECONDS)
+        words = question(asked, self._schema)
+        messages = [{"role": "system", "content": self._prompt}, {"role": "user", "content": words}]
+        try:
+            response = await self._http.post(self._url, json={"model": self._model, "messages": messages})
+        except httpx2.HTTPError as error:
+            if not self._answered:
+                raise self._unreachable(type(error).__name__) from None
+            tried["problem"] = type(error).__name__
+            return ""
+        status = response.status_code
+        if status in (400, 401, 403, 404):
+            raise SeatError(
+                f"{self._place} refused to answer as {self._model} (HTTP {status}).",
+                code="llm_refused",
+                hint="OPENAI_BASE_URL, OPENAI_API_KEY or the model's name is wrong.",
+            )
+        if status != 200:
+            tried["problem"] = f"HTTP {status}"
+            with contextlib.suppress(ValueError):
+                await asyncio.sleep(min(max(float(response.headers.get("retry-after", "0.2")), 0.0), 10.0))
+            return ""
+        self._answered = True
+        try:
+            said: Any = response.json()
+            answer = str(said["choices"][0]["message"]["content"] or "")
+        except (ValueError, LookupError, TypeError):
+            tried["problem"] = "an answer of another form"
+            return ""
+        self._count(said.get("usage"), words, answer, tried)
+        return answer
+
+    def _count(self, usage: Any, words: str, answer: str, tried: dict[str, Any]) -> None:
+        """Note an answer, its tokens and what it cost; where none are counted, four letters are taken for one."""
+        known: dict[str, Any] = usage if isinstance(usage, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+        spent = known.get("prompt_tokens"), known.get("completion_tokens")
+        told = all(isinstance(count, int) for count in spent)
+        if not told:
+            spent = (len(self._prompt) + len(words)) // 4 + 1, len(answer) // 4 + 1
+        cost = sum(int(count or 0) * price for count, price in zip(spent, self._price, strict=True)) / 1e6
+        self._cost += cost
+        tried |= {"answer": answer, "prompt_tokens": spent[0], "completion_tokens": spent[1], "cost": cost}
+        if not told:
+            tried["estimated"] = True
+
+    @property
+    def _place(self) -> str:
+        """The address, without what may be secret in it."""
+        url = urlsplit(self._url)
+        return f"{url.scheme}://{url.hostname}{f':{url.port}' if url.port else ''}"
+
+    def _unreachable(self, problem: str) -> SeatError:
+        return SeatError(
+            f"Cannot reach {self._place}, where {self._model} is asked: {problem}.",
+            code="llm_unreachable",
+            hint="In a container a player reaches the game alone, unless --player-network open lets it out.",
+        )

@@ -1,0 +1,58 @@
+"""What a seat did in an earlier episode, done again tick by tick."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .connecting import SeatError
+from .playing import PASS
+
+__all__ = ["RecordedPlayer"]
+
+
+class RecordedPlayer:
+    """A player that does what a seat did before, as long as the game goes as it went.
+
+    Args:
+        actions: What was done, by seat and tick; None where time was let pass.
+        source: Where that was read, for messages.
+        slot: Whose actions; None: those of the seat that it sits in.
+    """
+
+    def __init__(self, actions: Mapping[int, Mapping[int, Any]], *, source: str, slot: int | None = None) -> None:
+        self._actions = actions
+        self._source = source
+        self._slot = slot
+
+    def start(self, hello: dict[str, Any]) -> None:
+        """Choose the seat."""
+        if self._slot is None:
+            self._slot = hello["seat"]
+        if self._slot not in self._actions:
+            raise SeatError(f"{self._source} has no seat {self._slot}.", code="recording_unknown_seat")
+
+    def decide(self, asked: dict[str, Any]) -> Any:
+        """The action of that tick.
+
+        Raises:
+            SeatError: None was recorded, or it is not legal now.
+        """
+        tick, slot = asked["tick"], self._slot
+        actions: Mapping[int, Any] = self._actions[slot] if slot is not None else {}
+        if tick not in actions:
+            raise self._diverged(tick, "nothing was recorded")
+        action = actions[tick]
+        if action is None:
+            return PASS
+        legal = asked.get("legal")
+        if asked.get("refused") or (legal is not None and action not in legal):
+            raise self._diverged(tick, f"{action!r} was recorded, which is not legal now")
+        return action
+
+    def _diverged(self, tick: int, why: str) -> SeatError:
+        return SeatError(
+            f"The game goes another way than {self._source} in tick {tick}, seat {self._slot}: {why}.",
+            code="recording_diverged",
+            hint="The same game, config, seed and opponents play it again.",
+        )

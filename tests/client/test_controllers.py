@@ -1,0 +1,231 @@
+"""A language model and a recording in a seat: what is asked, what it costs, and playing again without the model."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from support.chat import Chat, chat_server
+from support.served import Sticks, serving
+
+from coworld_client.seat import SeatError, play_seat
+from coworld_client.seat.answers import NOTHING, default_action, understood
+from coworld_client.seat.controllers import load_controller
+from coworld_client.seat.llm import MOST_TRIES, LlmPlayer
+from coworld_core.errors import UsageError
+from coworld_core.rules import Frame, ReplayHeader, ReplayWriter
+from coworld_runner.errors import unwrapped
+from coworld_runner.own_players.reading import read_own_player
+
+TAKES = [{"take": 1}, {"take": 2}]
+KEY = "sk-of-this-test"
+
+
+@pytest.mark.parametrize(
+    ("answer", "legal", "means"),
+    [
+        ('{"take": 2}', TAKES, TAKES[1]),
+        ('First {"take": 1}, no:\n```json\n{"take":2}\n```', TAKES, TAKES[1]),
+        ('{"action": {"take": 2}}', TAKES, TAKES[1]),
+        ('{"take": true}', TAKES, NOTHING),
+        ('{"take": 3}', TAKES, NOTHING),
+        ("", TAKES, NOTHING),
+        ("I take 2", TAKES, NOTHING),
+        ("e4", ["e4", "e5"], "e4"),
+        ("  **E4**. ", ["e4", "e5"], "e4"),
+        ("A quiet move is best.\ne5", ["e4", "e5"], "e5"),
+        ("I play e4 here", ["e4", "e5"], "e4"),
+        ("e4 or e5?", ["e4", "e5"], NOTHING),
+        ('"e5"', ["e4", "e5"], "e5"),
+        ("My answer is 2", [1, 2, 3], 2),
+        ("true", [1, True], True),
+        ("[" * 5000, TAKES, NOTHING),
+    ],
+)
+def test_an_answer_means_one_legal_action_or_none(answer: str, legal: list[Any], means: Any) -> None:
+    assert understood(answer, legal, {}) is means or understood(answer, legal, {}) == means
+
+
+def test_where_nothing_is_listed_the_type_says_what_an_answer_is() -> None:
+    words, other = {"type": "string"}, {"type": "object"}
+    assert understood(" Good day. ", None, words) == "Good day."
+    assert understood('so: {"a": 1}', None, other) == {"a": 1}
+    assert (understood("", None, words), understood("none", None, other)) == (NOTHING, NOTHING)
+    assert (default_action(None, words), default_action(None, other)) == (".", NOTHING)
+    assert default_action(TAKES, other) == TAKES[0]
+
+
+def first(observation: Any, legal: Any, rng: Any) -> Any:
+    return legal[0]
+
+
+async def played(player: Any, **config: Any) -> Any:
+    """What the game says in the end, of a game of sticks in which `player` begins."""
+    with unwrapped():
+        async with serving(**config) as table, anyio.create_task_group() as tasks:
+            tasks.start_soon(play_seat, first, table.url(1))
+            over = await play_seat(player, table.url(0))
+            tasks.cancel_scope.cancel()
+    return over
+
+
+def kept(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The decisions and the summary of an artifact."""
+    with zipfile.ZipFile(path) as artifact:
+        lines = [json.loads(line) for line in artifact.read("answers.jsonl").splitlines()]
+        return lines, json.loads(artifact.read("summary.json"))
+
+
+@contextmanager
+def model(answer: Callable[[str], str], artifact: Path, **more: Any) -> Generator[tuple[Chat, LlmPlayer]]:
+    """A server, and a player that asks it; a question costs 10 cents and so does its answer."""
+    with chat_server(answer) as chat:
+        where = {"base_url": chat.url, "key": KEY, "artifact": artifact.as_uri()}
+        yield chat, LlmPlayer(model="tiny", price=(1000, 10_000), **where, **more)
+
+
+async def test_a_model_plays_and_its_recording_plays_the_same_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter(["no idea", '{"take": 9}', '{"take": 2}', "HTTP 500", '{"take": 1}', *['{"take": 3}'] * 9])
+    path = tmp_path / "artifact.zip"
+    with model(lambda words: next(answers), path) as (chat, player):
+        over = await played(player, sticks=7)
+    lines, summary = kept(path)
+    assert [line["action"] for line in lines] == [{"take": 2}, {"take": 1}, {"take": 1}]
+    assert lines[-1]["default"] == "no answer could be used"
+    assert [len(line["tries"]) for line in lines] == [3, 2, MOST_TRIES]
+    assert (summary["decisions"], summary["defaults"], summary["asked"]) == (3, 1, 8)
+    assert (summary["prompt_tokens"], summary["cost"]) == (700, pytest.approx(7 * 0.2))
+    assert set(chat.keys) == {f"Bearer {KEY}"}
+    assert "|||||||" in chat.asked[0]["messages"][1]["content"]
+    assert KEY.encode() not in path.read_bytes()
+
+    monkeypatch.setenv("OPENAI_BASE_URL", chat.url)
+    recording = read_own_player(f"recording:{path}")
+    recording.put(tmp_path)
+    again = await played(load_controller(str(tmp_path / "recording.json")), sticks=7)
+    assert again == over
+    assert len(chat.asked) == 8, "the model was asked again"
+
+
+async def test_a_spending_limit_ends_the_asking_and_not_the_game(tmp_path: Path) -> None:
+    path = tmp_path / "artifact.zip"
+    with model(lambda words: '{"take": 2}', path, budget=0.3) as (chat, player):
+        over = await played(player, sticks=12)
+    lines, summary = kept(path)
+    assert over["results"]["ticks"] == 10
+    assert len(chat.asked) == 2, "each costs 20 cents"
+    assert [line["default"] for line in lines] == [None, None, *["the spending limit of $0.3 is reached"] * 3]
+    assert summary["defaults"] == 3
+
+
+@pytest.mark.parametrize(("answer", "code"), [("HTTP 401", "llm_refused"), (None, "llm_unreachable")])
+async def test_an_address_that_does_not_answer_is_said_without_the_key(
+    tmp_path: Path, answer: str | None, code: str
+) -> None:
+    with chat_server(lambda words: str(answer)) as chat:
+        url = chat.url
+        if answer is not None:
+            with pytest.raises(SeatError) as failed:
+                await played(LlmPlayer(model="tiny", base_url=url, key=KEY))
+    if answer is None:
+        with pytest.raises(SeatError) as failed:
+            await played(LlmPlayer(model="tiny", base_url=url, key=KEY))
+    assert failed.value.code == code
+    assert KEY not in str(failed.value)
+
+
+class Talk(Sticks):
+    """Words are actions."""
+
+    Action = str
+
+    def legal(self, seat: int) -> None:
+        return None
+
+    def step(self, actions: Mapping[int, Any]) -> None:
+        self.left, self.turn = self.left - 1, 1 - self.turn
+
+    def text(self, seat: int) -> str:
+        return f"Say something, {self.left} to go."
+
+
+async def test_free_text_is_the_action(tmp_path: Path) -> None:
+    path = tmp_path / "artifact.zip"
+    with model(lambda words: words.splitlines()[0], path) as (_, player):
+        async with serving(Talk, sticks=3) as table, anyio.create_task_group() as tasks:
+            tasks.start_soon(play_seat, lambda *_: "yes", table.url(1))
+            await play_seat(player, table.url(0))
+            tasks.cancel_scope.cancel()
+    assert [line["action"] for line in kept(path)[0]] == ["Say something, 3 to go.", "Say something, 1 to go."]
+
+
+def recorded(path: Path, actions: list[dict[int, Any]]) -> None:
+    writer = ReplayWriter(ReplayHeader(rules="Sticks", version="0", config={}, seed=1, seats=2, names=["a", "b"]))
+    for tick, done in enumerate([{}, *actions]):
+        writer.add(Frame(tick=tick, to_act=(tick % 2,), drawing=""), done)
+    path.write_bytes(writer.finish(reason="over"))
+
+
+@pytest.mark.parametrize(
+    ("word", "actions", "says"),
+    [
+        ("@0", [{0: {"take": 1}}, {1: {"take": 1}}], "in tick 2, seat 0: nothing was recorded"),
+        ("", [{0: {"take": 1}}, {1: {"take": 1}}, {0: {"take": 9}}], "in tick 2, seat 0: .* not legal now"),
+        ("@1", [{0: {"take": 1}}, {1: {"take": 1}}], "in tick 0, seat 1: nothing was recorded"),
+    ],
+)
+async def test_a_game_that_goes_another_way_is_said_by_tick(
+    tmp_path: Path, word: str, actions: list[dict[int, Any]], says: str
+) -> None:
+    recorded(tmp_path / "replay", actions)
+    read_own_player(f"recording:{tmp_path}{word}").put(tmp_path)
+    with pytest.raises(SeatError, match=says) as failed:
+        await played(load_controller(str(tmp_path / "recording.json")), sticks=9)
+    assert failed.value.code == "recording_diverged"
+
+
+@pytest.mark.parametrize(
+    ("word", "code"),
+    [
+        ("recording:nowhere", "no_recording"),
+        ("recording:", "no_recording"),
+        ("recording:prompt.txt", "no_recording"),
+        ("llm:", "bad_llm"),
+        ("llm:tiny?prise=1,2", "bad_llm"),
+        ("llm:tiny?price=1", "bad_llm"),
+        ("llm:tiny?price=1,nan", "bad_llm"),
+        ("llm:tiny?budget=1", "bad_llm"),
+        ("llm:tiny?prompt=nowhere", "no_prompt"),
+        ("llm:tiny", "llm_without_key"),
+    ],
+)
+def test_what_cannot_play_is_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, code: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    (tmp_path / "prompt.txt").write_text("Win.")
+    with pytest.raises(UsageError) as refused:
+        read_own_player(word)
+    assert refused.value.code == code
+
+
+def test_a_model_is_handed_its_prompt_and_its_key_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    (tmp_path / "prompt.txt").write_text("Win.")
+    player = read_own_player("llm:acme/tiny?prompt=prompt.txt&budget=0.5&price=1,2")
+    assert (player.name, player.kind, dict(player.secret_env)) == ("tiny", "llm", {"OPENAI_API_KEY": KEY})
+    said = json.loads(player.files["llm.json"])
+    assert said == {"controller": "llm", "model": "acme/tiny", "prompt": "Win.", "budget": 0.5, "price": [1.0, 2.0]}
+    assert KEY not in repr(player)
