@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Mapped, mapped_column, relationship
+from sqlalchemy.orm import Mapped, foreign, mapped_column, relationship
 
 from .columns import Base, JsonObject, id_column, now, reference
 from .models_platform import Coworld, User
@@ -98,7 +98,8 @@ class EpisodeRequest(Base):
     variant_id: Mapped[str | None]
     own_config: Mapped[JsonObject] = mapped_column("game_config")
     """The keys of its config that ``shared`` has otherwise or not at all."""
-    config_id: Mapped[str | None] = reference("game_configs.id", index=False)
+    config_id: Mapped[str | None] = mapped_column(sa.String(64))
+    """Of ``shared``. No foreign key: SQLite can add none to a table that others refer to."""
     seed: Mapped[int | None]
     max_steps: Mapped[int | None]
 
@@ -132,7 +133,9 @@ class EpisodeRequest(Base):
     """Number of its last change (``database.next_revision``)."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
 
-    shared: Mapped[GameConfig | None] = relationship(lazy="selectin")
+    shared: Mapped[GameConfig | None] = relationship(
+        lazy="selectin", primaryjoin=lambda: foreign(EpisodeRequest.config_id) == GameConfig.id
+    )
     participants: Mapped[list[Participant]] = relationship(
         lazy="selectin", order_by="Participant.position", viewonly=True
     )

@@ -16,7 +16,6 @@ branch_labels = None
 depends_on = None
 
 _NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-_KEY = "fk_episode_requests_config_id"
 
 
 def upgrade() -> None:
@@ -29,14 +28,10 @@ def upgrade() -> None:
         sa.Column("created_at", Moment(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_game_configs"),
     )
-    with op.batch_alter_table("episode_requests") as table:
-        table.add_column(sa.Column("config_id", sa.String(length=64), nullable=True))
-        table.create_foreign_key(_KEY, "game_configs", ["config_id"], ["id"])
+    op.add_column("episode_requests", sa.Column("config_id", sa.String(length=64), nullable=True))
 
 
 def downgrade() -> None:
     """Go back. What was shared is lost to its episodes."""
-    with op.batch_alter_table("episode_requests") as table:
-        table.drop_constraint(_KEY, type_="foreignkey")
-        table.drop_column("config_id")
+    op.drop_column("episode_requests", "config_id")
     op.drop_table("game_configs")
