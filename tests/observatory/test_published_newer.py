@@ -21,6 +21,11 @@ from support.published_client import Published, install, published
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
+@pytest.fixture(autouse=True)
+def no_leaks() -> None:
+    """Nothing is counted after each test: the server of them all opens connections, each with a thread, as it needs."""
+
+
 @dataclass
 class Played:
     """A league in which an episode was played."""
