@@ -127,6 +127,9 @@ async def test_what_is_not_offered_is_said_so(tmp_path: Path) -> None:
                 ("POST", "/v2/divisions/div_x/power-analysis"),
                 ("POST", "/v2/counterfactual-evals"),
                 ("GET", "/v2/counterfactual-evals/cfeval_x"),
+                ("GET", "/v2/leagues/league_x/campaign"),
+                ("GET", "/v2/leagues/league_x/campaign/history"),
+                ("POST", "/v2/leagues/league_x/campaign/prompt"),
             ):
                 answer = await client.request(method, path, json={} if method == "POST" else None)
                 assert (answer.status_code, answer.json()["type"]) == (501, "not_offered"), path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from contextlib import closing
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
+import sqlalchemy as sa
 from support.misfit_kit import leftovers
-from support.observatory_kit import open_platform, roster, seed
+from support.observatory_kit import MISFITS, open_platform, roster, seed
 
 from observatory import serving
 from observatory.errors import Refusal
@@ -18,7 +20,7 @@ from observatory.hosted import sessions as hosted_sessions
 from observatory.identity.accounts import keep_quotas
 from observatory.identity.limits import RequestLimit
 from observatory.quotas import Quotas
-from observatory.store.models import EpisodeRequest
+from observatory.store.models import EpisodeRequest, GameConfig
 from observatory.work.queue import Queue
 
 pytestmark = pytest.mark.timeout(1200)
@@ -79,6 +81,34 @@ async def test_episodes_that_wait_are_counted(tmp_path: Path, database: str | No
             assert (await client.post("/v2/episode-requests", json=body)).status_code == 200
             assert (await client.post("/v2/episode-requests", json=body)).status_code == 429
             assert (await boss.post(place, json=body | {"num_episodes": 100})).status_code == 200
+
+
+async def test_what_many_episodes_share_is_stored_once(tmp_path: Path, database: str | None) -> None:
+    async with open_platform(tmp_path, backend="none", database=database) as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id, subject=MISFITS)
+        await platform.policy(ann, "a", subject=MISFITS)
+        body = {
+            "coworld_id": world.id,
+            "roster": roster("a", "a"),
+            "num_episodes": 20,
+            "game_config_overrides": {"behaviour": "x" * 1_000_000},
+        }
+        async with platform.client(ann) as client:
+            made = (await client.post("/v2/experience-requests", json=body)).json()
+            assert made["episode_count"] == 20
+            # nor is it sent with each: twenty times would be more than anybody may send here
+            assert [episode["game_config"] for episode in made["episodes"]] == [None] * 20
+            place = f"/v2/episode-requests/{made['episodes'][7]['id']}"
+            whole = (await client.get(place)).json()["game_config"]
+            assert whole["behaviour"] == "x" * 1_000_000
+            assert [player["name"] for player in whole["players"]] == ["a:v1", "a:v1 (2)"]
+            assert (await client.get(f"{place}/artifacts/game-config")).json() == whole
+        async with platform.services.database.reading() as session:
+            rows = await session.scalars(sa.select(EpisodeRequest.own_config))
+            assert sum(len(json.dumps(config)) for config in rows) < 10_000
+            (shared,) = await session.scalars(sa.select(GameConfig))
+            assert shared.size > 1_000_000
 
 
 def test_requests_have_a_rate_with_room_for_bursts() -> None:

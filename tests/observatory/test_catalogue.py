@@ -33,7 +33,7 @@ async def test_a_coworld_goes_up_and_comes_down(tmp_path: Path, database: str | 
         # once more is no error, and nothing new
         assert (await platform.post("/v2/coworlds/upload", ann, body))["id"] == made["id"]
         assert [row["id"] for row in await platform.get("/v2/coworlds")] == [made["id"]]
-        summary = (await platform.get("/v2/coworlds/summaries"))["entries"][0]
+        summary = (await platform.get("/v2/coworlds/summaries"))[0]
         assert summary["manifest_summary"]["role_counts"]["player"] == 2
         games = await platform.get("/v2/games")
         assert [game["coworld_id"] for game in games] == [made["id"]]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -31,6 +33,7 @@ from observatory.services import Services, open_services
 from observatory.settings import Settings
 from observatory.store.columns import now
 from observatory.store.models import Artifact, EpisodeRequest, EpisodeScore, Participant, User
+from observatory.work import disk
 from observatory.work.admission import Admission, OwnPackages
 from observatory.work.queue import MAX_ATTEMPTS, Outcome, Queue
 from observatory.work.worker import Worker, WorkerOptions
@@ -315,6 +318,39 @@ async def test_a_worker_goes_on_after_an_error_of_the_stores(tmp_path: Path, mon
         async with services.database.reading() as session:
             assert await session.scalar(sa.select(sa.func.count()).select_from(EpisodeScore)) == 2
             assert len((await session.scalars(sa.select(Artifact).where(Artifact.kind == "results"))).all()) == 1
+
+
+async def test_a_full_disk_is_waited_for_and_costs_no_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    free = 0
+
+    def usage(directory: Path) -> SimpleNamespace:
+        return SimpleNamespace(free=free)
+
+    monkeypatch.setattr(disk, "shutil", SimpleNamespace(disk_usage=usage))
+    async with open_services(Settings(data=tmp_path / "o")) as services:
+        await waiting(services)
+        failures = iter([OSError(errno.ENOSPC, "No space left on device")] * MAX_ATTEMPTS)
+        put = services.artifacts.put
+
+        async def failing(key: str, content: bytes | Path) -> Any:
+            if (error := next(failures, None)) is not None:
+                raise error
+            return await put(key, content)
+
+        monkeypatch.setattr(services.artifacts, "put", failing)
+        async with worker(services, retreat=0.02).running() as tested:
+            with anyio.fail_after(300):
+                while tested.disk.trouble is None:  # noqa: ASYNC110 - bounded by the deadline
+                    await anyio.sleep(0.02)
+            (row,) = await rows(services)
+            assert (row.status, row.attempts) == ("pending", 0)
+            free = 1 << 40
+            row = await until(services, "completed")
+        assert row.attempts == 1
+        assert tested.disk.trouble is None
+    assert "0 MiB are free" in caplog.text
 
 
 def test_what_players_did_wrong_is_read_from_a_record_of_any_version() -> None:

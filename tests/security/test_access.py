@@ -139,7 +139,16 @@ TABLE: dict[str, Row] = {
     "POST /v2/coworlds/play/session": Row(KNOWN_404, body={"coworld_id": "$coworld_id"}),
     "DELETE /v2/coworlds/play/session/{session_id}": Row(KNOWN, params={"session_id": "cps_none"}),
     "POST /v2/coworlds/play/session/{session_id}/join": Row(KNOWN, params={"session_id": "cps_none"}),
+    "PUT /v2/coworlds/play/session/{session_id}/config": Row(
+        KNOWN, params={"session_id": "cps_none"}, body={"kind": "spectators", "allow_spectators": False}
+    ),
     "GET /usage/me/credits": Row(KNOWN),
+    "GET /flags/me": Row(KNOWN),
+    "GET /v2/coworlds/{name}/feed-posts/check": Row(KNOWN, params={"name": "none"}),
+    "GET /v2/leagues/{league_id}/campaign": Row(KNOWN),
+    "GET /v2/leagues/{league_id}/campaign/{part}": Row(KNOWN, params={"part": "history"}),
+    "POST /v2/leagues/{league_id}/campaign/{part}": Row(KNOWN, params={"part": "prompt"}),
+    "GET /v2/coworlds/{coworld_id}/documentation": Row(PRIVATE),
     "POST /v2/divisions/{division_id}/power-analysis": Row(KNOWN),
     "POST /v2/counterfactual-evals": Row(KNOWN),
     "GET /v2/counterfactual-evals/{evaluation_id}": Row(KNOWN, params={"evaluation_id": "x"}),

@@ -18,34 +18,36 @@ from .launcher import Done, Launcher, launcher
 
 __all__ = ["Published", "install", "published"]
 
-RELEASE = "coworld==0.1.26"
+OLDEST = "0.1.26"
+"""The release that everything here is compatible with."""
 PATIENCE = 300.0
 """Seconds for the package index, which may be far away."""
 
 
-def install(directory: Path) -> Path:
-    """Make a virtual environment with the published release; skip, naming what is missing, where that cannot be.
+def install(directory: Path, release: str = OLDEST) -> Path:
+    """Make a virtual environment with a published release; skip, naming what is missing, where that cannot be.
 
     Args:
         directory: Where it goes; made.
+        release: Its version.
 
     Returns:
         Its Python.
     """
     uv = os.environ.get("UV") or shutil.which("uv")
     if uv is None:
-        pytest.skip(f"no uv to install {RELEASE} with")
+        pytest.skip(f"no uv to install coworld {release} with")
     python = directory / "bin" / "python"
     kept = {name: text for name, text in os.environ.items() if name not in ("VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT")}
     for words in (
         ["venv", "--python", sys.executable, str(directory)],
-        ["pip", "install", "--python", str(python), RELEASE],
+        ["pip", "install", "--python", str(python), f"coworld=={release}"],
     ):
         done = subprocess.run(
             [uv, *words], cwd=directory.parent, env=kept, capture_output=True, text=True, check=False, timeout=PATIENCE
         )
         if done.returncode != 0:
-            pytest.skip(f"{RELEASE} cannot be installed here: uv {words[0]}: {done.stderr[-2000:]}")
+            pytest.skip(f"coworld {release} cannot be installed here: uv {words[0]}: {done.stderr[-2000:]}")
     return python
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .errors import NotAuthenticated as NotAuthenticated
     from .errors import NotFound as NotFound
     from .errors import NotLoggedIn as NotLoggedIn
+    from .errors import NotOffered as NotOffered
     from .errors import ServerError as ServerError
     from .errors import TooManyRequests as TooManyRequests
     from .errors import Unprocessable as Unprocessable

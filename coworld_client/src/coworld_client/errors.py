@@ -15,6 +15,7 @@
             ├── Gone                    410
             ├── Unprocessable           422
             ├── TooManyRequests         429
+            ├── NotOffered              501
             └── ServerError             5xx
     EnvironmentFault
     ├── ApiConnectionError         the server cannot be reached (name, TLS, refused, cut off)
@@ -46,6 +47,7 @@ __all__ = [
     "NotAuthenticated",
     "NotFound",
     "NotLoggedIn",
+    "NotOffered",
     "ServerError",
     "TooManyRequests",
     "Unprocessable",
@@ -205,6 +207,13 @@ class TooManyRequests(ApiStatusError):
     default_code = "too_many_requests"
 
 
+class NotOffered(ApiStatusError):
+    """501: this platform has no such thing, today or later."""
+
+    default_code = "not_offered"
+    default_hint = "Other platforms may have it; asking this one again changes nothing."
+
+
 class ServerError(ApiStatusError):
     """5xx: the server failed, or is not ready yet."""
 
@@ -221,6 +230,7 @@ _BY_STATUS: dict[int, type[ApiStatusError]] = {
     410: Gone,
     422: Unprocessable,
     429: TooManyRequests,
+    501: NotOffered,
 }
 
 

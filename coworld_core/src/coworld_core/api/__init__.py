@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .coworlds import Coworld as Coworld
     from .coworlds import CoworldSummary as CoworldSummary
     from .coworlds import CoworldUploadBody as CoworldUploadBody
+    from .coworlds import CoworldVisibility as CoworldVisibility
     from .coworlds import Image as Image
     from .coworlds import ImageCompleteBody as ImageCompleteBody
     from .coworlds import ImageUpload as ImageUpload
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from .experience import RosterPlayer as RosterPlayer
     from .hosted import HostedReplaySession as HostedReplaySession
     from .hosted import JoinedSession as JoinedSession
+    from .hosted import PlayConfigBody as PlayConfigBody
     from .hosted import PlaySession as PlaySession
     from .hosted import PlaySessionBody as PlaySessionBody
     from .hosted import ReplaySessionBody as ReplaySessionBody

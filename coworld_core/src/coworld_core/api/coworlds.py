@@ -15,6 +15,7 @@ __all__ = [
     "Coworld",
     "CoworldSummary",
     "CoworldUploadBody",
+    "CoworldVisibility",
     "Image",
     "ImageCompleteBody",
     "ImageUpload",
@@ -59,6 +60,7 @@ class CoworldSummary(Wire):
     size_bytes: int | None = Field(default=None, description="Size of the manifest.")
     canonical: bool = Field(default=False, description="Whether the name alone means this version.")
     created_at: Time | None = Field(default=None, description="When it was uploaded.")
+    visibility: str | None = newer("public or private.")
 
 
 Visibility = Literal["public", "private"]
@@ -88,6 +90,17 @@ class VisibilityBody(Body):
     """Say who may see a Coworld from now on."""
 
     visibility: Visibility = Field(description="public or private.")
+
+
+class CoworldVisibility(Wire):
+    """Who may see a Coworld, and what of it stays private when the rest is public."""
+
+    name: str = required("Its name.")
+    visibility: str = required("public or private.")
+    changed: bool = Field(default=False, description="Whether it was otherwise before.")
+    versions: tuple[dict[str, Any], ...] = Field(default=(), description="Its versions: id, version and canonical.")
+    private_league_ids: tuple[str, ...] = Field(default=(), description="Its leagues that not everybody sees.")
+    private_seed_ids: tuple[str, ...] = Field(default=(), description="The standing orders of those leagues.")
 
 
 class ImageUploadBody(Body):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import AliasChoices, Field
 
 from ._wire import Body, LongText, Text, Time, Wire, newer, required
@@ -9,6 +11,7 @@ from ._wire import Body, LongText, Text, Time, Wire, newer, required
 __all__ = [
     "HostedReplaySession",
     "JoinedSession",
+    "PlayConfigBody",
     "PlaySession",
     "PlaySessionBody",
     "ReplaySessionBody",
@@ -22,6 +25,14 @@ class PlaySessionBody(Body):
     coworld_id: Text = Field(description="``cow_<uuid>``.")
     variant_id: Text | None = Field(default=None, description="In which variant; the first by default.")
     allow_spectators: bool = Field(default=True, description="Whether anyone with the link may watch.")
+
+
+class PlayConfigBody(Body):
+    """Change a game that nobody has joined yet."""
+
+    kind: Literal["variant", "spectators"] = Field(description="What is changed.")
+    variant_id: Text | None = Field(default=None, description="For ``variant``: which one is played.")
+    allow_spectators: bool | None = Field(default=None, description="For ``spectators``: whether anyone may watch.")
 
 
 class PlaySession(Wire):

@@ -37,7 +37,7 @@ _UUID_KINDS = ("policy", "policy version", "job", "episode")
 _OPAQUE_KINDS = ("play session", "user")
 """Kinds whose ids are the server's own business."""
 
-_ALSO = {"player": ("player_",), "coworld": ("coworld_",)}
+_ALSO = {"player": ("player_",), "coworld": ("coworld_",), "round": ("rnd_",)}
 """Other beginnings that have been seen."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")

@@ -204,6 +204,7 @@ async def _download(call: Call, row: EpisodeRequest, category: str, position: in
     if artifact is None:
         return entry | {
             "artifact_id": f"{row.id}:{category}:{position}",
+            "version": None,
             "filename": "",
             "state": "not_produced" if row.status in OVER else "pending",
             "media_type": "",

@@ -42,6 +42,7 @@ from ..services import Services
 from ..store.models import Idempotent
 
 __all__ = [
+    "MAX_BODY",
     "PREFIX",
     "Access",
     "Anyone",

@@ -23,12 +23,12 @@ from ..errors import Refusal, conflict, forbidden, invalid, not_found
 from ..identity.auth import Caller
 from ..naming import name_key
 from ..store.columns import JsonObject
-from ..store.models import Coworld, CoworldName, Game, Image
+from ..store.models import Coworld, CoworldName, Game, Image, League, LeagueSeed
 from ..work.smoke import check_state, order_check
 from .calls import Anyone, ApiRouter, Call, Json, Known, refusals
 from .images import find_image, image_at, public_uri
 from .leagues import slug
-from .pages import Envelope, PageQuery, paginate
+from .pages import PageQuery, paginate
 
 __all__ = ["add_coworld", "coworld_json", "find_coworld", "router"]
 
@@ -51,11 +51,11 @@ async def list_coworlds(call: Anyone, query: Annotated[CoworldQuery, Query()]) -
     return page.bare(lambda row: coworld_json(row, images, call))
 
 
-@router.get("/v2/coworlds/summaries", response_model=Envelope[api.CoworldSummary])
+@router.get("/v2/coworlds/summaries", response_model=list[api.CoworldSummary])
 async def list_summaries(call: Anyone, query: Annotated[CoworldQuery, Query()]) -> Json:
     """All Coworlds in short, newest first."""
     page = await paginate(call.db, _chosen(call, query), query, moment=Coworld.created_at, key=Coworld.id)
-    return Json(page.envelope(_summary_json))
+    return page.bare(_summary_json)
 
 
 @router.get("/v2/coworlds/{coworld_id}", response_model=api.Coworld)
@@ -96,7 +96,7 @@ async def patch_commissioner(call: Known, body: api.PatchCommissionerBody) -> Js
     return Json(coworld_json(coworld, await _images_of(call.db, [coworld]), call))
 
 
-@router.post("/v2/coworlds/{name}/visibility")
+@router.post("/v2/coworlds/{name}/visibility", response_model=api.CoworldVisibility)
 async def set_visibility(call: Known, name: str, body: api.VisibilityBody) -> Json:
     """Show all versions of a Coworld to everybody, or to its owner alone."""
     owner = await call.db.get(CoworldName, name_key(name))
@@ -105,12 +105,25 @@ async def set_visibility(call: Known, name: str, body: api.VisibilityBody) -> Js
     if not call.caller.owns(owner.user_id):
         raise forbidden(f"{owner.name} belongs to somebody else.")
     rows = (await call.db.scalars(sa.select(Coworld).where(Coworld.name_key == owner.key))).all()
+    changed = any(row.visibility != body.visibility for row in rows)
     for row in rows:
         row.visibility = body.visibility
     await call.db.flush()
     await _publish_images(call.db, rows)
+    hidden = sa.select(League.id).join(Game).where(Game.name_key == owner.key, League.public.is_(False))
+    seeds = sa.select(LeagueSeed.id).where(LeagueSeed.league_id.in_(hidden))
     return Json(
-        {"coworld_name": owner.name, "visibility": body.visibility, "versions": sorted(row.version for row in rows)}
+        {
+            "name": owner.name,
+            "visibility": body.visibility,
+            "changed": changed,
+            "versions": [
+                {"id": row.id, "version": row.version, "canonical": row.canonical}
+                for row in sorted(rows, key=lambda row: Version(row.version))
+            ],
+            "private_league_ids": (await call.db.scalars(hidden.order_by(League.id))).all(),
+            "private_seed_ids": (await call.db.scalars(seeds.order_by(LeagueSeed.id))).all(),
+        }
     )
 
 
@@ -134,6 +147,12 @@ async def retry_certification(call: Known, coworld_id: str) -> Json:
         raise conflict("The check is on its way already.", code="check_on_its_way")
     await order_check(call.db, coworld, call.caller.require().id)
     return Json(await check_state(call.db, coworld))
+
+
+@router.get("/v2/coworlds/{name}/feed-posts/check")
+async def check_feed(call: Known, name: str) -> Json:
+    """What newer clients ask when something was submitted: of which rounds one should write. There is no feed here."""
+    return Json({"human_name": call.caller.require().name, "rounds": [], "sensei_due": None})
 
 
 async def find_coworld(session: AsyncSession, caller: Caller, coworld_id: str) -> Coworld:
@@ -349,6 +368,7 @@ def coworld_json(coworld: Coworld, images: dict[str, Image], call: Call) -> Json
     for entry in _image_entries(manifest):
         if (image := images.get(entry["image"])) is not None:
             entry["image"] = public_uri(image, call.services.settings.registry)
+    here = f"{call.base_url}/observatory/v2/coworlds/{coworld.id}"
     return {
         "id": coworld.id,
         "name": coworld.name,
@@ -360,7 +380,9 @@ def coworld_json(coworld: Coworld, images: dict[str, Image], call: Call) -> Json
         "created_at": coworld.created_at,
         "visibility": coworld.visibility,
         "certification": coworld.certification,
-        "certification_status_url": f"{call.base_url}/observatory/v2/coworlds/{coworld.id}/certification",
+        # what is known about it stands in one document, and how its check went in another
+        **dict.fromkeys(("documentation_url", "forum_markdown_url", "wiki_markdown_url"), f"{here}/documentation"),
+        **dict.fromkeys(("certification_status_url", "certification_transcript_url"), f"{here}/certification"),
     }
 
 
@@ -371,9 +393,11 @@ def _summary_json(coworld: Coworld) -> JsonObject:
         "name": coworld.name,
         "version": coworld.version,
         "manifest_summary": {
-            "description": manifest["game"].get("description"),
-            "owner": manifest["game"].get("owner"),
-            "variants": [{"id": row["id"], "name": row.get("name")} for row in manifest.get("variants") or ()],
+            "description": manifest["game"].get("description") or "",
+            "owner": manifest["game"].get("owner") or "",
+            "variants": [
+                {"id": row["id"], "name": row.get("name") or row["id"]} for row in manifest.get("variants") or ()
+            ],
             "role_counts": {name: len(manifest.get(name) or ()) for name in ROLE_SECTIONS},
         },
         "manifest_hash": coworld.manifest_hash,

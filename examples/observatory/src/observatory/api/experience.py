@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
@@ -21,10 +22,10 @@ from ..evidence.access import view_of
 from ..identity.limits import require_episodes
 from ..store.columns import JsonObject, new_id, now
 from ..store.database import next_revision
-from ..store.models import Coworld, EpisodeRequest, ExperienceRequest, Participant, User
+from ..store.models import Coworld, EpisodeRequest, ExperienceRequest, GameConfig, Participant, User
 from ..work.queue import settle_request
 from ..work.scheduling import Candidate, draw_seats, episode_configs, plan_config
-from .calls import ApiRouter, Call, Json, Known, refusals
+from .calls import MAX_BODY, ApiRouter, Call, Json, Known, refusals
 from .experience_roster import Arena, find_arena, read_roster
 from .pages import Envelope, PageQuery, paginate
 
@@ -114,8 +115,7 @@ async def get_request(call: Known, xreq: str) -> Json:
 async def list_episodes(call: Known, xreq: str) -> Json:
     """All episodes of a request, in their order."""
     row = await _find(call, xreq)
-    view = view_of(call.services)
-    return Json([view.full(episode) for episode in await _episodes(call.db, row.id)])
+    return Json(_written(call, await _episodes(call.db, row.id)))
 
 
 @router.get("/v2/experience-requests/{xreq}/episode-requests", response_model=Envelope[api.EpisodeRequest])
@@ -196,6 +196,7 @@ async def _add_episodes(
     request_id: str | None = None,
 ) -> list[str]:
     moment = now()
+    shared = await _share(call.db, configs)
     ids: list[str] = []
     participants: list[Participant] = []
     for index, (seats, config) in enumerate(zip(drawn, configs, strict=True)):
@@ -210,7 +211,8 @@ async def _add_episodes(
             division_id=arena.division_id,
             coworld_id=arena.coworld.id,
             variant_id=arena.variant_id,
-            game_config=config,
+            config_id=shared.id if shared is not None else None,
+            own_config=config if shared is None else {key: config[key] for key in config.keys() - shared.config.keys()},
             seed=_seed(config),
             # each has a number of its own, so that readers can stop after any of them
             revision=await next_revision(call.db),
@@ -236,6 +238,22 @@ async def _add_episodes(
     call.db.add_all(participants)
     await call.db.flush()
     return ids
+
+
+async def _share(session: AsyncSession, configs: Sequence[dict[str, Any]]) -> GameConfig | None:
+    """Keep once what all configs have in common: a hundred episodes of a large config are no hundred of them."""
+    first, *others = configs
+    if not others:
+        return None
+    common = {
+        key: value
+        for key, value in first.items()
+        if all(key in other and (other[key] is value or other[key] == value) for other in others)
+    }
+    shared = GameConfig(config=common, size=len(json.dumps(common)))
+    session.add(shared)
+    await session.flush()
+    return shared
 
 
 def _seed(config: dict[str, Any]) -> int | None:
@@ -295,8 +313,14 @@ async def _detail(call: Call, row: ExperienceRequest, coworld: Coworld, user: Us
     counts: dict[str, int] = {}
     for episode in episodes:
         counts[episode.status] = counts.get(episode.status, 0) + 1
+    return _row(row, coworld, user, counts) | {"episodes": _written(call, episodes)}
+
+
+def _written(call: Call, episodes: Sequence[EpisodeRequest]) -> list[JsonObject]:
+    """Episodes with their configs, unless these are too long to be sent with each: they can be had one by one."""
     view = view_of(call.services)
-    return _row(row, coworld, user, counts) | {"episodes": [view.full(episode) for episode in episodes]}
+    long = sum(row.shared.size for row in episodes if row.shared is not None) > MAX_BODY
+    return [view.full(row) | ({"game_config": None} if long else {}) for row in episodes]
 
 
 def _row(row: ExperienceRequest, coworld: Coworld, user: User, counts: dict[str, int]) -> JsonObject:

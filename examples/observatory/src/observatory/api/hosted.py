@@ -62,15 +62,42 @@ async def join_play(call: Annotated[Call, gate("known", held=False)], session_id
     )
 
 
+@router.put(
+    "/v2/coworlds/play/session/{session_id}/config",
+    response_model=api.PlaySession,
+    responses=refusals(404, 409, 502, 503),
+)
+async def change_play(
+    call: Annotated[Call, gate("known", held=False)], session_id: str, body: api.PlayConfigBody
+) -> Json:
+    """Let a game that one has started be another variant, begun anew, or close it to spectators."""
+    sessions = sessions_of(call.services)
+    session = _own(call, session_id)
+    if body.kind == "variant":
+        coworld = await find_coworld(call.db, call.caller, session.coworld_id)
+        session = await sessions.play(
+            coworld, body.variant_id, call.caller, spectators=session.spectators, instead_of=session
+        )
+        await wait_ready(session)
+    elif body.allow_spectators is not None:
+        session.spectators = body.allow_spectators
+    return Json(_session_json(call, session))
+
+
 @router.delete("/v2/coworlds/play/session/{session_id}", response_model=api.PlaySession, responses=refusals(503))
 async def end_play(call: Annotated[Call, gate("known", held=False)], session_id: str) -> Json:
     """End a game that one has started; nothing of it is kept. Once more does no harm."""
     sessions = sessions_of(call.services)
-    session = sessions.get(session_id)
-    if session is None or session.kind != "play" or not call.caller.owns(session.user_id, session.player_id):
-        raise not_found("game", session_id)
+    session = _own(call, session_id)
     await sessions.end(session)
     return Json(_session_json(call, session))
+
+
+def _own(call: Call, session_id: str) -> Session:
+    session = sessions_of(call.services).get(session_id)
+    if session is None or session.kind != "play" or not call.caller.owns(session.user_id, session.player_id):
+        raise not_found("game", session_id)
+    return session
 
 
 def _session_json(call: Call, session: Session) -> JsonObject:

@@ -12,7 +12,7 @@ from ..errors import conflict, not_found
 from ..identity.auth import PLAYER_SESSION, take_code
 from ..store.columns import JsonObject
 from ..store.models import Player
-from .calls import ApiRouter, Call, InPerson, Json, gate, refusals
+from .calls import ApiRouter, Call, InPerson, Json, Known, gate, refusals
 
 __all__ = ["player_json", "router"]
 
@@ -49,6 +49,12 @@ async def whoami(call: Annotated[Call, gate("anyone", tolerant=True)]) -> Json:
             "scopes": ["player"] if player else ["user", "players", *(["team"] if caller.is_team else [])],
         }
     )
+
+
+@router.get("/flags/me")
+async def my_flags(call: Known) -> Json:
+    """What is switched on for the caller alone: nothing, on this platform."""
+    return Json({"flags": {}})
 
 
 @router.get("/players", response_model=list[api.OwnedPlayer])

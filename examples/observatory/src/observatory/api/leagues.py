@@ -345,7 +345,7 @@ def _seed_json(seed: LeagueSeed) -> JsonObject:
         "created_by": seed.created_by,
         "created_at": seed.created_at,
         "league_id": seed.league_id,
-        "league_key": seed.league_key,
-        "league_name": seed.league_name,
+        "league_key": seed.league_key or seed.coworld_name,
+        "league_name": seed.league_name or seed.coworld_name,
         "default_variant_id": seed.default_variant_id,
     }

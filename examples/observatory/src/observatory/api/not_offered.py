@@ -39,6 +39,31 @@ async def get_counterfactual(call: Known, evaluation_id: str) -> Json:
     raise _no_counterfactuals()
 
 
+@router.get("/v2/leagues/{league_id}/campaign", responses=refusals(501))
+async def get_campaign(call: Known, league_id: str) -> Json:
+    """A league's campaign: there are none here."""
+    raise _no_campaigns()
+
+
+@router.get("/v2/leagues/{league_id}/campaign/{part}", responses=refusals(501))
+async def get_campaign_part(call: Known, league_id: str, part: str) -> Json:
+    """Something of a league's campaign: there are none here."""
+    raise _no_campaigns()
+
+
+@router.post("/v2/leagues/{league_id}/campaign/{part}", responses=refusals(501))
+async def change_campaign(call: Annotated[Call, gate("known", held=False)], league_id: str, part: str) -> Json:
+    """Give orders in a league's campaign: there are none here."""
+    raise _no_campaigns()
+
+
+def _no_campaigns() -> Refusal:
+    return _not_offered(
+        "This platform has no campaigns: a league here is its divisions and their standings, at "
+        "/v2/divisions/{division_id}/leaderboard."
+    )
+
+
 def _no_counterfactuals() -> Refusal:
     return _not_offered(
         "This platform runs no counterfactual evaluations. An experience request with both policies, and the same "

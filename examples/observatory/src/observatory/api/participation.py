@@ -16,10 +16,11 @@ from coworld_core.manifest.loading import load_manifest
 from ..errors import conflict, not_found
 from ..store.models import Coworld
 from .calls import Anyone, ApiRouter, QueryModel, binary, refusals
+from .catalogue import find_coworld
 from .leagues import find_league, league_divisions
 
 if TYPE_CHECKING:
-    from coworld_core.manifest.models import Doc
+    from coworld_core.manifest.models import Doc, GameManifest, Manifest
 
     from ..store.models import League
 
@@ -47,11 +48,19 @@ async def participate(call: Anyone, query: Annotated[ToTakePart, Query()]) -> Re
     return Response(_guide(league, coworld, divisions, call.base_url), media_type="text/markdown")
 
 
+@router.get(
+    "/v2/coworlds/{coworld_id}/documentation", response_class=binary("text/markdown"), responses=refusals(404, 409)
+)
+async def documentation(call: Anyone, coworld_id: str) -> Response:
+    """What a Coworld says about itself, as Markdown: what its players receive and send, and its readme."""
+    coworld = await find_coworld(call.db, call.caller, coworld_id)
+    game = _manifest(coworld).game
+    parts = [f"# {_text(game.name)} {_text(coworld.version)}", _text(game.description), *_documents(game)]
+    return Response("\n\n".join(parts) + "\n", media_type="text/markdown")
+
+
 def _guide(league: League, coworld: Coworld, divisions: list[str], url: str) -> str:
-    try:
-        manifest = load_manifest(dict(coworld.manifest), template=True).manifest
-    except ManifestError as error:
-        raise conflict(f"The manifest of {coworld.name} can no longer be read.", code="manifest_invalid") from error
+    manifest = _manifest(coworld)
     variant = next((entry for entry in manifest.variants if entry.id == league.variant_id), manifest.variants[0])
     facts = [
         f"- Variant: {_text(variant.name)} (`{variant.id}`): {_text(variant.description)}",
@@ -76,12 +85,25 @@ def _guide(league: League, coworld: Coworld, divisions: list[str], url: str) -> 
         "A player is a container image for linux/amd64. It connects to `COWORLD_PLAYER_WS_URL`, speaks the protocol "
         "below for its own seat, and ends with status 0 when the game is over.",
         "\n".join(["```console", *commands, "```"]),
-        "## What a player receives and sends",
-        _doc(manifest.game.protocols.player),
-        "## The game",
-        _doc(manifest.game.docs.readme),
+        *_documents(manifest.game),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _manifest(coworld: Coworld) -> Manifest:
+    try:
+        return load_manifest(dict(coworld.manifest), template=True).manifest
+    except ManifestError as error:
+        raise conflict(f"The manifest of {coworld.name} can no longer be read.", code="manifest_invalid") from error
+
+
+def _documents(game: GameManifest) -> list[str]:
+    return [
+        "## What a player receives and sends",
+        _doc(game.protocols.player),
+        "## The game",
+        _doc(game.docs.readme),
+    ]
 
 
 def _doc(doc: Doc) -> str:

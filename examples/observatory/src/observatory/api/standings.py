@@ -9,7 +9,7 @@ from typing import Annotated
 
 import sqlalchemy as sa
 from fastapi import Query
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
@@ -24,10 +24,21 @@ __all__ = ["Standing", "router", "standings"]
 router = ApiRouter(tags=["Standings"])
 
 
+MOST_ROUNDS = 200
+"""Most rounds that a leaderboard goes back."""
+
+
+def _count(given: object) -> object:
+    """Read the words of a newer client, which asks for none with ``false``."""
+    return {"false": 0, "true": 5}.get(given, given) if isinstance(given, str) else given
+
+
 class RecentQuery(QueryModel):
     """How much of the past to give along."""
 
-    include_recent_rounds: int = Field(default=0, ge=0, le=50, description="How many of the latest rounds.")
+    include_recent_rounds: Annotated[int, BeforeValidator(_count)] = Field(
+        default=0, ge=0, le=10**9, description=f"How many of the latest rounds, of which {MOST_ROUNDS} are given."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +102,7 @@ async def leaderboard(call: Anyone, division_id: str, query: Annotated[RecentQue
     lines = await standings(call.db, division.id)
     if not lines:
         return Json(None)
-    recent = await _recent_rounds(call.db, division, query.include_recent_rounds)
+    recent = await _recent_rounds(call.db, division, min(query.include_recent_rounds, MOST_ROUNDS))
     return Json(
         [
             {

@@ -35,7 +35,10 @@ def league_json(league: League, base_url: str) -> JsonObject:
         "hidden": league.hidden,
         "is_game_of_week": league.is_game_of_week,
         "created_at": league.created_at,
-        "participation_url": f"{base_url}/leagues/{league.id}",
+        "participation_url": f"{base_url}/observatory/v2/participate?league_id={league.id}",
+        # there are no forums and wikis here
+        "forum_markdown_url": None,
+        "wiki_markdown_url": None,
         "disabled_at": league.disabled_at,
     }
 

@@ -194,24 +194,35 @@ class Sessions:
 
     # --- play
 
-    async def play(self, coworld: Coworld, variant: str | None, caller: Caller, *, spectators: bool) -> Session:
+    async def play(
+        self,
+        coworld: Coworld,
+        variant: str | None,
+        caller: Caller,
+        *,
+        spectators: bool,
+        instead_of: Session | None = None,
+    ) -> Session:
         """A game whose seats are for people.
 
-        Raises:
-            Refusal: 404 for a variant there is not, 429 while the caller has too many, 503 while there are.
-        """
-        from coworld_core.manifest.gameconfig import game_config_for
-        from coworld_core.manifest.loading import load_manifest
+        Args:
+            coworld: What is played.
+            variant: In which variant; None: the first.
+            caller: Who starts it.
+            spectators: Whether anyone with the link may watch.
+            instead_of: A game that nobody has joined, which is put away; the new one has its id.
 
-        manifest = load_manifest(dict(coworld.manifest), template=True).manifest
-        chosen = variant or manifest.variants[0].id
-        try:
-            config = game_config_for(manifest, chosen)
-            slots = slot_count(manifest, config)
-        except UsageError as error:
-            raise Refusal(404 if error.code == "unknown_variant" else 400, error.message, code=error.code) from error
+        Raises:
+            Refusal: 404 for a variant there is not, 409 for a game that has begun, 429 while the caller has too many,
+                503 while there are.
+        """
+        chosen, config, slots = _variant_of(coworld, variant)
+        if instead_of is not None:
+            if instead_of.joined or instead_of.over:
+                raise conflict("Somebody has joined this game, or it is over: start another.", code="game_begun")
+            await self.end(instead_of)
         self._require_room(caller.require())
-        session = await self._begin("play", coworld.id, caller, variant=chosen)
+        session = await self._begin("play", coworld.id, caller, variant=chosen, session=instead_of)
         session.spectators, session.slots = spectators, slots
         self._group.start_soon(self._run, session, self._play, chosen, config, name=f"play {session.id}")
         return session
@@ -298,10 +309,11 @@ class Sessions:
         *,
         episode_id: str | None = None,
         variant: str | None = None,
+        session: Session | None = None,
     ) -> Session:
         await self._make_room()
         session = Session(
-            id=new_id("cps"),
+            id=session.id if session is not None else new_id("cps"),
             kind=kind,
             coworld_id=coworld_id,
             run_id=new_run_id(),
@@ -311,7 +323,7 @@ class Sessions:
             used=anyio.current_time(),
         )
         async with self._services.database.writing() as db:
-            db.add(
+            await db.merge(
                 HostedSession(
                     id=session.id,
                     kind=kind,
@@ -320,6 +332,8 @@ class Sessions:
                     variant_id=variant,
                     episode_request_id=episode_id,
                     run_id=session.run_id,
+                    status="starting",
+                    ended_at=None,
                 )
             )
         self._sessions[session.id] = session
@@ -385,7 +399,8 @@ class Sessions:
                 session.ended.set()
         # who comes back to a game that is over is told so, for a while
         await anyio.sleep(IDLE_SECONDS)
-        self._sessions.pop(session.id, None)
+        if self._sessions.get(session.id) is session:
+            del self._sessions[session.id]
 
     async def _manifest(self, coworld_id: str) -> Manifest:
         from ..work.plan import runnable_manifest
@@ -430,6 +445,24 @@ async def _take_back(services: Services, place: Place) -> None:
                 .where(HostedSession.id.in_([row.id for row in rows]))
                 .values(status="lost", ended_at=now())
             )
+
+
+def _variant_of(coworld: Coworld, variant: str | None) -> tuple[str, dict[str, object], int]:
+    """A Coworld's variant, its config and how many slots it has; the first variant when none is named.
+
+    Raises:
+        Refusal: 404 for a variant there is not.
+    """
+    from coworld_core.manifest.gameconfig import game_config_for
+    from coworld_core.manifest.loading import load_manifest
+
+    manifest = load_manifest(dict(coworld.manifest), template=True).manifest
+    chosen = variant or manifest.variants[0].id
+    try:
+        config = game_config_for(manifest, chosen)
+        return chosen, config, slot_count(manifest, config)
+    except UsageError as error:
+        raise Refusal(404 if error.code == "unknown_variant" else 400, error.message, code=error.code) from error
 
 
 def sessions_of(services: Services) -> Sessions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Mapped, mapped_column, relationship
+from sqlalchemy.orm import Mapped, foreign, mapped_column, relationship
 
 from .columns import Base, JsonObject, id_column, now, reference
 from .models_platform import Coworld, User
@@ -15,6 +15,7 @@ __all__ = [
     "EpisodeRequest",
     "EpisodeScore",
     "ExperienceRequest",
+    "GameConfig",
     "HostedSession",
     "Participant",
     "Tally",
@@ -52,6 +53,18 @@ class ExperienceRequest(Base):
     user: Mapped[User] = relationship(lazy="raise")
 
 
+class GameConfig(Base):
+    """What the configs of a request's episodes have in common; each episode keeps the rest."""
+
+    __tablename__ = "game_configs"
+
+    id: Mapped[str] = id_column("cfg")
+    config: Mapped[JsonObject]
+    size: Mapped[int]
+    """Of the config as JSON, in bytes."""
+    created_at: Mapped[dt.datetime] = mapped_column(default=now)
+
+
 class EpisodeRequest(Base):
     """One episode: asked for, claimed by a worker under a lease, and how it ended.
 
@@ -83,8 +96,10 @@ class EpisodeRequest(Base):
     division_id: Mapped[str | None] = reference("divisions.id", index=False)
     coworld_id: Mapped[str] = reference("coworlds.id", index=False)
     variant_id: Mapped[str | None]
-    game_config: Mapped[JsonObject]
-    """The whole config without tokens."""
+    own_config: Mapped[JsonObject] = mapped_column("game_config")
+    """The keys of its config that ``shared`` has otherwise or not at all."""
+    config_id: Mapped[str | None] = mapped_column(sa.String(64))
+    """Of ``shared``. No foreign key: SQLite can add none to a table that others refer to."""
     seed: Mapped[int | None]
     max_steps: Mapped[int | None]
 
@@ -118,11 +133,23 @@ class EpisodeRequest(Base):
     """Number of its last change (``database.next_revision``)."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
 
+    shared: Mapped[GameConfig | None] = relationship(
+        lazy="selectin", primaryjoin=lambda: foreign(EpisodeRequest.config_id) == GameConfig.id
+    )
     participants: Mapped[list[Participant]] = relationship(
         lazy="selectin", order_by="Participant.position", viewonly=True
     )
     scores: Mapped[list[EpisodeScore]] = relationship(lazy="selectin", order_by="EpisodeScore.position", viewonly=True)
     artifacts: Mapped[list[Artifact]] = relationship(lazy="selectin", order_by="Artifact.position", viewonly=True)
+
+    @property
+    def game_config(self) -> JsonObject:
+        """The whole config without tokens."""
+        return {**self.shared.config, **self.own_config} if self.shared is not None else self.own_config
+
+    @game_config.setter
+    def game_config(self, config: JsonObject) -> None:
+        self.own_config = config
 
 
 class Participant(Base):

@@ -275,6 +275,7 @@ _BARE = (
     lazyload(EpisodeRequest.participants),
     lazyload(EpisodeRequest.scores),
     lazyload(EpisodeRequest.artifacts),
+    lazyload(EpisodeRequest.shared),
 )
 
 

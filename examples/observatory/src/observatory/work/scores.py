@@ -26,6 +26,7 @@ async def add_scores(session: AsyncSession, row: EpisodeRequest, scores: Sequenc
         seat.position: seat
         for seat in await session.scalars(sa.select(Participant).where(Participant.episode_request_id == row.id))
     }
+    counted: list[tuple[Participant, float]] = []
     for position, score in enumerate(scores):
         seat = seated.get(position)
         session.add(
@@ -41,7 +42,14 @@ async def add_scores(session: AsyncSession, row: EpisodeRequest, scores: Sequenc
             )
         )
         if division and seat and seat.user_id and seat.policy_version_id:
-            await _count(session, division, seat, score)
+            counted.append((seat, score))
+    # two episodes with the same policies in other seats would wait for each other's rows for ever
+    for seat, score in sorted(counted, key=lambda pair: (pair[0].policy_version_id or "", _subject(pair[0]))):
+        await _count(session, division or "", seat, score)
+
+
+def _subject(seat: Participant) -> str:
+    return seat.player_id or seat.user_id or ""
 
 
 async def _count(session: AsyncSession, division: str, seat: Participant, score: float) -> None:
@@ -49,7 +57,7 @@ async def _count(session: AsyncSession, division: str, seat: Participant, score:
     adding = insert(Tally).values(
         division_id=division,
         policy_version_id=seat.policy_version_id,
-        subject_id=seat.player_id or seat.user_id,
+        subject_id=_subject(seat),
         user_id=seat.user_id,
         player_id=seat.player_id,
         episodes=1,

@@ -33,6 +33,7 @@ from coworld_runner.runs.scratch import find_scratch, reap_scratch, run_is_alive
 
 from ..services import Services
 from .admission import Admission
+from .disk import Disk, is_full
 from .outcome import POLICY, outcome_of, store_outcome
 from .plan import Job, load_job
 from .queue import MAX_ATTEMPTS, Claim, Outcome, Queue
@@ -55,7 +56,9 @@ class WorkerOptions:
     grace: float = 10.0
     """How long running episodes may go on when the worker is told to stop; then they are given back."""
     retreat: float = 5.0
-    """How long to leave a backend alone that cannot be reached."""
+    """How long to leave a backend alone that cannot be reached, or a disk that is full."""
+    spare: int = 256 * 1024 * 1024
+    """Bytes that must be free on the disk before an episode begins."""
     episode: EpisodeOptions = field(default_factory=lambda: EpisodeOptions(on_player_failure="continue"))
 
 
@@ -100,6 +103,8 @@ class Worker:
         self._stopped = anyio.Event()
         self.finished = 0
         """Episodes whose end this worker has written."""
+        self.disk = Disk(self._workspaces, spare=self.options.spare)
+        """Whether there is room to play."""
 
     @property
     def busy(self) -> int:
@@ -157,6 +162,10 @@ class Worker:
         """Play one episode after another."""
         while not self._stopping.is_set():
             claim = None
+            if not await self.disk.has_room():
+                with anyio.move_on_after(self.options.retreat):
+                    await self._stopping.wait()
+                continue
             with self._survived("The queue cannot be read"):
                 # a claim that is made is known, come what may
                 with anyio.CancelScope(shield=True):
@@ -289,6 +298,8 @@ class Worker:
             job = await load_job(self._services, claim.episode_id, self._admission)
             record = await self._run(claim, job)
             verdict = judge(record, POLICY)
+            if verdict.party == "platform" and not await self.disk.has_room():
+                raise _TryAgain(CoworldError(verdict.message), counts=False, pause=self.options.retreat)
             if verdict.party == "platform" and not last:
                 raise _TryAgain(CoworldError(verdict.message), counts=True)
             return await store_outcome(
@@ -306,6 +317,8 @@ class Worker:
         except SQLAlchemyError as error:
             raise _TryAgain(error, counts=False, pause=1.0) from error
         except Exception as error:
+            if is_full(error) or not await self.disk.has_room():
+                raise _TryAgain(error, counts=False, pause=self.options.retreat) from error
             verdict = judge_error(error)
             if not isinstance(error, CoworldError | OSError):
                 _log.exception("Episode %s met an error of ours.", claim.episode_id)
