@@ -21,15 +21,15 @@ from ..records import READING, Grows, Record
 
 __all__ = [
     "LOG_NAME",
-    "BlockScheduled",
     "BlockVoided",
-    "ByeGiven",
     "Configured",
     "EntrantAdded",
     "EntrantWithdrawn",
     "EpisodeEnded",
     "LogEvent",
     "LogReader",
+    "RoundScheduled",
+    "ScheduledBlock",
     "TournamentRules",
     "encode_event",
     "read_log",
@@ -52,7 +52,7 @@ class LogEvent(Record):
 
 
 class TournamentRules(Record):
-    """What is played, and what counts. The first eleven stand for good once the tournament has begun."""
+    """What is played, and what counts. All up to ``alpha`` stand for good once the tournament has begun."""
 
     coworld: str = Field(description="Name of the Coworld.")
     version: str = Field(description="Version of the Coworld.")
@@ -95,23 +95,22 @@ class EntrantWithdrawn(LogEvent):
     name: str = Field(description="Who.")
 
 
-class BlockScheduled(LogEvent):
-    """A block is to be played."""
+class ScheduledBlock(Record):
+    """A block that is to be played."""
 
-    kind: str = "block_scheduled"
     block: int = Field(ge=1, description="Its number, from 1 without a gap.")
-    round: int = Field(ge=1, description="Of which round.")
-    match: int = Field(ge=1, description="Of which match of that round.")
+    match: int = Field(ge=1, description="Of which match of the round.")
     name: str = Field(default="", description="What the pairing calls that match.")
     players: tuple[str, ...] = Field(min_length=2, description="Who meets.")
 
 
-class ByeGiven(LogEvent):
-    """Somebody has a round off."""
+class RoundScheduled(LogEvent):
+    """A round is to be played; one event, so that there is no half of it."""
 
-    kind: str = "bye_given"
-    round: int = Field(ge=1, description="Which round.")
-    name: str = Field(description="Who.")
+    kind: str = "round_scheduled"
+    round: int = Field(ge=1, description="Its number, from 1.")
+    blocks: tuple[ScheduledBlock, ...] = Field(min_length=1, description="What it consists of.")
+    byes: tuple[str, ...] = Field(default=(), description="Who has it off.")
 
 
 class EpisodeEnded(LogEvent):
@@ -135,8 +134,7 @@ _EVENTS: dict[bytes, type[LogEvent]] = {
         Configured,
         EntrantAdded,
         EntrantWithdrawn,
-        BlockScheduled,
-        ByeGiven,
+        RoundScheduled,
         EpisodeEnded,
         BlockVoided,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from pydantic import Field as Described
@@ -28,13 +28,13 @@ from ..evaluation.reports import (
 from ..evaluation.words import interval_words, plural
 from ..records import Record
 from .log import (
-    BlockScheduled,
-    ByeGiven,
     Configured,
     EntrantAdded,
     EntrantWithdrawn,
     EpisodeEnded,
     LogEvent,
+    RoundScheduled,
+    ScheduledBlock,
     TournamentRules,
 )
 from .pairing import Field, Pairing, PlayedMatch
@@ -128,10 +128,10 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
     """
 
     def __init__(self, rules: TournamentRules, pairing: Pairing | None) -> None:
-        self._scheduled: list[BlockScheduled] = []
+        self._scheduled: list[ScheduledBlock] = []
+        self._rounds: list[RoundScheduled] = []
         self._turns: list[int] = []
         self._met: Counter[tuple[str, ...]] = Counter()
-        self._byes: dict[int, list[str]] = {}
         super().__init__(_plan(rules, {}, set()))
         self.pairing = pairing
         self._entrants: dict[str, SeatRow] = {}
@@ -164,12 +164,12 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         """
         if isinstance(event, EpisodeEnded):
             self.add(event.row)
-        elif isinstance(event, BlockScheduled):
-            self._scheduled.append(event)
-            self._met[event.players] += 1
-            self._turns.append(self._met[event.players])
-        elif isinstance(event, ByeGiven):
-            self._byes.setdefault(event.round, []).append(event.name)
+        elif isinstance(event, RoundScheduled):
+            self._rounds.append(event)
+            for scheduled in event.blocks:
+                self._scheduled.append(scheduled)
+                self._met[scheduled.players] += 1
+                self._turns.append(self._met[scheduled.players])
         elif isinstance(event, Configured):
             self._replan(event.rules)
         elif isinstance(event, EntrantAdded):
@@ -209,15 +209,18 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         if not real:
             self.stopped = "rounds"
             return []
-        found: list[LogEvent] = [ByeGiven(round=number, name=m.players[0]) for m in matches if len(m.players) == 1]
-        for at, match in enumerate(real, 1):
-            for _ in range(self.rules.blocks):
-                block = len(self._scheduled) + 1 + sum(isinstance(event, BlockScheduled) for event in found)
-                if block <= self.rules.max_blocks:
-                    found.append(
-                        BlockScheduled(block=block, round=number, match=at, name=match.name, players=match.players)
-                    )
-        return found
+        first = len(self._scheduled) + 1
+        blocks = [(at, match) for at, match in enumerate(real, 1) for _ in range(self.rules.blocks)]
+        return [
+            RoundScheduled(
+                round=number,
+                blocks=tuple(
+                    ScheduledBlock(block=block, match=at, name=match.name, players=match.players)
+                    for block, (at, match) in enumerate(blocks[:room], first)
+                ),
+                byes=tuple(match.players[0] for match in matches if len(match.players) == 1),
+            )
+        ]
 
     def field(self) -> Field:
         """What a pairing may look at."""
@@ -227,12 +230,12 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
             seats=self.plan.seats,
             seed=self.rules.seed,
             rounds=self.rules.rounds,
-            played=tuple(tuple(matches) for matches in self._rounds()),
+            played=tuple(self._played()),
         )
 
     def report(self) -> TournamentReport:
         """What it has come to; the same for the same log."""
-        if not self.stopped:
+        if not self.stopped and self.pairing is not None:
             self.next_events()
         counted = [block.scores for block in self.counted]
         field = self.field()
@@ -272,28 +275,24 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         apart = len(found) == count * (count - 1) // 2 and all(pair.apart for pair in found)
         return "told_apart" if apart else ""
 
-    def _rounds(self) -> list[list[PlayedMatch]]:
+    def _played(self) -> Iterator[tuple[PlayedMatch, ...]]:
         """The rounds that are over."""
-        scores: dict[tuple[int, int], list[Mapping[str, float]]] = {}
-        first: dict[tuple[int, int], BlockScheduled] = {}
-        open_rounds = {scheduled.round for scheduled in self._scheduled[len(self.seen) :]}
-        for scheduled, block in zip(self._scheduled, self.seen, strict=False):
-            key = scheduled.round, scheduled.match
-            first.setdefault(key, scheduled)
-            known = scores.setdefault(key, [])
-            if block.fate == "counted":
-                known.append(block.scores)
-        rounds: dict[int, list[PlayedMatch]] = {}
-        for key in sorted(first):
-            match = first[key]
-            means = {
-                name: math.fsum(block[name] for block in scores[key]) / len(scores[key])
-                for name in (match.players if scores[key] else ())
-            }
-            rounds.setdefault(key[0], []).append(PlayedMatch(players=match.players, name=match.name, scores=means))
-        for number, names in self._byes.items():
-            rounds.setdefault(number, []).extend(PlayedMatch(players=(name,), name="bye") for name in names)
-        return [rounds[number] for number in sorted(rounds) if number not in open_rounds]
+        for scheduled in self._rounds:
+            if scheduled.blocks[-1].block > len(self.seen):
+                return
+            scores: dict[int, list[Mapping[str, float]]] = {}
+            matches: dict[int, ScheduledBlock] = {}
+            for block in scheduled.blocks:
+                judged = self.seen[block.block - 1]
+                matches.setdefault(block.match, block)
+                scores.setdefault(block.match, []).extend([judged.scores] if judged.fate == "counted" else [])
+            yield (
+                *(
+                    PlayedMatch(players=match.players, name=match.name, scores=_means(match.players, scores[at]))
+                    for at, match in matches.items()
+                ),
+                *(PlayedMatch(players=(name,), name="bye") for name in scheduled.byes),
+            )
 
     def _standings(self, field: Field, counted: Sequence[Mapping[str, float]]) -> Iterable[TournamentStanding]:
         rated = _ratings(counted, self.rules.rating)
@@ -319,6 +318,10 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
                 played=played[name],
                 withdrawn=name in self._withdrawn,
             )
+
+
+def _means(players: Sequence[str], blocks: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: math.fsum(block[name] for block in blocks) / len(blocks) for name in players} if blocks else {}
 
 
 def _plan(rules: TournamentRules, entrants: Mapping[str, SeatRow], withdrawn: set[str]) -> TournamentPlan:

@@ -38,6 +38,7 @@ __all__ = [
     "play_evaluation",
     "read_evaluation",
     "refuse_changed",
+    "reported",
     "tell_start",
 ]
 
@@ -132,7 +133,7 @@ async def play_evaluation(
             for row in read_rows(directory):
                 evaluation.add(measure_row(row, plan, directory))
             many.run.bus.publish(evaluation.progress())
-            with _reported(many, evaluation) as tally:
+            with reported(many, evaluation, directory) as tally:
                 await play_blocks(
                     many,
                     evaluation,
@@ -253,8 +254,8 @@ async def play_blocks(
 
 
 @contextmanager
-def _reported(many: Many, evaluation: Evaluation[_Plan, _Report]) -> Generator[Tally]:
-    """Write the report on every path, and say how the run ended."""
+def reported(many: Many, evaluation: Evaluation[_Plan, _Report], directory: Path) -> Generator[Tally]:
+    """Write the report into a directory on every path, and say how the run ended."""
     tally = Tally()
     try:
         yield tally
@@ -262,9 +263,8 @@ def _reported(many: Many, evaluation: Evaluation[_Plan, _Report]) -> Generator[T
         report = evaluation.report()
         status: EpisodeStatus = "completed" if evaluation.stopped else "interrupted"
         many.run.bus.publish(RunFinished(status=status, ok=bool(evaluation.stopped), seconds=many.run.seconds()))
-        workspace = many.run.layout.workspace
-        many.run.reserve.write(workspace / REPORT_NAME, _as_file(report))
-        atomic_write(workspace / "report.md", report_markdown(report).encode())
+        many.run.reserve.write(directory / REPORT_NAME, _as_file(report))
+        atomic_write(directory / "report.md", report_markdown(report).encode())
 
 
 def _is_begun(workspace: Path, plan: EvaluationPlan) -> bool:
@@ -311,7 +311,7 @@ def refuse_changed(found: EvaluationPlan, plan: EvaluationPlan) -> None:
                 f"{file} has changed since the evaluation began: its digest was {was.rpartition('@')[2]} and is "
                 f"{content} now.",
                 code="player_changed",
-                hint="Put back what was there, or begin anew: in another directory, or under another name in a tournament.",
+                hint="Put back what was there, or begin anew: in another directory (-o), or under another name.",
             )
 
 
