@@ -21,7 +21,7 @@ def test_a_league_of_ones_own(tmp_path: Path) -> None:
     assert "twin is the same program as mine." in again.stderr
     run = coworld("tournament", "run", "league", "--backend", "process", "--parallel", "2", cwd=tmp_path)
     assert run.status == 0, run.stderr
-    assert "\nmine is first of 2, after 1 round.\n" in run.stdout
+    assert "\n2 of 2 share the first place, after 1 round.\n" in run.stdout
     assert coworld("tournament", "standings", "league", cwd=tmp_path).stdout == run.stdout
     shown = coworld("tournament", "show", "league", "--markdown", cwd=tmp_path)
     assert shown.stdout == (tmp_path / "league/report.md").read_text()

@@ -106,8 +106,12 @@ class TournamentReport(ShownReport):
         """Who is first."""
         if not self.blocks:
             return self.nothing
-        over = "is first" if self.stopped else "leads"
-        return f"{self.standings[0].name} {over} of {len(self.standings)}, after {plural(self.rounds, 'round')}."
+        best = self.standings[0]
+        level = [one.name for one in self.standings if (one.rating, one.won) == (best.rating, best.won)]
+        rounds = plural(self.rounds, "round")
+        if len(level) > 1:
+            return f"{len(level)} of {len(self.standings)} share the first place, after {rounds}."
+        return f"{best.name} {'is first' if self.stopped else 'leads'} of {len(self.standings)}, after {rounds}."
 
     def parts(self) -> Parts:
         """What it has to show."""
