@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import random
 from collections import Counter
@@ -14,7 +15,7 @@ from support.simulated import episode_row
 from coworld_core.episode.record import SeatRow
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.designs import episode_key
-from coworld_core.tournament import Field, Pairing, PlayedMatch, Tournament, TournamentReport, read_log
+from coworld_core.tournament import Field, PairingRule, PlayedMatch, Tournament, TournamentReport, read_log
 from coworld_core.tournament.elimination import double_elimination, single_elimination
 from coworld_core.tournament.log import (
     Configured,
@@ -29,7 +30,7 @@ from coworld_core.tournament.pairings import free_play, ladder, round_robin, swi
 
 
 def strongest_first(
-    pairing: Pairing, count: int, *, seats: int = 2, upset: float = 0.0, **more: Any
+    pairing: PairingRule, count: int, *, seats: int = 2, upset: float = 0.0, **more: Any
 ) -> tuple[Field, list[PlayedMatch]]:
     """Play a tournament in which a higher number is stronger; a draw of chance lets the weaker one win."""
     chance = random.Random(count)
@@ -51,7 +52,7 @@ def strongest_first(
             )
             for match in matches
         )
-        field = Field(**{**vars(field), "played": (*field.played, played)})
+        field = dataclasses.replace(field, played=(*field.played, played))
     else:
         pytest.fail("it never ends")
     return field, [match for of in field.played for match in of]
@@ -119,7 +120,7 @@ def test_a_draw_is_played_again_and_then_the_better_seed_goes_on() -> None:
     for _ in range(3):
         (match,) = single_elimination.next_round(field)
         draw = PlayedMatch(players=match.players, name=match.name, scores={"A": 1.0, "B": 1.0})
-        field = Field(**{**vars(field), "played": (*field.played, (draw,))})
+        field = dataclasses.replace(field, played=(*field.played, (draw,)))
     assert not single_elimination.next_round(field)
     assert list(single_elimination.places(field)) == ["A", "B"]
 
@@ -138,7 +139,7 @@ RULES = TournamentRules(
 )
 
 
-def history(pairing: Pairing, strengths: dict[str, float], **rules: Any) -> list[LogEvent]:
+def history(pairing: PairingRule, strengths: dict[str, float], **rules: Any) -> list[LogEvent]:
     """The log of a whole tournament in which the score is the strength."""
     first = Configured(rules=RULES.model_copy(update=rules))
     events: list[LogEvent] = [first]
@@ -158,7 +159,7 @@ def history(pairing: Pairing, strengths: dict[str, float], **rules: Any) -> list
     return events
 
 
-def replayed(events: list[LogEvent], pairing: Pairing) -> TournamentReport:
+def replayed(events: list[LogEvent], pairing: PairingRule) -> TournamentReport:
     assert isinstance(events[0], Configured)
     tournament = Tournament(events[0].rules, pairing)
     for event in events:

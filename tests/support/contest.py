@@ -65,4 +65,5 @@ async def held(small: World, place: Path, *players: str, pairing: str = "round-r
 
 async def played_on(small: World, place: Path, **more: Any) -> TournamentReport:
     """The tournament, played to its end."""
-    return await play_tournament(place, **{"backend": small.backend, "parallel": 4, **more})
+    run: Any = {"backend": small.backend, "parallel": 4, **more}
+    return await play_tournament(place, **run)

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from .log import LogEvent as LogEvent
     from .log import read_log as read_log
     from .pairing import Field as Field
-    from .pairing import Match as Match
-    from .pairing import Pairing as Pairing
+    from .pairing import PairingRule as PairingRule
     from .pairing import PlayedMatch as PlayedMatch
+    from .pairing import TournamentMatch as TournamentMatch
     from .standings import Tournament as Tournament
     from .standings import TournamentPlan as TournamentPlan
     from .standings import TournamentReport as TournamentReport

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .pairing import Field, Match, PlayedMatch
+from .pairing import Field, PlayedMatch, TournamentMatch
 
 __all__ = ["double_elimination", "single_elimination"]
 
@@ -36,7 +36,7 @@ class _Bracket:
         self._results: dict[str, list[PlayedMatch]] = {}
         for match in (match for matches in field.played for match in matches):
             self._results.setdefault(match.name, []).append(match)
-        self.pending: list[Match] = []
+        self.pending: list[TournamentMatch] = []
         self.out: list[str] = []
 
     def first_round(self) -> list[_Place]:
@@ -57,7 +57,7 @@ class _Bracket:
         players = tuple(sorted((first, second), key=self.seeds.index))
         winner = self._winner(self._results.get(name, []), players)
         if winner is None:
-            self.pending.append(Match(players=players, name=name))
+            self.pending.append(TournamentMatch(players=players, name=name))
             return _OPEN, _OPEN
         loser = players[1] if winner == players[0] else players[0]
         self._lost[loser] += 1
@@ -76,7 +76,7 @@ class _Bracket:
             return here[0] if here else players[0]
         return players[0] if len(played) >= _PLAYS else None
 
-    def next_round(self, field: Field) -> Sequence[Match]:
+    def next_round(self, field: Field) -> Sequence[TournamentMatch]:
         """What is pending; in the first round also who has a bye."""
         if len(field.entrants) < 2 and not field.played:
             return ()
@@ -85,7 +85,7 @@ class _Bracket:
         meeting = {name for match in self.pending for name in match.players}
         return [
             *self.pending,
-            *(Match(players=(name,), name="bye") for name in self.seeds if name not in meeting),
+            *(TournamentMatch(players=(name,), name="bye") for name in self.seeds if name not in meeting),
         ]
 
     def places(self, field: Field) -> Sequence[str]:
@@ -109,7 +109,7 @@ def _winners(bracket: _Bracket) -> tuple[_Place, list[list[_Place]]]:
 class SingleElimination:
     """Whoever loses is out."""
 
-    def next_round(self, field: Field) -> Sequence[Match]:
+    def next_round(self, field: Field) -> Sequence[TournamentMatch]:
         """The matches of the bracket that can be played."""
         return self._bracket(field).next_round(field)
 
@@ -126,7 +126,7 @@ class SingleElimination:
 class DoubleElimination:
     """Whoever loses twice is out: the winner of those that lost once meets the one that has not, twice if need be."""
 
-    def next_round(self, field: Field) -> Sequence[Match]:
+    def next_round(self, field: Field) -> Sequence[TournamentMatch]:
         """The matches of both brackets that can be played."""
         return self._bracket(field).next_round(field)
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-__all__ = ["Field", "Match", "Pairing", "PlayedMatch"]
+__all__ = ["Field", "PairingRule", "PlayedMatch", "TournamentMatch"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Match:
+class TournamentMatch:
     """Players that are to meet. A match of one is a bye."""
 
     players: tuple[str, ...]
@@ -19,7 +19,7 @@ class Match:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlayedMatch(Match):
+class PlayedMatch(TournamentMatch):
     """A match that is over."""
 
     scores: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -65,10 +65,10 @@ class Field:
 
 
 @runtime_checkable
-class Pairing(Protocol):
+class PairingRule(Protocol):
     """What an entry point of the group ``coworld.pairings`` refers to."""
 
-    def next_round(self, field: Field) -> Sequence[Match]:
+    def next_round(self, field: Field) -> Sequence[TournamentMatch]:
         """The matches that come next; none when the tournament is over."""
         ...
 

@@ -37,7 +37,7 @@ from .log import (
     ScheduledBlock,
     TournamentRules,
 )
-from .pairing import Field, Pairing, PlayedMatch
+from .pairing import Field, PairingRule, PlayedMatch
 
 __all__ = ["MatchRecord", "Tournament", "TournamentPlan", "TournamentReport", "TournamentStanding"]
 
@@ -131,7 +131,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         pairing: Who meets whom; None where only what is in the log matters.
     """
 
-    def __init__(self, rules: TournamentRules, pairing: Pairing | None) -> None:
+    def __init__(self, rules: TournamentRules, pairing: PairingRule | None) -> None:
         self._scheduled: list[ScheduledBlock] = []
         self._rounds: list[RoundScheduled] = []
         self._turns: list[int] = []

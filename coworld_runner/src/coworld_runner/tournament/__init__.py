@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .pairings import find_pairing as find_pairing
     from .pairings import pairing_names as pairing_names
     from .playing import play_tournament as play_tournament
-    from .settings import Settings as Settings
+    from .settings import TournamentSettings as TournamentSettings
     from .settings import read_settings as read_settings
 
 

@@ -20,7 +20,7 @@ from .folder import TournamentFolder, entrants_of
 from .pairings import find_pairing
 from .settings import (
     SETTINGS_NAME,
-    Settings,
+    TournamentSettings,
     change_entrants,
     described_from,
     described_player,
@@ -73,7 +73,7 @@ async def create_tournament(
         document["variant"] = variant
     document["seed"] = seed
     document["count_starved"] = count_starved
-    document["rating"] = Settings.model_fields["rating"].default
+    document["rating"] = TournamentSettings.model_fields["rating"].default
     of: dict[str, object] = {"kind": pairing, "blocks": blocks}
     document["pairing"] = {**of, "rounds": rounds} if rounds is not None else of
     document["stop"] = {"blocks": 1000, "told_apart": False}
@@ -103,13 +103,13 @@ def _game_word(place: Path, game: str) -> str:
     return described_from(place, Path(game)) if Path(game).expanduser().exists() else game
 
 
-async def game_of(settings: Settings, directory: Path) -> Package:
+async def game_of(settings: TournamentSettings, directory: Path) -> Package:
     """The game of a tournament."""
     word = settings.game
     return await resolve_package(found_from(directory, word) if word.startswith(".") else word)
 
 
-def rules_of(settings: Settings) -> EvaluationRules:
+def rules_of(settings: TournamentSettings) -> EvaluationRules:
     """What episodes of a tournament are, and what counts."""
     return EvaluationRules(
         variant=settings.variant,
@@ -181,7 +181,7 @@ async def withdraw_entrant(directory: str | os.PathLike[str], name: str) -> Tour
 
 
 def _change(
-    place: Path, wanted: Settings, package: Package, *, add: tuple[str, str] | None = None, remove: str = ""
+    place: Path, wanted: TournamentSettings, package: Package, *, add: tuple[str, str] | None = None, remove: str = ""
 ) -> Tournament:
     """Change the settings, then the log; killed between the two, the next command goes on from the settings."""
     with TournamentFolder(place) as folder:

@@ -34,7 +34,7 @@ from ..evaluation.rules import EvaluationRules
 from ..many import Rows
 from ..package.resolving import Package
 from .pairings import find_pairing
-from .settings import Settings, found_from
+from .settings import TournamentSettings, found_from
 
 __all__ = ["EPISODES", "TournamentFolder", "TournamentRows", "entrants_of", "read_tournament"]
 
@@ -86,7 +86,7 @@ def replay(events: Iterable[LogEvent]) -> Tournament | None:
     return tournament
 
 
-def entrants_of(settings: Settings, directory: Path, package: Package, rules: EvaluationRules) -> Entrants:
+def entrants_of(settings: TournamentSettings, directory: Path, package: Package, rules: EvaluationRules) -> Entrants:
     """Who is in a tournament, as they are on this machine."""
     players = {name: found_from(directory, word) for name, word in settings.entrants.items()}
     return Entrants(package, players, rules)
@@ -162,7 +162,7 @@ class TournamentFolder:
             assert self.tournament is not None
             self.tournament.apply(event)
 
-    def update(self, settings: Settings, entrants: Entrants) -> Tournament:
+    def update(self, settings: TournamentSettings, entrants: Entrants) -> Tournament:
         """Have the log say what the settings say: rules that changed, and who entered or left since."""
         rules = _rules(settings, entrants)
         if self.tournament is None:
@@ -180,7 +180,7 @@ class TournamentFolder:
             self.write(*self.voided(judged))
         return tournament
 
-    def refuse(self, settings: Settings, entrants: Entrants) -> None:
+    def refuse(self, settings: TournamentSettings, entrants: Entrants) -> None:
         """Refuse settings that do not go with what was played; nothing is written.
 
         Raises:
@@ -258,7 +258,7 @@ class TournamentRows(Rows):
         self._voided = len(self._folder.tournament.seen)
 
 
-def _rules(settings: Settings, entrants: Entrants) -> TournamentRules:
+def _rules(settings: TournamentSettings, entrants: Entrants) -> TournamentRules:
     common = {name: value for name, value in entrants.common().items() if name in TournamentRules.model_fields}
     return TournamentRules.model_validate(
         {

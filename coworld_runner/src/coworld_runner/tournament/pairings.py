@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from coworld_core.errors import UsageError
-from coworld_core.tournament.pairing import Pairing
+from coworld_core.tournament.pairing import PairingRule
 
 from .._plugins import entry_points_of, find_entry_point, source_of
 
 __all__ = ["GROUP", "find_pairing", "pairing_names"]
 
 GROUP = "coworld.pairings"
-"""The entry point group; each of its entry points is a ``coworld_core.tournament.Pairing``."""
+"""The entry point group; each of its entry points is a ``coworld_core.tournament.PairingRule``."""
 
 
 def pairing_names() -> tuple[str, ...]:
@@ -18,7 +18,7 @@ def pairing_names() -> tuple[str, ...]:
     return tuple(entry_points_of(GROUP))
 
 
-def find_pairing(name: str) -> Pairing:
+def find_pairing(name: str) -> PairingRule:
     """The pairing of that name.
 
     Raises:
@@ -29,8 +29,8 @@ def find_pairing(name: str) -> Pairing:
         found: object = entry.load()
     except Exception as error:
         raise _broken(name, source_of(entry), f"{type(error).__name__}: {error}") from error
-    if not isinstance(found, Pairing):
-        raise _broken(name, source_of(entry), f"it is a {type(found).__name__}, and no Pairing")
+    if not isinstance(found, PairingRule):
+        raise _broken(name, source_of(entry), f"it is a {type(found).__name__}, and no PairingRule")
     return found
 
 

@@ -15,7 +15,7 @@ from coworld_core.errors import UsageError
 from ..players import PlayerRef
 from ..runs.workspace import atomic_write
 
-__all__ = ["SETTINGS_NAME", "Settings", "change_entrants", "described_from", "found_from", "read_settings"]
+__all__ = ["SETTINGS_NAME", "TournamentSettings", "change_entrants", "described_from", "found_from", "read_settings"]
 
 SETTINGS_NAME = "tournament.toml"
 
@@ -41,7 +41,7 @@ class StopSettings(_Part):
     told_apart: bool = False
 
 
-class Settings(_Part):
+class TournamentSettings(_Part):
     """The whole file."""
 
     game: str
@@ -56,7 +56,7 @@ class Settings(_Part):
     entrants: dict[_Name, str] = {}
 
 
-def read_settings(directory: Path) -> Settings:
+def read_settings(directory: Path) -> TournamentSettings:
     """Read the file of a tournament.
 
     Raises:
@@ -76,14 +76,14 @@ def read_settings(directory: Path) -> Settings:
         raise UsageError(f"{path} cannot be read: {error}.", code="settings_invalid") from error
 
 
-def parse_settings(text: str, path: Path) -> Settings:
+def parse_settings(text: str, path: Path) -> TournamentSettings:
     """The settings in a text.
 
     Raises:
         UsageError: Something in it is wrong; code ``settings_invalid``.
     """
     try:
-        return Settings.model_validate(tomllib.loads(text))
+        return TournamentSettings.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: {error}.", code="settings_invalid", hint="Correct that line.") from None
     except ValidationError as error:
