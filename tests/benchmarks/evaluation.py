@@ -8,8 +8,10 @@ from __future__ import annotations
 import argparse
 import math
 import random
+import resource
 import statistics
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from support.simulated import (
     DIFFERENCES,
     TOGETHER,
     added,
+    episode_row,
     pickup_plan,
     played,
     scrimmage_plan,
@@ -29,10 +32,25 @@ from support.simulated import (
     strengths,
 )
 
-from coworld_core.evaluation.designs import round_robin
+from coworld_core.episode.record import SeatRow
+from coworld_core.evaluation.designs import episode_key, round_robin
 from coworld_core.evaluation.estimates import mean_interval, running_interval, sign_evidence
 from coworld_core.evaluation.ratings import pairings, rate
 from coworld_core.evaluation.reading import open_evaluation
+from coworld_core.tournament.log import (
+    LOG_NAME,
+    Configured,
+    EntrantAdded,
+    EpisodeEnded,
+    LogEvent,
+    RoundScheduled,
+    ScheduledBlock,
+    TournamentRules,
+    encode_event,
+    read_log,
+)
+from coworld_core.tournament.pairings import free_play
+from coworld_core.tournament.standings import Tournament
 
 LABELS = ["0", "1", "2", "3"]
 STRENGTHS = [-0.9, -0.2, 0.2, 0.9]
@@ -163,6 +181,57 @@ def times(games: int) -> dict[str, float]:
     return found
 
 
+def tournament_times(games: int, players: int = 20) -> dict[str, float]:
+    """Seconds to read and rate the log of a tournament, from its file, and what memory that took at most."""
+    chance = random.Random(7)
+    rules = TournamentRules(
+        coworld="game",
+        version="1",
+        variant="default",
+        seats=2,
+        seed=0,
+        seeded=True,
+        pairing="free-play",
+        rounds=games,
+        max_blocks=max(1, games // 2),
+        rating="bradley-terry",
+    )
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place, LOG_NAME)
+        tournament = Tournament(rules, free_play)
+        check = b""
+        with path.open("wb") as log:
+
+            def happen(event: LogEvent) -> None:
+                nonlocal check
+                line, check = encode_event(event, check)
+                log.write(line)
+
+            happen(Configured(rules=rules))
+            names = [f"player-{number}" for number in range(players)]
+            for name in names:
+                happen(EntrantAdded(name=name, player=SeatRow(name=name)))
+            block = 0
+            while block < games // 2:
+                order = chance.sample(names, players)
+                pairs = list(zip(order[::2], order[1::2], strict=True))[: games // 2 - block]
+                blocks = [ScheduledBlock(block=block + at, match=at, players=pair) for at, pair in enumerate(pairs, 1)]
+                happen(RoundScheduled(round=block // (players // 2) + 1, blocks=tuple(blocks)))
+                for scheduled in blocks:
+                    for number in (1, 2):
+                        key = episode_key(scheduled.block, 1, number)
+                        happen(EpisodeEnded(row=episode_row(key, chance.random(), chance.random())))
+                block += len(blocks)
+        begun = time.perf_counter()
+        for event in read_log(path):
+            tournament.apply(event)
+        report = tournament.report()
+        seconds = time.perf_counter() - begun
+    assert report.blocks == games // 2
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {f"standings of {games} games from the log": seconds, "peak memory, MiB": peak}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=2000)
@@ -180,6 +249,7 @@ def main() -> None:
         "seats_and_values": seats_and_values(asked.runs, asked.looks),
         "credit": credit(asked.runs // 4 or 1, asked.looks),
         "seconds": times(asked.games),
+        "tournaments": tournament_times(10_000) | tournament_times(asked.games),
     }
     for name, value in figures.items():
         print(f"{name}: {value}")

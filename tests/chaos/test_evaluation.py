@@ -1,4 +1,4 @@
-"""A comparison killed with SIGKILL again and again: its report is that of one that was left alone."""
+"""Evaluations killed with SIGKILL again and again: their reports are those of ones that were left alone."""
 
 from __future__ import annotations
 
@@ -14,32 +14,37 @@ from support.launcher import Command
 from support.misfit_kit import wait_until
 
 SEED = int(os.environ.get("COWORLD_CHAOS_SEED", str(time.time_ns() % 1_000_000)))
-KILLS = 100 if FULL else 2
+KILLS = int(os.environ.get("COWORLD_CHAOS_KILLS", "100" if FULL else "2"))
 LONGEST = 0.6
 """Seconds that a run is let live at most, once it plays."""
 
 
-def start(workspace: Path) -> Command:
-    return start_script(Path(__file__).with_name("_compare.py"), str(workspace), log=workspace.with_suffix(".log"))
+EVENTS = {"_compare.py": "events.ndjson", "_tournament.py": "episodes/events.ndjson"}
+"""What shows that a run plays, by script."""
+
+
+def start(script: str, workspace: Path) -> Command:
+    return start_script(Path(__file__).with_name(script), str(workspace), log=workspace.with_suffix(".log"))
 
 
 @pytest.mark.timeout(900)
-def test_the_report_is_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("script", EVENTS)
+def test_the_report_is_the_same(tmp_path: Path, script: str) -> None:
     print(f"COWORLD_CHAOS_SEED={SEED}")
     chance = random.Random(SEED)
     alone, killed = tmp_path / "alone", tmp_path / "killed"
-    undisturbed = start(alone)
+    undisturbed = start(script, alone)
     for _ in range(KILLS):
-        events = killed / "events.ndjson"
+        events = killed / EVENTS[script]
         before = events.stat().st_size if events.exists() else 0
-        victim = start(killed)
+        victim = start(script, killed)
         try:
             wait_until(lambda: events.exists() and events.stat().st_size > before, seconds=60, what="a run")  # noqa: B023
             time.sleep(LONGEST * chance.random())
         finally:
             victim.kill()
             victim.wait(30)
-    assert start(killed).wait(300) == 0, killed.with_suffix(".log").read_text()
+    assert start(script, killed).wait(300) == 0, killed.with_suffix(".log").read_text()
     assert undisturbed.wait(300) == 0, alone.with_suffix(".log").read_text()
     assert (killed / "report.json").read_bytes() == (alone / "report.json").read_bytes()
     assert (killed / "report.md").read_bytes() == (alone / "report.md").read_bytes()

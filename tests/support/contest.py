@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 from coworld_core.evaluation.comparison import ComparisonReport
+from coworld_core.manifest.loading import MANIFEST_NAME
+from coworld_core.tournament import TournamentReport
 from coworld_runner.evaluation import EvaluationRules, RunArguments, compare
+from coworld_runner.tournament import add_entrant, create_tournament, play_tournament
 
 from .certify_kit import World, world
 
-__all__ = ["compared", "contest"]
+__all__ = ["compared", "contest", "held", "played_on"]
 
 
 def contest(
@@ -45,3 +49,21 @@ async def compared(small: World, workspace: Path, **more: Any) -> ComparisonRepo
     new, old, margin = more.pop("new", "first"), more.pop("old", "second"), more.pop("margin", None)
     rules: dict[str, Any] = {"variant": "default", "starved": True, **more}
     return await compare(small.package, new, old, rules=EvaluationRules(**rules), margin=margin, **run)
+
+
+async def held(small: World, place: Path, *players: str, pairing: str = "round-robin", rounds: int | None = 1) -> Path:
+    """A tournament of these players, not played yet; how busy this machine is does not matter."""
+    game = place.parent / MANIFEST_NAME
+    if not game.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        game.write_text(json.dumps(small.manifest))
+    await create_tournament(place, str(game), variant="default", pairing=pairing, rounds=rounds, count_starved=True)
+    for player in players:
+        await add_entrant(place, player)
+    return place
+
+
+async def played_on(small: World, place: Path, **more: Any) -> TournamentReport:
+    """The tournament, played to its end."""
+    run: Any = {"backend": small.backend, "parallel": 4, **more}
+    return await play_tournament(place, **run)

@@ -19,7 +19,7 @@ from coworld_core.rules import (
     Rules,
     RulesError,
     audit_rules,
-    load_act,
+    load_player,
     play_again,
     read_config,
     read_replay,
@@ -148,7 +148,7 @@ def test_the_example_says_what_its_rules_say() -> None:
 
 
 def test_its_thinker_wins() -> None:
-    thinker, mover = (load_act(str(BOARD / "players" / f"{name}.py")) for name in ("thinker", "random_mover"))
+    thinker, mover = (load_player(str(BOARD / "players" / f"{name}.py")) for name in ("thinker", "random_mover"))
     assert sum(rollout(board(), [mover, thinker], seed=seed).scores[1] for seed in range(8)) >= 6
 
 

@@ -25,6 +25,7 @@ _COMMANDS: CommandTable = {
         "scrimmage": ("evaluations", "Measure a player that plays itself in every seat."),
         "run": ("evaluations", "Measure players that share the seats."),
         "pickup": ("evaluations", "Measure what a player adds beyond the players it replaces."),
+        "tournament": ("tournaments", "Play a tournament that lives in a folder."),
         "report": ("evaluations", "Show the results of compare, rank, scrimmage, run and pickup."),
     },
     "Make": {

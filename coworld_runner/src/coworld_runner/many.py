@@ -6,8 +6,8 @@ line is not played again, and what was under way is cleared up and played anew.
 
 from __future__ import annotations
 
+import abc
 import hashlib
-import os
 import re
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -26,24 +26,25 @@ from coworld_core.episode.verdict import judge_error
 from coworld_core.errors import BackendUnavailable, CoworldError, EnvironmentFault, UsageError, WorkspaceError
 from coworld_core.ids import new_run_id
 
+from ._appending import AppendedFile
 from ._descriptors import Room
 from .backend import Backend
 from .episode.running import EpisodeOptions, run_episode
 from .errors import unwrapped
 from .plan import EpisodePlan
-from .runs._files import cut_unfinished
 from .runs._opening import OpenRun, open_run
 from .runs._trees import remove_tree
 from .runs.events import Listener
 from .runs.reaper import sweep_run
 
-__all__ = ["Many", "Tally", "open_many", "run_many"]
+__all__ = ["Many", "Rows", "Tally", "open_many", "run_many"]
 
 EpisodeListeners = Callable[[str], tuple[Listener, ...]]
 """The readers of one episode's events, by its key."""
 
 _KEEP = 1000
 """Events that late readers find: there may be more episodes than memory holds events of."""
+_EVENTS_NAME = EpisodeLayout(Path()).events.name
 _FILES_OF_UNIT = 9
 """Open files that a unit takes: its logs, its control, its ports, what it is asked and followed by (seen: up to 5), and
 the statistics of four threads."""
@@ -141,13 +142,18 @@ def open_many(
     overwrite: bool,
     resume: bool,
     latest: bool,
+    rows: Rows | None = None,
 ) -> Generator[Many]:
-    """A workspace for many episodes, with their rows open; the arguments are those of ``run_many``."""
-    rows = _Rows(workspace.expanduser().absolute() / ROWS_NAME)
+    """A workspace for many episodes, with their rows open; the arguments are those of ``run_many``.
+
+    The rows are in ``episodes.jsonl`` unless the caller keeps them elsewhere, for itself alone.
+    """
+    rows = rows if rows is not None else _RowFile(workspace.expanduser().absolute() / ROWS_NAME)
+    own = rows if isinstance(rows, _RowFile) else None
     with ExitStack() as stack:
-        if resume and rows.path.is_file():
+        if own is not None and resume and own.path.is_file():
             # nothing is touched there before it is ours alone
-            stack.enter_context(rows)
+            stack.enter_context(own)
         run = stack.enter_context(
             open_run(
                 workspace,
@@ -155,14 +161,14 @@ def open_many(
                 listeners=listeners,
                 overwrite=overwrite,
                 latest=latest,
-                resume=ROWS_NAME if resume else "",
+                resume=(ROWS_NAME if own is not None else _EVENTS_NAME) if resume else "",
                 keep=_KEEP,
             )
         )
         with suppress(OSError):
             run.layout.logs.rmdir()  # the logs are with the episodes
-        if not rows.is_open:
-            stack.enter_context(rows)
+        if own is not None and own.file is None:
+            stack.enter_context(own)
         yield Many(run, rows)
 
 
@@ -174,7 +180,7 @@ class Many:
         rows: Their rows.
     """
 
-    def __init__(self, run: OpenRun, rows: _Rows) -> None:
+    def __init__(self, run: OpenRun, rows: Rows) -> None:
         self.run = run
         self._rows = rows
 
@@ -393,71 +399,21 @@ def _directory(key: str) -> str:
     return f"{begin}-{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
-class _Rows:
-    """The rows of a run: appended to, each whole or not at all; nobody else's while it is open.
-
-    Args:
-        path: The file; it may be there already.
+class Rows(abc.ABC):
+    """Where the rows of a run are kept.
 
     Attributes:
         seen: Of what has a row: what it was, by key.
         directories: Where those episodes are.
-        is_open: Whether rows can be appended.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self) -> None:
         self.seen: dict[str, bytes] = {}
         self.directories: set[str] = set()
-        self.is_open = False
 
-    def __enter__(self) -> _Rows:
-        import fcntl
-
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        try:
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise WorkspaceError(
-                    f"Another run is writing to {self.path}.",
-                    code="workspace_busy",
-                    hint="Wait for it to end, or name another directory.",
-                    context={"path": str(self.path)},
-                ) from error
-            cut_unfinished(self._file)
-            for row in read_rows(self.path):
-                self._note(row)
-        except BaseException:
-            os.close(self._file)
-            raise
-        self.is_open = True
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.is_open = False
-        os.close(self._file)
-
+    @abc.abstractmethod
     def append(self, row: EpisodeRow) -> None:
-        """Write a row.
-
-        Raises:
-            EnvironmentFault: It cannot be written; the file ends with the row before.
-        """
-        size = os.fstat(self._file).st_size
-        left = memoryview(row.model_dump_json().encode() + b"\n")
-        try:
-            while left:
-                left = left[os.write(self._file, left) :]
-        except OSError as error:
-            with suppress(OSError):
-                os.ftruncate(self._file, size)
-            raise EnvironmentFault(
-                f"{self.path} cannot be written to: {error.strerror}.",
-                code="disk_full",
-                hint="Free some room on that disk, then go on with `resume`.",
-            ) from error
-        self._note(row)
+        """Write a row, whole or not at all, and ``note`` it."""
 
     def check(self, key: str, plan: EpisodePlan) -> None:
         """Make sure that a key's row is that of its plan.
@@ -467,14 +423,55 @@ class _Rows:
         """
         if self.seen[key] != _what(plan.variant, plan.seed, _seats(plan)):
             raise UsageError(
-                f"The episode {key!r} in {self.path} was one of other players, or with another seed or variant.",
+                f"The episode {key!r} was one of other players, or with another seed or variant.",
                 code="key_of_another_plan",
                 hint="Go on with the plans of the run that was cut short, or begin a new one in another directory.",
             )
 
-    def _note(self, row: EpisodeRow) -> None:
+    def note(self, row: EpisodeRow) -> None:
+        """Know that there is this row."""
         self.seen[row.key] = _what(row.variant, row.seed, row.seats)
         self.directories.add(row.workspace)
+
+
+class _RowFile(Rows):
+    """The rows of a run in a file of their own.
+
+    Args:
+        path: The file; it may be there already.
+
+    Attributes:
+        file: It, while it is open.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.file: AppendedFile | None = None
+
+    def __enter__(self) -> _RowFile:
+        with ExitStack() as stack:
+            file = stack.enter_context(AppendedFile(self.path))
+            file.cut_unfinished()
+            for row in read_rows(self.path):
+                self.note(row)
+            self.file = file
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file = None
+        self._stack.close()
+
+    def append(self, row: EpisodeRow) -> None:
+        """Write a row.
+
+        Raises:
+            EnvironmentFault: It cannot be written; the file ends with the row before.
+        """
+        assert self.file is not None
+        self.file.append(row.model_dump_json().encode() + b"\n")
+        self.note(row)
 
 
 def _what(variant: str, seed: int | None, seats: tuple[SeatRow, ...]) -> bytes:

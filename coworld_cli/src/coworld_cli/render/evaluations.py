@@ -18,12 +18,13 @@ __all__ = ["evaluation_result"]
 _COLOURS = {"better": "green", "worse": "red", "equal": "cyan"}
 
 
-def evaluation_result(report: ShownReport, workspace: Path) -> str:
+def evaluation_result(report: ShownReport, workspace: Path, *, tables: int | None = None) -> str:
     """What an evaluation came to, and what a reader must know.
 
     Args:
         report: It.
         workspace: Where its files are.
+        tables: How many of its tables to show, the most important ones; None: all.
     """
     from coworld_core.evaluation.comparison import ComparisonReport
 
@@ -37,7 +38,7 @@ def evaluation_result(report: ShownReport, workspace: Path) -> str:
     return "\n\n".join(
         [
             f"{click.style(name, bold=True)}{click.style(dot + rest, dim=True)}\n{verdict}",
-            *(_table(one, titled=number > 0) for number, one in enumerate(found.tables)),
+            *(_table(one, titled=number > 0) for number, one in enumerate(found.tables[:tables])),
             *([labelled(facts)] if facts else []),
             *(["\n".join(notes)] if notes else []),
             labelled(

@@ -22,6 +22,7 @@ __all__ = [
     "comparison_lineups",
     "credit_lineups",
     "episode_key",
+    "match_lineups",
     "mixture_lineups",
     "parse_key",
     "pickup_lineups",
@@ -220,15 +221,29 @@ def round_robin(entrants: Sequence[str], seats: int, block: int, *, seed: int = 
         block: Which block, from 1.
         seed: The base seed.
     """
-    if seats == 1:
-        return tuple((label,) for label in entrants)
-    if len(entrants) <= seats:
-        first = (block - 1) % len(entrants)
-        return rotation([entrants[(first + slot) % len(entrants)] for slot in range(seats)])
+    if seats == 1 or len(entrants) <= seats:
+        return match_lineups(entrants, seats, block)
     groups = list(itertools.combinations(entrants, seats))
     turn, place = divmod(block - 1, len(groups))
     random.Random(block_seed(seed, -turn)).shuffle(groups)
     return rotation(groups[place])
+
+
+def match_lineups(players: Sequence[str], seats: int, turn: int) -> tuple[Lineup, ...]:
+    """The lineups of one block in which a group meets, everybody in every seat.
+
+    Where there are more seats than players, some have several, another one first in each turn. In a game for one,
+    everybody plays the block's seed alone.
+
+    Args:
+        players: Their labels, no more than there are seats unless there is one.
+        seats: How many the game has.
+        turn: How often the group has met, from 1.
+    """
+    if seats == 1:
+        return tuple((label,) for label in players)
+    first = (turn - 1) % len(players)
+    return rotation([players[(first + slot) % len(players)] for slot in range(seats)])
 
 
 def episode_key(block: int, attempt: int, lineup: int) -> str:

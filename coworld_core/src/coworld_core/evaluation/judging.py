@@ -6,6 +6,7 @@ spoiled by              the block
 platform, operator      is played again, up to three times; then it is left out and told apart (``spoiled``)
 too few processors      likewise
 the game                is void
+an entrant that left    is left out (``withdrawn``)
 a measured player       counts, as the game's results say; without results the player forfeits
 any other player        counts if there are results, otherwise it is void
 ======================  ==================================================================================
@@ -37,7 +38,7 @@ class JudgedBlock:
     """The judgement of one block."""
 
     block: int
-    fate: Literal["counted", "void", "spoiled"]
+    fate: Literal["counted", "void", "spoiled", "withdrawn"]
     scores: Mapping[str, float] = field(default_factory=dict[str, float])
     """Of a counted block: each entrant's mean over the seats it had."""
     by_seat: tuple[float, ...] = ()
@@ -79,6 +80,7 @@ class BlockLedger:
         self._starved = starved
         self._forfeit = forfeit
         self._rows: dict[int, dict[tuple[int, int], EpisodeRow]] = {}
+        self._withdrawn: set[int] = set()
         self._worst = math.inf
         self._shown = 0
         self._total = 0.0
@@ -94,9 +96,21 @@ class BlockLedger:
         if place is None or place[0] <= len(self.judged):
             return []
         self._rows.setdefault(place[0], {})[place[1], place[2]] = row
+        return self._over()
+
+    def withdraw(self, block: int) -> list[JudgedBlock]:
+        """Leave out a block that is not over, because one of its entrants has left.
+
+        Returns:
+            The blocks that could be judged then, in order.
+        """
+        self._withdrawn.add(block)
+        return self._over()
+
+    def _over(self) -> list[JudgedBlock]:
         judged: list[JudgedBlock] = []
         while (block := self._judge(len(self.judged) + 1)) is not None:
-            known = self._rows.pop(block.block)
+            known = self._rows.pop(block.block, {})
             rows = [known[place] for place in sorted(known) if place[0] <= block.attempts]
             block = dataclasses.replace(
                 block,
@@ -109,7 +123,7 @@ class BlockLedger:
 
     def missing(self, block: int) -> list[tuple[str, Lineup]]:
         """The episodes that a block needs now and has no row of: keys and lineups."""
-        if block <= len(self.judged):
+        if block <= len(self.judged) or block in self._withdrawn:
             return []
         lineups = self._lineups(block)
         rows = self._rows.get(block, {})
@@ -133,6 +147,8 @@ class BlockLedger:
 
     def _judge(self, block: int) -> JudgedBlock | None:
         """What became of a block; None while it is not over."""
+        if block in self._withdrawn:
+            return JudgedBlock(block=block, fate="withdrawn", reason="One of its players has withdrawn.")
         known = self._rows.get(block)
         if known is None:
             return None

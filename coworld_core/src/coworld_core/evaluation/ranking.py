@@ -12,7 +12,7 @@ from ..records import Record
 from .contents import INTERVAL, Encounter, Parts, ShownReport, Table, player_names, seats_table, shown_number
 from .designs import Lineup, round_robin
 from .judging import JudgedBlock
-from .ratings import Pairing, pairings, rate
+from .ratings import Pairing, Rating, pairings, rate
 from .reports import (
     Estimate,
     Evaluation,
@@ -31,8 +31,10 @@ __all__ = [
     "encounters",
     "measured_pairs",
     "not_apart",
+    "pair_records",
     "player_labels",
     "rank_rows",
+    "rating_interval",
 ]
 
 
@@ -135,7 +137,7 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
             Standing(
                 label=rating.label,
                 points=rounded(rating.points),
-                interval=IntervalRecord(low=rounded(rating.low), high=rounded(rating.high), method="model"),
+                interval=rating_interval(rating),
             )
             for rating in rate(block.scores for block in self.counted)
         ]
@@ -144,8 +146,17 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
         )
 
     def _pairs(self) -> list[PairRecord]:
-        blocks = (block.scores for block in self.counted)
-        return [_pair_record(pair) for pair in pairings(blocks, players=len(self._labels), alpha=self.plan.alpha)]
+        return pair_records((block.scores for block in self.counted), players=len(self._labels), alpha=self.plan.alpha)
+
+
+def pair_records(blocks: Iterable[Mapping[str, float]], *, players: int, alpha: float) -> list[PairRecord]:
+    """The result of every pair of players that met, without margins: those would take a look at every block a pair."""
+    return [_pair_record(pair) for pair in pairings(blocks, players=players, alpha=alpha)]
+
+
+def rating_interval(rating: Rating) -> IntervalRecord:
+    """The interval of a rating, as a report has it."""
+    return IntervalRecord(low=rounded(rating.low), high=rounded(rating.high), method="model")
 
 
 def measured_pairs(blocks: Sequence[Mapping[str, float]], *, alpha: float) -> list[PairRecord]:

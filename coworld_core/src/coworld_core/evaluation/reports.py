@@ -38,6 +38,7 @@ __all__ = [
     "measured_durations",
     "measured_value",
     "rounded",
+    "spoiled_from_the_start",
 ]
 
 UNMEASURED = frozenset({"never_started", "game_faults", "spoiled"})
@@ -154,7 +155,10 @@ class EvaluationReport(Record, Tabular):
 
     schema_version: SchemaVersion = Field(default=1, description="Version of this file's shape.")
     stopped: Annotated[
-        Literal["", "evidence", "margin", "told_apart", "max_blocks", "never_started", "game_faults", "spoiled"], Grows
+        Literal[
+            "", "evidence", "margin", "told_apart", "max_blocks", "rounds", "never_started", "game_faults", "spoiled"
+        ],
+        Grows,
     ] = Field(description="Why no more blocks are needed; empty while more are.")
     blocks: int = Field(ge=0, description="Blocks that were counted.")
     void: int = Field(ge=0, description="Blocks that the game spoiled, not counted.")
@@ -257,15 +261,24 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         """
         self._note_digests(row)
         for block in self.ledger.add(row):
-            if self.stopped:
-                return
-            self.seen.append(block)
-            reason = self.look(block)
-            counted = any(block.fate == "counted" for block in self.seen)
-            last = len(self.seen) >= self.plan.max_blocks
-            if block.absent or len(self.seen) == _PATIENCE:
-                reason = _hopeless(self.seen) or reason
-            self.stopped = reason or (("max_blocks" if counted else "spoiled") if last else "")
+            self.take_in(block)
+
+    def take_in(self, block: JudgedBlock) -> None:
+        """Take in a block that was judged, and see whether that ends it."""
+        if self.stopped:
+            return
+        self.seen.append(block)
+        reason = self.look(block)
+        counted = any(block.fate == "counted" for block in self.seen)
+        last = len(self.seen) >= self.plan.max_blocks
+        if block.absent or len(self.seen) == _PATIENCE:
+            reason = ("never_started" if _never_started(self.seen) else spoiled_from_the_start(self.seen)) or reason
+        self.stopped = reason or (("max_blocks" if counted else "spoiled") if last else "")
+
+    @property
+    def last_block(self) -> int:
+        """Number of the last block that may be played by now."""
+        return self.plan.max_blocks
 
     def outcome(self, block: JudgedBlock) -> tuple[float, ...]:
         """What two blocks have in common when they came out alike."""
@@ -303,7 +316,9 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
             "faults": _faults(self.seen),
             "remarks": (
                 *self._about_twins(),
-                *_remarks(self.plan, self.seen, [(block, self.outcome(block)) for block in counted], effects),
+                *_remarks(
+                    self.plan, self.seen, [(block, self.outcome(block)) for block in counted], effects, self.stopped
+                ),
             ),
         }
 
@@ -377,10 +392,8 @@ def _faults(seen: Iterable[JudgedBlock]) -> tuple[FaultCount, ...]:
     )
 
 
-def _hopeless(seen: Sequence[JudgedBlock]) -> str:
+def spoiled_from_the_start(seen: Sequence[JudgedBlock]) -> str:
     """Whether the first blocks show that more of them are of no use, and why."""
-    if _never_started(seen):
-        return "never_started"
     first = {block.fate for block in seen[:_PATIENCE]} if len(seen) >= _PATIENCE else set[str]()
     if first == {"void"}:
         return "game_faults"
@@ -435,6 +448,7 @@ def _remarks(
     seen: Sequence[JudgedBlock],
     counted: Sequence[tuple[JudgedBlock, tuple[float, ...]]],
     effects: Sequence[MeasuredSeat],
+    stopped: str,
 ) -> list[Remark]:
     """What a reader must know of any evaluation."""
     remarks: list[Remark] = []
@@ -445,7 +459,8 @@ def _remarks(
 
     if absent := _never_started(seen):
         who = " and ".join(names[label] for label in absent)
-        say("never_started", f"{who} failed in every episode of the first {_PATIENCE} blocks, so nothing was counted.")
+        so = ", so nothing was counted" if stopped == "never_started" else ""
+        say("never_started", f"{who} failed in every episode of the first {_PATIENCE} blocks{so}.")
     voids = [block for block in seen if block.fate == "void"]
     if len(voids) > _VOID_SHARE * len(seen):
         say(

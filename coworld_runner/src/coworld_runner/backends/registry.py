@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coworld_core.errors import BackendUnavailable, CoworldError, UsageError
+from coworld_core.errors import BackendUnavailable, CoworldError
 
-from .._hints import did_you_mean, listed
+from .._plugins import entry_points_of, find_entry_point, source_of
 from ..backend import Backend
 
 if TYPE_CHECKING:
@@ -68,25 +68,7 @@ def find_backend(name: str) -> BackendFactory:
     Raises:
         UsageError: There is none of that name, or two distributions have one.
     """
-    known = _entry_points()
-    if name not in known:
-        close = did_you_mean(name, known)
-        there = f"There are {listed(known)}." if known else "No backend is installed: install coworld-runner anew."
-        raise UsageError(
-            f"There is no backend {name!r}.",
-            code="unknown_backend",
-            hint=f"Did you mean {close!r}? {there}" if close else there,
-            context={"backend": name},
-        )
-    first, *others = known[name]
-    if others:
-        sources = listed(map(_source, known[name]))
-        raise UsageError(
-            f"There is more than one backend {name!r}: it is in {sources}.",
-            code="ambiguous_backend",
-            hint="Uninstall all but one of them.",
-            context={"backend": name},
-        )
+    first = find_entry_point(name, _entry_points(), noun="backend")
 
     def make(options: BackendOptions) -> Backend:
         try:
@@ -103,25 +85,16 @@ def find_backend(name: str) -> BackendFactory:
 
 
 def _entry_points() -> Mapping[str, list[EntryPoint]]:
-    from importlib.metadata import entry_points  # 20 ms, which no help text needs to pay
-
-    found: dict[str, list[EntryPoint]] = {}
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, _source(entry))):
-        found.setdefault(entry.name, []).append(entry)
+    found = entry_points_of(GROUP)
     # which stands for one of the others
     found.pop("auto", None)
     return found
 
 
-def _source(entry: EntryPoint) -> str:
-    """The distribution that an entry point is of."""
-    return entry.dist.name if entry.dist is not None else entry.value
-
-
 def _broken(entry: EntryPoint, why: str) -> BackendUnavailable:
     return BackendUnavailable(
-        f"The backend {entry.name!r} of {_source(entry)} is of no use: {why}.",
+        f"The backend {entry.name!r} of {source_of(entry)} is of no use: {why}.",
         code="backend_broken",
-        hint=f"Update or uninstall {_source(entry)}; its entry point is {entry.name} = {entry.value!r}.",
-        context={"backend": entry.name, "distribution": _source(entry), "entry_point": entry.value},
+        hint=f"Update or uninstall {source_of(entry)}; its entry point is {entry.name} = {entry.value!r}.",
+        context={"backend": entry.name, "distribution": source_of(entry), "entry_point": entry.value},
     )

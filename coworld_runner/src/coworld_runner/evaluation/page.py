@@ -35,6 +35,7 @@ _TITLES = {
     "scrimmage": "Scrimmage",
     "run": "Mixture",
     "pickup": "Pickup",
+    "tournament": "Tournament",
 }
 
 
@@ -89,15 +90,21 @@ class _Section:
     more: int
 
 
-def report_page(runs: Sequence[PlayedEvaluation], *, beside: str | os.PathLike[str]) -> str:
+def report_page(
+    runs: Sequence[PlayedEvaluation],
+    *,
+    beside: str | os.PathLike[str],
+    files: Path | None = None,
+) -> str:
     """A page of one or more evaluations, as one HTML document.
 
     Args:
         runs: What was played (``read_evaluation``); nothing in it is trusted.
         beside: The directory that the page will be in: links to replays lead from there.
+        files: Where the episodes' files are, if not with the runs.
     """
     template = page_template("coworld_runner.evaluation", "evaluation.html")
-    sections = [_section(index, run, Path(beside)) for index, run in enumerate(runs, 1)]
+    sections = [_section(index, run, Path(beside), files or run.workspace) for index, run in enumerate(runs, 1)]
     return template.render(sections=sections, warning=different_games([run.report for run in runs]))
 
 
@@ -109,7 +116,7 @@ def different_games(reports: Sequence[ShownReport]) -> str:
     return f"These runs are of different games: {', '.join(games)}. Their numbers cannot be compared with each other."
 
 
-def _section(index: int, run: PlayedEvaluation, beside: Path) -> _Section:
+def _section(index: int, run: PlayedEvaluation, beside: Path, files: Path) -> _Section:
     report, found = run.report, run.report.contents()
     kind = _TITLES.get(report.plan.kind, report.plan.kind)
     return _Section(
@@ -121,7 +128,7 @@ def _section(index: int, run: PlayedEvaluation, beside: Path) -> _Section:
         drawings=tuple(_drawing(plot) for plot in found.plots),
         players=tuple(dict.fromkeys(one.first for one in found.encounters)),
         heat={(one.first, one.second): one for one in found.encounters},
-        episodes=tuple(_episode(row, run.workspace, beside) for row in run.rows[:_MOST_EPISODES]),
+        episodes=tuple(_episode(row, files, beside) for row in run.rows[:_MOST_EPISODES]),
         more=max(0, len(run.rows) - _MOST_EPISODES),
     )
 

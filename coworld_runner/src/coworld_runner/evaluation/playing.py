@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,17 @@ from ..runs.events import Listener
 from ..runs.workspace import atomic_write
 from .lineups import Entrants
 
-__all__ = ["PlayedEvaluation", "RunArguments", "play_evaluation", "read_evaluation"]
+__all__ = [
+    "PlayedEvaluation",
+    "RunArguments",
+    "measure_row",
+    "play_blocks",
+    "play_evaluation",
+    "read_evaluation",
+    "refuse_changed",
+    "reported",
+    "tell_start",
+]
 
 _Plan = TypeVar("_Plan", bound=EvaluationPlan)
 _Report = TypeVar("_Report", bound=ShownReport)
@@ -119,12 +129,21 @@ async def play_evaluation(
         ) as many:
             directory = many.run.layout.workspace
             atomic_write(directory / PLAN_NAME, _as_file(plan))
-            _tell_start(many, plan, entrants, stage.backend)
+            tell_start(many, plan, entrants, stage.backend)
             for row in read_rows(directory):
-                evaluation.add(_measure(row, plan, directory))
+                evaluation.add(measure_row(row, plan, directory))
             many.run.bus.publish(evaluation.progress())
-            with _reported(many, evaluation) as tally:
-                await _play(many, evaluation, entrants, stage.backend, parallel, options, episode_listeners, tally)
+            with reported(many, evaluation, directory) as tally:
+                await play_blocks(
+                    many,
+                    evaluation,
+                    entrants,
+                    tally,
+                    backend=stage.backend,
+                    parallel=parallel,
+                    options=options,
+                    episode_listeners=episode_listeners,
+                )
     return evaluation.report()
 
 
@@ -153,27 +172,46 @@ def read_evaluation(workspace: str | os.PathLike[str]) -> PlayedEvaluation:
     evaluation = open_evaluation(plan)
     rows = tuple(read_rows(directory)) if (directory / ROWS_NAME).is_file() else ()
     for row in rows:
-        evaluation.add(_measure(row, plan, directory))
+        evaluation.add(measure_row(row, plan, directory))
     report: ShownReport = evaluation.report()
     return PlayedEvaluation(workspace=directory, report=report, rows=rows)
 
 
-async def _play(
+async def play_blocks(
     many: Many,
     evaluation: Evaluation[_Plan, _Report],
     entrants: Entrants,
+    tally: Tally,
+    *,
     backend: Backend,
     parallel: int,
     options: EpisodeOptions | None,
     episode_listeners: EpisodeListeners | None,
-    tally: Tally,
+    between: Callable[[], None] = lambda: None,
 ) -> None:
+    """Play what an evaluation lacks until it is over, blocks that were spoiled again.
+
+    Args:
+        many: Where.
+        evaluation: It, with the rows there are.
+        entrants: Who plays.
+        tally: Where episodes are counted.
+        backend: An entered backend.
+        parallel: How many at a time.
+        options: How to run each.
+        episode_listeners: Readers of one episode's events.
+        between: Called when nothing is under way; it may have the evaluation need more (``Evaluation.last_block``).
+
+    Raises:
+        UsageError: What is played is not what was played before, or the metric is not in the results.
+        EnvironmentFault: The machine or the engine failed.
+    """
     asked: set[str] = set()
     ledger, plan = evaluation.ledger, evaluation.plan
 
     def needed() -> tuple[int, str, Lineup] | None:
         """The next episode: of the first block that lacks one, which may have to be played again."""
-        for block in range(len(ledger.judged) + 1, plan.max_blocks + 1):
+        for block in range(len(ledger.judged) + 1, evaluation.last_block + 1):
             for key, lineup in ledger.missing(block):
                 if key not in asked:
                     return block, key, lineup
@@ -187,7 +225,7 @@ async def _play(
 
     def take_in(row: EpisodeRow) -> None:
         judged = len(ledger.judged)
-        evaluation.add(_measure(row, plan, many.run.layout.workspace))
+        evaluation.add(measure_row(row, plan, many.run.layout.workspace))
         if len(ledger.judged) > judged:
             many.run.bus.publish(evaluation.progress())
         if row.starved and not plan.starved and not evaluation.stopped:
@@ -199,6 +237,7 @@ async def _play(
                 )
             )
 
+    between()
     # the last episodes that are under way may show that some block must be played again
     while not evaluation.stopped and needed() is not None:
         await many.play(
@@ -211,11 +250,12 @@ async def _play(
             fatal=(CapabilityError, ImageError, UsageError),
             on_row=take_in,
         )
+        between()
 
 
 @contextmanager
-def _reported(many: Many, evaluation: Evaluation[_Plan, _Report]) -> Generator[Tally]:
-    """Write the report on every path, and say how the run ended."""
+def reported(many: Many, evaluation: Evaluation[_Plan, _Report], directory: Path) -> Generator[Tally]:
+    """Write the report into a directory on every path, and say how the run ended."""
     tally = Tally()
     try:
         yield tally
@@ -223,9 +263,8 @@ def _reported(many: Many, evaluation: Evaluation[_Plan, _Report]) -> Generator[T
         report = evaluation.report()
         status: EpisodeStatus = "completed" if evaluation.stopped else "interrupted"
         many.run.bus.publish(RunFinished(status=status, ok=bool(evaluation.stopped), seconds=many.run.seconds()))
-        workspace = many.run.layout.workspace
-        many.run.reserve.write(workspace / REPORT_NAME, _as_file(report))
-        atomic_write(workspace / "report.md", report_markdown(report).encode())
+        many.run.reserve.write(directory / REPORT_NAME, _as_file(report))
+        atomic_write(directory / "report.md", report_markdown(report).encode())
 
 
 def _is_begun(workspace: Path, plan: EvaluationPlan) -> bool:
@@ -241,7 +280,7 @@ def _is_begun(workspace: Path, plan: EvaluationPlan) -> bool:
         return rows.is_file() and rows.stat().st_size == 0
     found = read_plan(path.parent)
     # more blocks may be asked for at any time: the evidence holds however often one looks
-    _refuse_changed(found, plan)
+    refuse_changed(found, plan)
     others = [
         name
         for name in type(plan).model_fields
@@ -257,7 +296,7 @@ def _is_begun(workspace: Path, plan: EvaluationPlan) -> bool:
     return True
 
 
-def _refuse_changed(found: EvaluationPlan, plan: EvaluationPlan) -> None:
+def refuse_changed(found: EvaluationPlan, plan: EvaluationPlan) -> None:
     """Refuse to go on with a file that holds something else now.
 
     Raises:
@@ -272,11 +311,11 @@ def _refuse_changed(found: EvaluationPlan, plan: EvaluationPlan) -> None:
                 f"{file} has changed since the evaluation began: its digest was {was.rpartition('@')[2]} and is "
                 f"{content} now.",
                 code="player_changed",
-                hint="Begin anew in another directory (-o), or put back what was there.",
+                hint="Put back what was there, or begin anew: in another directory (-o), or under another name.",
             )
 
 
-def _measure(row: EpisodeRow, plan: EvaluationPlan, workspace: Path) -> EpisodeRow:
+def measure_row(row: EpisodeRow, plan: EvaluationPlan, workspace: Path) -> EpisodeRow:
     """The row with what is measured in the place of the scores.
 
     Raises:
@@ -296,7 +335,8 @@ def _measure(row: EpisodeRow, plan: EvaluationPlan, workspace: Path) -> EpisodeR
     return row.model_copy(update={"scores": numbers})
 
 
-def _tell_start(many: Many, plan: EvaluationPlan, entrants: Entrants, backend: Backend) -> None:
+def tell_start(many: Many, plan: EvaluationPlan, entrants: Entrants, backend: Backend) -> None:
+    """Say what is played, and where."""
     seated = entrants.rows().values()
     many.run.bus.publish(
         RunStarted(

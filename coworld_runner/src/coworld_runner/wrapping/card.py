@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from coworld_core.errors import CoworldError, EnvironmentFault
 from coworld_core.evaluation.estimates import mean_interval
-from coworld_core.rules import Play, Rules, audit_rules, load_act, load_rules
+from coworld_core.rules import Play, Rules, audit_rules, load_player, load_rules
 
 from ..rollout import rollout, rollouts
 
@@ -193,7 +193,7 @@ def _episodes(rules: type[Rules], seats: int) -> tuple[int, float, list[tuple[fl
 def _margin(rules: type[Rules], seats: int, policy: str) -> SeatMean:
     others = ["random"] * (seats - 1)
     # Loaded once, since a player may practise first.
-    act = load_act(policy)
+    act = load_player(policy)
     values: list[float] = []
     begun = time.monotonic()
     while len(values) < 250 and (not values or time.monotonic() - begun < 5):

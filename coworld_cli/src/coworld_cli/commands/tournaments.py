@@ -1,0 +1,257 @@
+"""Tournaments in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .. import exitcodes
+from .._group import NounGroup
+from ..options.declaring import SectionCommand, takes
+from ..options.playing import PlayOptions
+from ..options.values import DIRECTORY
+from ..output import Output, output_options
+
+if TYPE_CHECKING:
+    from coworld_core.evaluation.contents import ShownReport
+
+    from ..running import Running
+
+__all__ = ["commands"]
+
+commands = NounGroup()
+
+_directory = click.argument("directory", metavar="DIR", type=DIRECTORY)
+_rating_option = click.option(
+    "--rating",
+    type=click.Choice(["bradley-terry", "mean"]),
+    help="Rate by this instead, from the same log: nothing is played.",
+)
+_LEFT_OUT = (
+    "manifest",
+    "players",
+    "player",
+    "variant",
+    "seed",
+    "human",
+    "admin",
+    "verify_replay",
+    "resume",
+    "episodes",
+    "output_dir",
+    "overwrite",
+)
+"""Options of playing that ``tournament.toml`` says, or that have no meaning here."""
+
+
+@commands.group("tournament", cls=NounGroup)
+def tournament() -> None:
+    """Play a tournament that lives in a folder.
+
+    DIR/tournament.toml says what is wanted, and you may edit it. DIR/events.ndjson says what has happened; standings
+    follow from it alone. Whatever ends a run, the next one goes on from there.
+
+    \b
+    Example:
+      coworld tournament init league -m examples/nim --pairing swiss
+      coworld tournament add league ./mine.py
+      coworld tournament add league random
+      coworld tournament run league --parallel 4
+      coworld tournament export league site
+    """  # noqa: D301 (click reads the backspace)
+
+
+@tournament.command("init")
+@_directory
+@click.option("--game", "-m", default=".", metavar="MANIFEST", help="The game.  [default: the current directory]")
+@click.option("--variant", metavar="ID", help="Variant to play. Default: the certification fixture.")
+@click.option("--pairing", default="round-robin", show_default=True, metavar="NAME", help="Who meets whom.")
+@click.option("--rounds", type=click.IntRange(min=1), metavar="N", help="How many.  [default: as the pairing has it]")
+@click.option("--blocks", type=click.IntRange(min=1), default=1, show_default=True, help="Blocks of each match.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Base seed: every block has one of its own.")
+@click.option("--count-starved", is_flag=True, help="Count episodes in which the machine was short of processors.")
+@output_options
+def init(
+    out: Output,
+    directory: Path,
+    game: str,
+    variant: str | None,
+    pairing: str,
+    rounds: int | None,
+    blocks: int,
+    seed: int,
+    count_starved: bool,
+) -> int:
+    """Begin a tournament: write its tournament.toml.
+
+    Pairings are round-robin, swiss, ladder, single-elimination, double-elimination and free-play, and those that other
+    distributions install.
+    """
+    from ..render.text import clean, shown_path
+    from ..running import run_async
+
+    async def body(_: Running) -> int:
+        from coworld_runner.tournament import create_tournament
+
+        path = await create_tournament(
+            directory,
+            game,
+            variant=variant,
+            pairing=pairing,
+            rounds=rounds,
+            blocks=blocks,
+            seed=seed,
+            count_starved=count_starved,
+        )
+        out.answer({"settings": str(path)})
+        out.say(f"Settings: {shown_path(path)}")
+        out.note(f"Add players with `coworld tournament add {clean(str(directory), one_line=True)} PLAYER`.")
+        return exitcodes.OK
+
+    return run_async(out, body)
+
+
+@tournament.command("add")
+@_directory
+@click.argument("bot", metavar="PLAYER")
+@click.option("--name", default="", help="What it is called in the tournament.  [default: like the player]")
+@output_options
+def add(out: Output, directory: Path, bot: str, name: str) -> int:
+    """Enter a player.
+
+    PLAYER is a file or a directory of yours, the id of a bundled player, an image, or random. It is in from the next
+    round on.
+    """
+    from ..render.text import clean
+    from ..running import run_async
+
+    async def body(_: Running) -> int:
+        from coworld_runner.tournament import add_entrant
+
+        called, league = await add_entrant(directory, bot, name=name)
+        same = [group for group in league.plan.same_commands if called in group]
+        out.answer({"name": called, "entrants": league.active, "same": same[0] if same else None})
+        for group in same:
+            others = ", ".join(other for other in group if other != called)
+            out.warn(f"{clean(called, one_line=True)} is the same program as {clean(others, one_line=True)}.")
+        out.say(f"Entered: {clean(called, one_line=True)} ({len(league.active)} in all)")
+        return exitcodes.OK
+
+    return run_async(out, body)
+
+
+@tournament.command("withdraw")
+@_directory
+@click.argument("name")
+@output_options
+def withdraw(out: Output, directory: Path, name: str) -> int:
+    """Take a player out. What it has played stays, what it had still to play is void."""
+    from ..render.text import clean
+    from ..running import run_async
+
+    async def body(_: Running) -> int:
+        from coworld_runner.tournament import withdraw_entrant
+
+        league = await withdraw_entrant(directory, name)
+        out.answer({"name": name, "entrants": league.active})
+        out.say(f"Withdrawn: {clean(name, one_line=True)} ({len(league.active)} left)")
+        return exitcodes.OK
+
+    return run_async(out, body)
+
+
+@tournament.command("run", cls=SectionCommand)
+@_directory
+@takes("options", PlayOptions, without=_LEFT_OUT)
+@output_options
+def run(out: Output, options: PlayOptions, directory: Path) -> int:
+    """Play the tournament on, until it is over.
+
+    Ctrl-C keeps what was played, and the same command goes on. What tournament.toml says now holds from here on.
+    """
+    from ..running import run_async
+
+    async def body(running: Running) -> int:
+        from coworld_runner.tournament import play_tournament
+        from coworld_runner.tournament.entering import game_of
+        from coworld_runner.tournament.settings import read_settings
+
+        from ..preparing import opened_backend, player_secrets
+        from ..render.progress import show_progress
+
+        package = await game_of(read_settings(directory), directory)
+        async with opened_backend(options, package, running) as backend:
+            running.to_go_on = "The same command goes on from there."
+            with show_progress(running, package.manifest.game.name) as progress:
+                report = await play_tournament(
+                    directory,
+                    backend=backend,
+                    package=package,
+                    parallel=options.parallel,
+                    options=options.episode(watch=out.live),
+                    command=options.run,
+                    secret_env=await player_secrets(options, out),
+                    listeners=(progress,),
+                    episode_listeners=progress.episode_listeners,
+                )
+        return _show(out, report, directory, tables=1)
+
+    return run_async(out, body)
+
+
+@tournament.command("standings")
+@_directory
+@_rating_option
+@output_options
+def standings(out: Output, directory: Path, rating: str | None) -> int:
+    """Show who stands where. The tournament may be running meanwhile."""
+    from coworld_runner.tournament import read_tournament
+
+    return _show(out, read_tournament(directory, rating=rating or "").report, directory, tables=1)
+
+
+@tournament.command("show")
+@_directory
+@_rating_option
+@click.option("--markdown", is_flag=True, help="Write Markdown, for a pull request.")
+@output_options
+def show(out: Output, directory: Path, rating: str | None, markdown: bool) -> int:
+    """Show everything: standings, seats, and all rounds. The tournament may be running meanwhile."""
+    from coworld_core.evaluation.markdown import report_markdown
+    from coworld_runner.tournament import read_tournament
+
+    report = read_tournament(directory, rating=rating or "").report
+    if markdown and not out.json:
+        out.say(report_markdown(report).rstrip("\n"))
+        return exitcodes.OK
+    return _show(out, report, directory)
+
+
+@tournament.command("export")
+@_directory
+@click.argument("site", type=DIRECTORY)
+@output_options
+def export(out: Output, directory: Path, site: Path) -> int:
+    """Write a static site into SITE: standings, who beat whom, rounds, and the replays."""
+    from coworld_runner.tournament import export_tournament
+
+    from ..render.text import shown_path
+
+    page = export_tournament(directory, site)
+    out.answer({"html": str(page)})
+    out.say(f"Page: {shown_path(page)}")
+    return exitcodes.OK
+
+
+def _show(out: Output, report: ShownReport, directory: Path, *, tables: int | None = None) -> int:
+    """Write what a tournament has come to, and return the exit status."""
+    from coworld_core.evaluation.reports import UNMEASURED
+
+    from ..render.evaluations import evaluation_result
+
+    ok = report.stopped not in UNMEASURED
+    out.answer({"workspace": str(directory), "ok": ok, **report.model_dump(mode="json")})
+    out.say(evaluation_result(report, directory, tables=tables))
+    return exitcodes.OK if ok else exitcodes.ANSWER_IS_NO

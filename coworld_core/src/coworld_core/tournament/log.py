@@ -1,0 +1,215 @@
+"""The log of a tournament, ``events.ndjson``: one event a line, only ever appended to.
+
+Each line ends with a checksum of itself and of the line before, so a line that was changed, added or taken out later is
+found, by its number. Nothing is computed from the times in it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError
+
+from ..episode.record import EpisodeRow, SeatRow
+from ..errors import UsageError
+from ..records import READING, Grows, Record
+
+__all__ = [
+    "LOG_NAME",
+    "BlockVoided",
+    "Configured",
+    "EntrantAdded",
+    "EntrantWithdrawn",
+    "EpisodeEnded",
+    "LogEvent",
+    "LogReader",
+    "RoundScheduled",
+    "ScheduledBlock",
+    "TournamentRules",
+    "encode_event",
+    "read_log",
+]
+
+LOG_NAME = "events.ndjson"
+
+_KIND = re.compile(rb'\{"kind":"([a-z_]+)"')
+_CHECK = re.compile(rb',"check":"([0-9a-f]{16})"\}')
+_CHECK_BYTES = len(b',"check":"0123456789abcdef"}')
+
+
+class LogEvent(Record):
+    """Something that happened in a tournament."""
+
+    kind: str = Field(description="What.")
+    at: dt.datetime = Field(
+        default_factory=lambda: dt.datetime.now(dt.UTC), description="When, by the clock of the machine; for people."
+    )
+
+
+class TournamentRules(Record):
+    """What is played, and what counts. All up to ``alpha`` stand for good once the tournament has begun."""
+
+    coworld: str = Field(description="Name of the Coworld.")
+    version: str = Field(description="Version of the Coworld.")
+    manifest_sha256: str = Field(default="", description="Digest of the manifest in canonical form.")
+    variant: str = Field(description="Variant id, or certification.")
+    seats: int = Field(ge=1, description="How many seats the game has.")
+    seed: int = Field(description="The base seed.")
+    seeded: bool = Field(description="Whether the game's config takes a seed.")
+    metric: str = Field(default="", description="JSON pointer to what is measured; empty: the scores.")
+    forfeit: float | None = Field(default=None, description="Score of whoever forfeits; null: the worst shown by then.")
+    starved: bool = Field(default=False, description="Whether episodes short of processors count.")
+    alpha: float = Field(default=0.05, gt=0, lt=1, description="How often equal players may be told apart.")
+    pairing: str = Field(description="Who meets whom: the name of a pairing.")
+    rounds: int | None = Field(default=None, ge=1, description="How many rounds; null: as the pairing has it.")
+    blocks: int = Field(default=1, ge=1, description="Blocks of each match.")
+    max_blocks: int = Field(ge=1, description="How many blocks are played at most.")
+    told_apart: bool = Field(default=False, description="Whether it ends after a round that tells everybody apart.")
+    rating: Annotated[Literal["bradley-terry", "mean"], Grows] = Field(description="How players are rated.")
+
+
+class Configured(LogEvent):
+    """The rules, at the beginning and whenever they change."""
+
+    kind: str = "configured"
+    rules: TournamentRules = Field(description="From here on.")
+
+
+class EntrantAdded(LogEvent):
+    """Somebody entered, or came back."""
+
+    kind: str = "entrant_added"
+    name: str = Field(description="What it is called in the tournament.")
+    player: SeatRow = Field(description="What that is, with its digest where it is known.")
+
+
+class EntrantWithdrawn(LogEvent):
+    """Somebody left: blocks of theirs that are not over are void."""
+
+    kind: str = "entrant_withdrawn"
+    name: str = Field(description="Who.")
+
+
+class ScheduledBlock(Record):
+    """A block that is to be played."""
+
+    block: int = Field(ge=1, description="Its number, from 1 without a gap.")
+    match: int = Field(ge=1, description="Of which match of the round.")
+    name: str = Field(default="", description="What the pairing calls that match.")
+    players: tuple[str, ...] = Field(min_length=2, description="Who meets.")
+
+
+class RoundScheduled(LogEvent):
+    """A round is to be played; one event, so that there is no half of it."""
+
+    kind: str = "round_scheduled"
+    round: int = Field(ge=1, description="Its number, from 1.")
+    blocks: tuple[ScheduledBlock, ...] = Field(min_length=1, description="What it consists of.")
+    byes: tuple[str, ...] = Field(default=(), description="Who has it off.")
+
+
+class EpisodeEnded(LogEvent):
+    """An episode is over."""
+
+    kind: str = "episode_ended"
+    row: EpisodeRow = Field(description="What came of it.")
+
+
+class BlockVoided(LogEvent):
+    """A block does not count. It follows from the events before, and is said for people."""
+
+    kind: str = "block_voided"
+    block: int = Field(ge=1, description="Its number.")
+    reason: str = Field(description="Why.")
+
+
+_EVENTS: dict[bytes, type[LogEvent]] = {
+    str(model.model_fields["kind"].default).encode(): model
+    for model in (
+        Configured,
+        EntrantAdded,
+        EntrantWithdrawn,
+        RoundScheduled,
+        EpisodeEnded,
+        BlockVoided,
+    )
+}
+
+
+def _check(before: bytes, body: bytes) -> bytes:
+    return hashlib.blake2b(before + body, digest_size=8).hexdigest().encode()
+
+
+def encode_event(event: LogEvent, before: bytes) -> tuple[bytes, bytes]:
+    """An event as a line, and the checksum that the next line goes on from.
+
+    Args:
+        event: It.
+        before: The checksum of the line before; empty for the first.
+    """
+    body = event.model_dump_json().encode()[:-1]
+    check = _check(before, body)
+    return b'%b,"check":"%b"}\n' % (body, check), check
+
+
+class LogReader:
+    """The events of a log, read one by one.
+
+    Args:
+        path: The file.
+
+    Attributes:
+        check: Checksum of the last line that was read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.check = b""
+
+    def __iter__(self) -> Iterator[LogEvent]:
+        """The events; kinds that a later version may know are left out, and so is a torn last line.
+
+        Raises:
+            UsageError: Code ``log_changed``: a line is not what was written; with its number.
+        """
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    return
+                body, said = line[: -_CHECK_BYTES - 1], _CHECK.fullmatch(line[-_CHECK_BYTES - 1 : -1])
+                kind = _KIND.match(line)
+                if said is None or kind is None or said[1] != _check(self.check, body):
+                    raise self._changed(number, "")
+                self.check = said[1]
+                if (model := _EVENTS.get(kind[1])) is None:
+                    continue
+                try:
+                    yield model.model_validate_json(body + b"}", context=READING)
+                except ValidationError as error:
+                    raise self._changed(number, f" {error.errors()[0]['msg']}.") from None
+
+    def _changed(self, number: int, why: str) -> UsageError:
+        return UsageError(
+            f"{self.path}:{number} is not what a tournament wrote there.{why} Nothing was changed.",
+            code="log_changed",
+            hint="Put back the log as it was, say from a backup; rules and entrants are changed in tournament.toml.",
+            context={"path": str(self.path), "line": number},
+        )
+
+
+def read_log(path: Path) -> Iterator[LogEvent]:
+    """The events of a log (``LogReader``).
+
+    Raises:
+        UsageError: There is none, or a line of it was changed.
+    """
+    if not path.is_file():
+        raise UsageError(
+            f"There is no tournament log {path}.", code="no_tournament", hint="Begin with `coworld tournament init`."
+        )
+    return iter(LogReader(path))

@@ -1,0 +1,77 @@
+"""What a pairing is: a pure function from what has been played to the next round of matches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+__all__ = ["Field", "PairingRule", "PlayedMatch", "TournamentMatch"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TournamentMatch:
+    """Players that are to meet. A match of one is a bye."""
+
+    players: tuple[str, ...]
+    name: str = ""
+    """What the pairing knows it by, e.g. its place in a bracket."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayedMatch(TournamentMatch):
+    """A match that is over."""
+
+    scores: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Each player's mean over the blocks that count; empty for a bye, and when none counts."""
+
+    def points(self, player: str) -> float:
+        """1 for a win over everybody, 1/2 against those that scored the same; a bye is a win."""
+        if len(self.players) == 1:
+            return 1.0
+        others = [score for name, score in self.scores.items() if name != player]
+        if not others:
+            return 0.0
+        own = self.scores[player]
+        return sum(1.0 if own > score else 0.5 if own == score else 0.0 for score in others) / len(others)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """Everything that a pairing may look at."""
+
+    entrants: tuple[str, ...]
+    """Who is in the tournament, in the order of entry: the first is the first seed."""
+    everybody: tuple[str, ...]
+    """The same, with those that have withdrawn."""
+    seats: int
+    seed: int
+    rounds: int | None = None
+    """How many rounds were asked for; None: as many as the pairing takes by itself."""
+    played: tuple[tuple[PlayedMatch, ...], ...] = ()
+    """The rounds that are over."""
+
+    def goes_on(self, by_itself: int) -> bool:
+        """Whether there are players, and another round to play."""
+        return len(self.entrants) > 1 and len(self.played) < (by_itself if self.rounds is None else self.rounds)
+
+    def points(self) -> dict[str, float]:
+        """What everybody has won so far (``PlayedMatch.points``)."""
+        found = dict.fromkeys(self.everybody, 0.0)
+        for match in (match for matches in self.played for match in matches):
+            for player in match.players:
+                found[player] += match.points(player)
+        return found
+
+
+@runtime_checkable
+class PairingRule(Protocol):
+    """What an entry point of the group ``coworld.pairings`` refers to."""
+
+    def next_round(self, field: Field) -> Sequence[TournamentMatch]:
+        """The matches that come next; none when the tournament is over."""
+        ...
+
+    def places(self, field: Field) -> Sequence[str]:
+        """Everybody by place, the first one first; empty where the rating decides."""
+        ...

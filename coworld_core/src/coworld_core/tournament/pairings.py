@@ -1,0 +1,136 @@
+"""Pairings that go on by rounds: round robin, free play, Swiss, and a ladder."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+from ..evaluation.designs import block_seed
+from .pairing import Field, TournamentMatch
+
+__all__ = ["free_play", "ladder", "round_robin", "swiss"]
+
+_FREE_ROUNDS = 10
+_TRIES = 20_000
+"""Steps of the search for a Swiss round without rematches; beyond them rematches are allowed."""
+
+
+def _chance(field: Field) -> random.Random:
+    """Luck of the coming round."""
+    return random.Random(block_seed(field.seed, -1 - len(field.played)))
+
+
+class _ByRating:
+    def places(self, field: Field) -> Sequence[str]:
+        """The rating decides."""
+        del field
+        return ()
+
+
+class RoundRobin(_ByRating):
+    """Each round, every group of as many players as there are seats meets once."""
+
+    def next_round(self, field: Field) -> Sequence[TournamentMatch]:
+        """All groups, in an order drawn by the seed."""
+        if not field.goes_on(1):
+            return ()
+        size = len(field.entrants) if field.seats == 1 else min(field.seats, len(field.entrants))
+        groups = list(itertools.combinations(field.entrants, size))
+        _chance(field).shuffle(groups)
+        return tuple(TournamentMatch(players=group) for group in groups)
+
+
+class FreePlay(_ByRating):
+    """Each round, tables are drawn; whoever has played least goes first."""
+
+    def next_round(self, field: Field) -> Sequence[TournamentMatch]:
+        """As many full tables as there are players for."""
+        if not field.goes_on(_FREE_ROUNDS):
+            return ()
+        met = Counter(name for matches in field.played for match in matches for name in match.players)
+        size = min(max(2, field.seats), len(field.entrants))
+        order = list(field.entrants)
+        chance = _chance(field)
+        chance.shuffle(order)
+        # stable: chance decides between those that have played equally often
+        seated = sorted(order, key=lambda name: met[name])[: len(order) // size * size]
+        chance.shuffle(seated)
+        return tuple(TournamentMatch(players=tuple(seated[at : at + size])) for at in range(0, len(seated), size))
+
+
+class Swiss:
+    """Each round, players of like points meet, nobody twice as long as that is possible."""
+
+    def next_round(self, field: Field) -> Sequence[TournamentMatch]:
+        """Pairs by points; with an odd number, the lowest that has had no bye gets one."""
+        if not field.goes_on(max(1, math.ceil(math.log2(max(2, len(field.entrants)))))):
+            return ()
+        ranked = [name for name in self.places(field) if name in field.entrants]
+        matches = [match for matches in field.played for match in matches]
+        rested = {match.players[0] for match in matches if len(match.players) == 1}
+        byes: list[TournamentMatch] = []
+        if len(ranked) % 2:
+            lowest = next((name for name in reversed(ranked) if name not in rested), ranked[-1])
+            ranked.remove(lowest)
+            byes.append(TournamentMatch(players=(lowest,), name="bye"))
+        met = {frozenset(match.players) for match in matches}
+        pairs = _pairs(ranked, met, [_TRIES]) or list(zip(ranked[::2], ranked[1::2], strict=True))
+        return (*(TournamentMatch(players=pair) for pair in pairs), *byes)
+
+    def places(self, field: Field) -> Sequence[str]:
+        """By points, then by the points of those that were met (Buchholz), then by order of entry."""
+        points = field.points()
+        buchholz: Counter[str] = Counter()
+        for match in (match for matches in field.played for match in matches):
+            for name in match.players:
+                buchholz[name] += sum(points[other] for other in match.players if other != name)  # pyright: ignore[reportArgumentType]
+        return sorted(field.everybody, key=lambda name: (-points[name], -buchholz[name]))
+
+
+def _pairs(ranked: Sequence[str], met: set[frozenset[str]], tries: list[int]) -> list[tuple[str, str]] | None:
+    """Neighbours in pairs, none of which has met; None when there is no such way, or it takes too long to find."""
+    if not ranked:
+        return []
+    first, *others = ranked
+    for other in others:
+        tries[0] -= 1
+        if tries[0] < 0:
+            return None
+        if frozenset((first, other)) not in met:
+            rest = _pairs([name for name in others if name != other], met, tries)
+            if rest is not None:
+                return [(first, other), *rest]
+    return None
+
+
+class Ladder:
+    """Neighbours on a ladder meet; whoever beats the one above takes that place. Newcomers begin at the bottom."""
+
+    def next_round(self, field: Field) -> Sequence[TournamentMatch]:
+        """The first with the second and so on; in the next round the second with the third."""
+        if not field.goes_on(2 * len(field.entrants)):
+            return ()
+        rungs = [name for name in self.places(field) if name in field.entrants]
+        # of two there is one pair in every round
+        begin = len(field.played) % 2 if len(rungs) > 2 else 0
+        return tuple(TournamentMatch(players=(rungs[at], rungs[at + 1])) for at in range(begin, len(rungs) - 1, 2))
+
+    def places(self, field: Field) -> Sequence[str]:
+        """The ladder as it stands."""
+        rungs = list(field.everybody)
+        for match in (match for matches in field.played for match in matches):
+            upper, lower = match.players
+            if match.scores and match.scores[lower] > match.scores[upper]:
+                # those between the two have withdrawn
+                rungs.remove(lower)
+                rungs.insert(rungs.index(upper), lower)
+        return rungs
+
+
+round_robin = RoundRobin()
+free_play = FreePlay()
+swiss = Swiss()
+ladder = Ladder()

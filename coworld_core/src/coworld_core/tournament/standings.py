@@ -1,0 +1,396 @@
+"""A tournament as it stands: its schedule, standings and rounds, from the events of its log alone."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+from pydantic import Field as Described
+
+from ..episode.record import SeatRow
+from ..evaluation.contents import INTERVAL, Parts, ShownReport, Table, block_facts, seats_table, shown_number
+from ..evaluation.designs import Lineup, match_lineups
+from ..evaluation.judging import JudgedBlock
+from ..evaluation.ranking import PairRecord, encounters, pair_records, rating_interval
+from ..evaluation.ratings import rate
+from ..evaluation.reports import (
+    Estimate,
+    Evaluation,
+    EvaluationPlan,
+    IntervalRecord,
+    MeasuredValue,
+    measured_value,
+    rounded,
+    spoiled_from_the_start,
+)
+from ..evaluation.words import interval_words, plural
+from ..records import Record
+from .log import (
+    Configured,
+    EntrantAdded,
+    EntrantWithdrawn,
+    EpisodeEnded,
+    LogEvent,
+    RoundScheduled,
+    ScheduledBlock,
+    TournamentRules,
+)
+from .pairing import Field, PairingRule, PlayedMatch
+
+__all__ = ["MatchRecord", "Tournament", "TournamentPlan", "TournamentReport", "TournamentStanding"]
+
+_MATCHES_SHOWN = 200
+
+
+class TournamentPlan(EvaluationPlan):
+    """What a tournament is about by now."""
+
+    kind: Literal["tournament"] = "tournament"  # pyright: ignore[reportIncompatibleVariableOverride]
+    rules: TournamentRules = Described(description="What is played, and what counts.")
+    entrants: tuple[SeatRow, ...] = Described(default=(), description="Who has entered, in this order.")
+    withdrawn: tuple[str, ...] = Described(default=(), description="Names of those that have left.")
+
+    def players(self) -> dict[str, SeatRow]:
+        """Who is measured, by name."""
+        return {entrant.name: entrant for entrant in self.entrants}
+
+
+class TournamentStanding(Record):
+    """Where a player stands."""
+
+    place: int = Described(ge=1, description="Its place.")
+    name: str = Described(description="Who.")
+    rating: float | None = Described(description="Its rating; null before its first block.")
+    interval: IntervalRecord | None = Described(description="Of that rating.")
+    won: float = Described(ge=0, description="Matches won; of several players, the share of them that was beaten.")
+    played: int = Described(ge=0, description="Matches that counted, byes included.")
+    withdrawn: bool = Described(default=False, description="Whether it has left.")
+
+
+class MatchRecord(Record):
+    """A match that is over."""
+
+    round: int = Described(ge=1, description="Of which round.")
+    name: str = Described(default="", description="What the pairing calls it.")
+    players: tuple[str, ...] = Described(description="Who met.")
+    scores: tuple[float, ...] = Described(description="Their means over its blocks; empty when none counts.")
+
+
+class TournamentReport(ShownReport):
+    """What a tournament has come to."""
+
+    plan: TournamentPlan = Described(description="What is played.")  # pyright: ignore[reportIncompatibleVariableOverride]
+    standings: tuple[TournamentStanding, ...] = Described(description="Everybody, the first one first.")
+    pairs: tuple[PairRecord, ...] = Described(description="Every two players who met.")
+    rounds: int = Described(ge=0, description="How many rounds are over.")
+    matches: tuple[MatchRecord, ...] = Described(description="All matches that are over, in their order.")
+
+    def estimates(self) -> list[Estimate]:
+        """Every number with an interval that it has, the most important first."""
+        ratings = [
+            Estimate(quantity="rating", of=one.name, value=one.rating, interval=one.interval)
+            for one in self.standings
+            if one.rating is not None
+        ]
+        # the rating is that mean
+        means = [one for one in super().estimates() if one.quantity != "mean score" or not self._by_mean]
+        return ratings + means
+
+    @property
+    def _by_mean(self) -> bool:
+        return self.plan.rules.rating == "mean"
+
+    def said(self, after: str) -> str:
+        """Who is first."""
+        if not self.blocks:
+            return self.nothing
+        best = self.standings[0]
+        level = [one.name for one in self.standings if (one.rating, one.won) == (best.rating, best.won)]
+        rounds = plural(self.rounds, "round")
+        if len(level) > 1:
+            return f"{len(level)} of {len(self.standings)} share the first place, after {rounds}."
+        return f"{best.name} {'is first' if self.stopped else 'leads'} of {len(self.standings)}, after {rounds}."
+
+    def parts(self) -> Parts:
+        """What it has to show."""
+        return Parts(
+            tables=[_standings(self), seats_table(self), _matches(self)],
+            facts=[("Pairing", self.plan.rules.pairing), *block_facts(self)],
+            quantities={"rating": not self._by_mean, "mean score": False, "seat effect": True},
+            encounters=encounters(self.plan, self.pairs),
+        )
+
+
+class Tournament(Evaluation[TournamentPlan, TournamentReport]):
+    """A tournament in progress: takes the events of its log, and says which come next.
+
+    Args:
+        rules: The first ones.
+        pairing: Who meets whom; None where only what is in the log matters.
+    """
+
+    def __init__(self, rules: TournamentRules, pairing: PairingRule | None) -> None:
+        self._scheduled: list[ScheduledBlock] = []
+        self._rounds: list[RoundScheduled] = []
+        self._turns: list[int] = []
+        self._met: Counter[tuple[str, ...]] = Counter()
+        super().__init__(_plan(rules, {}, set()))
+        self.pairing = pairing
+        self._entrants: dict[str, SeatRow] = {}
+        self._withdrawn: set[str] = set()
+
+    @property
+    def rules(self) -> TournamentRules:
+        """What is played now, and what counts."""
+        return self.plan.rules
+
+    @property
+    def active(self) -> list[str]:
+        """Who is in it, in the order of entry."""
+        return [name for name in self._entrants if name not in self._withdrawn]
+
+    @property
+    def last_block(self) -> int:
+        """Number of the last block that may be played by now."""
+        return len(self._scheduled)
+
+    def lineups(self, block: int) -> Sequence[Lineup]:
+        """The lineups of a block."""
+        return match_lineups(self._scheduled[block - 1].players, self.plan.seats, self._turns[block - 1])
+
+    def apply(self, event: LogEvent) -> None:
+        """Take in an event of the log.
+
+        Raises:
+            UsageError: Code ``image_changed``: what ran is not what ran before.
+        """
+        if isinstance(event, EpisodeEnded):
+            self.add(event.row)
+        elif isinstance(event, RoundScheduled):
+            self._rounds.append(event)
+            for scheduled in event.blocks:
+                self._scheduled.append(scheduled)
+                self._met[scheduled.players] += 1
+                self._turns.append(self._met[scheduled.players])
+        elif isinstance(event, Configured):
+            self._replan(event.rules)
+        elif isinstance(event, EntrantAdded):
+            self._entrants[event.name] = event.player.model_copy(update={"name": event.name})
+            self._withdrawn.discard(event.name)
+            self._replan(self.rules)
+        elif isinstance(event, EntrantWithdrawn):
+            self._withdrawn.add(event.name)
+            self._replan(self.rules)
+            for scheduled in self._scheduled[len(self.ledger.judged) :]:
+                if event.name in scheduled.players:
+                    for block in self.ledger.withdraw(scheduled.block):
+                        self.take_in(block)
+
+    def take_in(self, block: JudgedBlock) -> None:
+        """Take in a block that was judged; whether the tournament is over is asked between rounds (``next_events``)."""
+        self.seen.append(block)
+        self.stopped = spoiled_from_the_start(self.seen)
+
+    def look(self, block: JudgedBlock) -> str:
+        """Nothing ends a tournament within a round."""
+        del block
+        return ""
+
+    def next_events(self) -> list[LogEvent]:
+        """The next round, once all blocks so far are over; none when there is no other, and ``stopped`` says why."""
+        if len(self.seen) < len(self._scheduled) or self.stopped in ("game_faults", "spoiled"):
+            return []
+        room = self.rules.max_blocks - len(self._scheduled)
+        self.stopped = "max_blocks" if room < 1 else self._told_apart()
+        if self.stopped:
+            return []
+        assert self.pairing is not None
+        field = self.field()
+        matches, number = self.pairing.next_round(field), len(field.played) + 1
+        real = [match for match in matches if len(match.players) > 1]
+        if not real:
+            self.stopped = "rounds"
+            return []
+        first = len(self._scheduled) + 1
+        blocks = [(at, match) for at, match in enumerate(real, 1) for _ in range(self.rules.blocks)]
+        return [
+            RoundScheduled(
+                round=number,
+                blocks=tuple(
+                    ScheduledBlock(block=block, match=at, name=match.name, players=match.players)
+                    for block, (at, match) in enumerate(blocks[:room], first)
+                ),
+                byes=tuple(match.players[0] for match in matches if len(match.players) == 1),
+            )
+        ]
+
+    def field(self) -> Field:
+        """What a pairing may look at."""
+        return Field(
+            entrants=tuple(self.active),
+            everybody=tuple(self._entrants),
+            seats=self.plan.seats,
+            seed=self.rules.seed,
+            rounds=self.rules.rounds,
+            played=tuple(self._played()),
+        )
+
+    def report(self) -> TournamentReport:
+        """What it has come to; the same for the same log."""
+        if not self.stopped and self.pairing is not None:
+            self.next_events()
+        counted = [block.scores for block in self.counted]
+        field = self.field()
+        matches = [
+            MatchRecord(
+                round=number,
+                name=match.name,
+                players=match.players,
+                scores=tuple(rounded(match.scores[name]) for name in match.players) if match.scores else (),
+            )
+            for number, of in enumerate(field.played, 1)
+            for match in of
+        ]
+        pairs = pair_records(counted, players=max(2, len(self._entrants)), alpha=self.rules.alpha)
+        return TournamentReport.model_validate(
+            {
+                **self.common(),
+                "plan": self.plan,
+                "standings": tuple(self._standings(field, counted)),
+                "pairs": tuple(pairs),
+                "rounds": len(field.played),
+                "matches": tuple(matches),
+            }
+        )
+
+    def _replan(self, rules: TournamentRules) -> None:
+        self.plan = _plan(rules, self._entrants, self._withdrawn)
+        # another rule, or another entrant, may let it go on
+        self.stopped = spoiled_from_the_start(self.seen)
+
+    def _told_apart(self) -> str:
+        count = len(self.active)
+        if not self.rules.told_apart or count < 2:
+            return ""
+        blocks = ({name: block.scores[name] for name in self.active if name in block.scores} for block in self.counted)
+        found = pair_records(blocks, players=count, alpha=self.rules.alpha)
+        apart = len(found) == count * (count - 1) // 2 and all(pair.apart for pair in found)
+        return "told_apart" if apart else ""
+
+    def _played(self) -> Iterator[tuple[PlayedMatch, ...]]:
+        """The rounds that are over."""
+        for scheduled in self._rounds:
+            if scheduled.blocks[-1].block > len(self.seen):
+                return
+            scores: dict[int, list[Mapping[str, float]]] = {}
+            matches: dict[int, ScheduledBlock] = {}
+            for block in scheduled.blocks:
+                judged = self.seen[block.block - 1]
+                matches.setdefault(block.match, block)
+                scores.setdefault(block.match, []).extend([judged.scores] if judged.fate == "counted" else [])
+            yield (
+                *(
+                    PlayedMatch(players=match.players, name=match.name, scores=_means(match.players, scores[at]))
+                    for at, match in matches.items()
+                ),
+                *(PlayedMatch(players=(name,), name="bye") for name in scheduled.byes),
+            )
+
+    def _standings(self, field: Field, counted: Sequence[Mapping[str, float]]) -> Iterable[TournamentStanding]:
+        rated = _ratings(counted, self.rules.rating)
+        points = field.points()
+        played = Counter(
+            name
+            for matches in field.played
+            for match in matches
+            for name in match.players
+            if match.scores or len(match.players) == 1
+        )
+        order = list(self.pairing.places(field)) if self.pairing is not None else []
+        if not order:
+            order = sorted(self._entrants, key=lambda name: -rated[name].value if name in rated else math.inf)
+        for place, name in enumerate(order, 1):
+            rating = rated.get(name)
+            yield TournamentStanding(
+                place=place,
+                name=name,
+                rating=rating.value if rating else None,
+                interval=rating.interval if rating else None,
+                won=rounded(points[name]),
+                played=played[name],
+                withdrawn=name in self._withdrawn,
+            )
+
+
+def _means(players: Sequence[str], blocks: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: math.fsum(block[name] for block in blocks) / len(blocks) for name in players} if blocks else {}
+
+
+def _plan(rules: TournamentRules, entrants: Mapping[str, SeatRow], withdrawn: set[str]) -> TournamentPlan:
+    same: dict[str, list[str]] = {}
+    for name, entrant in entrants.items():
+        # what a file holds is behind the sign, whatever its name
+        _, known, content = entrant.image.rpartition("@")
+        same.setdefault(content if known else f"{entrant.player_id} {entrant.image}", []).append(name)
+    common = rules.model_dump(include=set(EvaluationPlan.model_fields) & set(TournamentRules.model_fields))
+    return TournamentPlan.model_validate(
+        {
+            **common,
+            "rules": rules,
+            "same_commands": tuple(tuple(names) for names in same.values() if len(names) > 1),
+            "entrants": tuple(entrants.values()),
+            "withdrawn": tuple(name for name in entrants if name in withdrawn),
+        }
+    )
+
+
+def _ratings(blocks: Sequence[Mapping[str, float]], rating: str) -> dict[str, MeasuredValue]:
+    if rating != "mean":
+        return {
+            one.label: MeasuredValue(value=rounded(one.points), interval=rating_interval(one)) for one in rate(blocks)
+        }
+    scores: dict[str, list[float]] = {}
+    for block in blocks:
+        for name, score in block.items():
+            scores.setdefault(name, []).append(score)
+    measured = {name: measured_value(of) for name, of in scores.items()}
+    return {name: value for name, value in measured.items() if value is not None}
+
+
+def _standings(report: TournamentReport) -> Table:
+    rows = [
+        (
+            str(one.place),
+            f"{one.name} (withdrawn)" if one.withdrawn else one.name,
+            shown_number(one.rating, one.interval, signed=report.plan.rules.rating != "mean"),
+            "-" if one.interval is None else interval_words(one.interval),
+            f"{one.won:g} of {one.played}",
+        )
+        for one in report.standings
+    ]
+    head = ("", "Player", "Rating", INTERVAL, "Won")
+    return Table(title="Standings", head=head, rows=tuple(rows), names=(0, 1, 3))
+
+
+def _matches(report: TournamentReport) -> Table:
+    rows = [
+        (
+            str(match.round),
+            match.name,
+            " – ".join(match.players),
+            " – ".join(f"{score:.4g}" for score in match.scores) or "-",
+        )
+        for match in report.matches[-_MATCHES_SHOWN:]
+    ]
+    title = "Rounds" if len(report.matches) <= _MATCHES_SHOWN else f"Rounds (the last {_MATCHES_SHOWN} matches)"
+    named = any(match.name for match in report.matches)
+    head = ("Round", "Match", "Players", "Scores")
+    columns = [0, 1, 2, 3] if named else [0, 2, 3]
+    return Table(
+        title=title,
+        head=tuple(head[column] for column in columns),
+        rows=tuple(tuple(row[column] for column in columns) for row in rows),
+        names=tuple(range(len(columns))),
+    )

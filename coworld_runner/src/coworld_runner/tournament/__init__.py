@@ -1,0 +1,25 @@
+"""Tournaments in a folder: ``tournament.toml`` says what is wanted, ``events.ndjson`` what has happened.
+
+The evidence of each episode lies below ``episodes``. What a log comes to is computed in ``coworld_core.tournament``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coworld_core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .entering import add_entrant as add_entrant
+    from .entering import create_tournament as create_tournament
+    from .entering import withdraw_entrant as withdraw_entrant
+    from .export import export_tournament as export_tournament
+    from .folder import read_tournament as read_tournament
+    from .pairings import find_pairing as find_pairing
+    from .pairings import pairing_names as pairing_names
+    from .playing import play_tournament as play_tournament
+    from .settings import TournamentSettings as TournamentSettings
+    from .settings import read_settings as read_settings
+
+
+__getattr__, __dir__ = lazy_names(__name__)

@@ -1,0 +1,191 @@
+"""Beginning a tournament, and who enters and leaves it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import tomlkit
+
+from coworld_core.errors import UsageError
+from coworld_core.tournament.standings import Tournament
+
+from .._hints import did_you_mean, listed
+from ..evaluation.lineups import Entrants
+from ..evaluation.rules import EvaluationRules
+from ..package.resolving import Package, resolve_package
+from ..players import read_players
+from ..runs.workspace import atomic_write, unwritable
+from .folder import TournamentFolder, entrants_of
+from .pairings import find_pairing
+from .settings import (
+    SETTINGS_NAME,
+    TournamentSettings,
+    change_entrants,
+    described_from,
+    described_player,
+    found_from,
+    parse_settings,
+    read_settings,
+)
+
+__all__ = ["add_entrant", "create_tournament", "game_of", "rules_of", "withdraw_entrant"]
+
+
+async def create_tournament(
+    directory: str | os.PathLike[str],
+    game: str,
+    *,
+    variant: str | None = None,
+    pairing: str = "round-robin",
+    rounds: int | None = None,
+    blocks: int = 1,
+    seed: int = 0,
+    count_starved: bool = False,
+) -> Path:
+    """Write the ``tournament.toml`` of a new tournament, for a person to edit.
+
+    Args:
+        directory: Where it is to be; it is made.
+        game: The Coworld: whatever ``resolve_package`` finds one by.
+        variant: Id of a variant; None: the certification fixture.
+        pairing: Who meets whom.
+        rounds: How many rounds; None: as many as the pairing takes by itself.
+        blocks: Blocks of each match.
+        seed: The base seed.
+        count_starved: Whether to count episodes in which the machine was short of processors.
+
+    Returns:
+        The file.
+
+    Raises:
+        UsageError: There is a tournament already, or no such game, variant or pairing.
+    """
+    place = Path(directory)
+    path = place / SETTINGS_NAME
+    _refuse_begun(place)
+    find_pairing(pairing)
+    package = await resolve_package(game)
+    Entrants(package, {}, EvaluationRules(variant=variant, seed=seed))
+    document = tomlkit.document()
+    document["game"] = _game_word(place, game)
+    if variant is not None:
+        document["variant"] = variant
+    document["seed"] = seed
+    document["count_starved"] = count_starved
+    document["rating"] = TournamentSettings.model_fields["rating"].default
+    of: dict[str, object] = {"kind": pairing, "blocks": blocks}
+    document["pairing"] = {**of, "rounds": rounds} if rounds is not None else of
+    document["stop"] = {"blocks": 1000, "told_apart": False}
+    document["entrants"] = {}
+    text = tomlkit.dumps(document)
+    parse_settings(text, path)
+    _write(path, text)
+    return path
+
+
+def _refuse_begun(place: Path) -> None:
+    if (place / SETTINGS_NAME).exists():
+        raise UsageError(
+            f"{place} has a tournament already.", code="tournament_exists", hint="Name another directory, or edit it."
+        )
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(path.parent, error) from error
+    atomic_write(path, text.encode())
+
+
+def _game_word(place: Path, game: str) -> str:
+    return described_from(place, Path(game)) if Path(game).expanduser().exists() else game
+
+
+async def game_of(settings: TournamentSettings, directory: Path) -> Package:
+    """The game of a tournament."""
+    word = settings.game
+    return await resolve_package(found_from(directory, word) if word.startswith(".") else word)
+
+
+def rules_of(settings: TournamentSettings) -> EvaluationRules:
+    """What episodes of a tournament are, and what counts."""
+    return EvaluationRules(
+        variant=settings.variant,
+        seed=settings.seed,
+        max_blocks=settings.stop.blocks,
+        metric=settings.metric,
+        forfeit=settings.forfeit,
+        starved=settings.count_starved,
+    )
+
+
+async def add_entrant(directory: str | os.PathLike[str], player: str, *, name: str = "") -> tuple[str, Tournament]:
+    """Enter a player; what is in its file now is what plays from here on.
+
+    Args:
+        directory: The tournament's.
+        player: As ``read_players`` reads it: an id, a file, a directory, an image.
+        name: What it is called; by default like the player.
+
+    Returns:
+        Its name, and the tournament.
+
+    Raises:
+        UsageError: No such player, or the name stands for another one.
+        WorkspaceError: Another process writes there.
+    """
+    place = Path(directory)
+    settings = read_settings(place)
+    package = await game_of(settings, place)
+    found = read_players([player], package)
+    if len(found) != 1 or found[0].kind == "human":
+        raise UsageError(f"{player!r} is not one program, so it cannot enter.", code="not_one_player")
+    own = found[0].own
+    called = name or (own.name if own is not None else player.rpartition("/")[2])
+    word = described_player(place, found[0])
+    if settings.entrants.get(called, word) != word:
+        raise UsageError(
+            f"{called} is {settings.entrants[called]} in this tournament.",
+            code="name_taken",
+            hint="Give this one another name with --name.",
+        )
+    wanted = settings.model_copy(update={"entrants": {**settings.entrants, called: word}})
+    return called, _change(place, wanted, package, add=(called, word))
+
+
+async def withdraw_entrant(directory: str | os.PathLike[str], name: str) -> Tournament:
+    """Take a player out. What it has played stays; what it had still to play is void.
+
+    Args:
+        directory: The tournament's.
+        name: What it is called there.
+
+    Raises:
+        UsageError: It is not in the tournament.
+        WorkspaceError: Another process writes there.
+    """
+    place = Path(directory)
+    settings = read_settings(place)
+    if name not in settings.entrants:
+        close = did_you_mean(name, settings.entrants)
+        raise UsageError(
+            f"{name!r} is not in this tournament.",
+            code="unknown_entrant",
+            hint=f"Did you mean {close!r}?" if close else f"There is {listed(settings.entrants) or 'nobody yet'}.",
+        )
+    left = {other: word for other, word in settings.entrants.items() if other != name}
+    package = await game_of(settings, place)
+    return _change(place, settings.model_copy(update={"entrants": left}), package, remove=name)
+
+
+def _change(
+    place: Path, wanted: TournamentSettings, package: Package, *, add: tuple[str, str] | None = None, remove: str = ""
+) -> Tournament:
+    """Change the settings, then the log; killed between the two, the next command goes on from the settings."""
+    with TournamentFolder(place) as folder:
+        entrants = entrants_of(wanted, place, package, rules_of(wanted))
+        folder.refuse(wanted, entrants)
+        change_entrants(place, add=add, remove=remove)
+        return folder.update(wanted, entrants)

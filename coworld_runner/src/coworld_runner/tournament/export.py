@@ -1,0 +1,52 @@
+"""A tournament as a static site: one page, and the replays that it links to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.errors import UsageError
+
+from ..evaluation.page import report_page
+from ..runs.workspace import atomic_write, unwritable
+from .folder import read_tournament
+
+__all__ = ["export_tournament"]
+
+
+def export_tournament(directory: str | os.PathLike[str], target: str | os.PathLike[str]) -> Path:
+    """Write a tournament as a site that any server of files can serve: standings, who beat whom, rounds, replays.
+
+    What is there is written again; the same log gives the same page.
+
+    Args:
+        directory: The tournament's.
+        target: Where the site goes; it is made.
+
+    Returns:
+        Its page.
+
+    Raises:
+        UsageError: There is no tournament, its log was changed, or the target is that of the tournament itself.
+        WorkspaceError: The target cannot be written to.
+    """
+    played = read_tournament(directory)
+    site = Path(target).expanduser()
+    if site.resolve() == played.workspace.resolve():
+        raise UsageError("The site must have a directory of its own.", code="bad_target")
+    try:
+        for row in played.rows:
+            replay = EpisodeLayout(played.workspace / row.workspace).replay
+            copy = EpisodeLayout(site / row.workspace).replay
+            if replay.is_file() and not (copy.is_file() and copy.stat().st_size == replay.stat().st_size):
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(replay, copy)
+        site.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(site, error) from error
+    page = site / "index.html"
+    atomic_write(page, report_page([played], beside=site, files=site).encode())
+    atomic_write(site / "report.json", (played.report.model_dump_json(indent=2) + "\n").encode())
+    return page

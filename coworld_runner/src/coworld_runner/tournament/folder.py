@@ -1,0 +1,273 @@
+"""The log of a tournament on disk: read by anyone at any time, written by one process at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.record import EpisodeRow
+from coworld_core.errors import UsageError
+from coworld_core.evaluation.contents import ShownReport
+from coworld_core.tournament.log import (
+    LOG_NAME,
+    BlockVoided,
+    Configured,
+    EntrantAdded,
+    EntrantWithdrawn,
+    EpisodeEnded,
+    LogEvent,
+    LogReader,
+    TournamentRules,
+    encode_event,
+    read_log,
+)
+from coworld_core.tournament.standings import Tournament, TournamentReport
+
+from .._appending import AppendedFile
+from .._hints import listed
+from ..evaluation.lineups import Entrants
+from ..evaluation.playing import PlayedEvaluation, measure_row, refuse_changed
+from ..evaluation.rules import EvaluationRules
+from ..many import Rows
+from ..package.resolving import Package
+from .pairings import find_pairing
+from .settings import TournamentSettings, found_from
+
+__all__ = ["EPISODES", "TournamentFolder", "TournamentRows", "entrants_of", "read_tournament"]
+
+EPISODES = "episodes"
+"""The directory of the episodes' own evidence."""
+_CHANGEABLE = {"pairing", "rounds", "blocks", "max_blocks", "told_apart", "rating"}
+"""Rules that may change while a tournament goes on: they leave alone what was played."""
+
+
+def read_tournament(directory: str | os.PathLike[str], *, rating: str = "") -> PlayedEvaluation:
+    """What a tournament has come to so far, and its episodes; somebody else may be writing there.
+
+    Args:
+        directory: The tournament's.
+        rating: Another rating than its own.
+
+    Raises:
+        UsageError: There is none, or its log was changed.
+    """
+    place = Path(directory)
+    rows: list[EpisodeRow] = []
+
+    def noted() -> Iterator[LogEvent]:
+        for event in read_log(place / LOG_NAME):
+            if isinstance(event, EpisodeEnded):
+                rows.append(event.row.model_copy(update={"workspace": f"{EPISODES}/{event.row.workspace}"}))
+            yield event
+
+    tournament = replay(noted())
+    if tournament is None:
+        raise UsageError(f"The log of {place} has nothing in it yet.", code="no_tournament", hint="Add players first.")
+    if rating:
+        tournament.apply(Configured(rules=tournament.rules.model_copy(update={"rating": rating})))
+    report: ShownReport = tournament.report()
+    return PlayedEvaluation(workspace=place, report=report, rows=tuple(rows))
+
+
+def replay(events: Iterable[LogEvent]) -> Tournament | None:
+    """The tournament that a log tells of; None for an empty one."""
+    tournament: Tournament | None = None
+    for event in events:
+        if tournament is None:
+            if not isinstance(event, Configured):
+                raise UsageError("The log does not begin with the rules.", code="log_changed")
+            tournament = Tournament(event.rules, None)
+        tournament.apply(event)
+    if tournament is not None:
+        tournament.pairing = find_pairing(tournament.rules.pairing)
+    return tournament
+
+
+def entrants_of(settings: TournamentSettings, directory: Path, package: Package, rules: EvaluationRules) -> Entrants:
+    """Who is in a tournament, as they are on this machine."""
+    players = {name: found_from(directory, word) for name, word in settings.entrants.items()}
+    return Entrants(package, players, rules)
+
+
+class TournamentFolder:
+    """A tournament that is this process's own while it is entered.
+
+    Args:
+        directory: Where it is.
+
+    Attributes:
+        tournament: What its log tells; None before there is anything.
+
+    Raises:
+        WorkspaceError: Code ``workspace_busy``: another process writes there; it says which. Raised on entry.
+        UsageError: The log was changed; nothing is overwritten. Raised on entry.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.tournament: Tournament | None = None
+        self._file = AppendedFile(directory / LOG_NAME)
+        self.rows = TournamentRows(self)
+
+    def __enter__(self) -> TournamentFolder:
+        with ExitStack() as stack:
+            stack.enter_context(self._file)
+            log = LogReader(self._file.path)
+
+            def noted() -> Iterator[LogEvent]:
+                for event in log:
+                    if isinstance(event, EpisodeEnded):
+                        self.rows.note(event.row)
+                    yield event
+
+            self.tournament = replay(noted())
+            # only now: a log that somebody changed is left as it is
+            self._file.cut_unfinished()
+            self._check = log.check
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def evidence(self) -> Path:
+        """The directory of the episodes' evidence, ready to be gone on in."""
+        layout = EpisodeLayout(self.directory / EPISODES)
+        layout.workspace.mkdir(exist_ok=True)
+        layout.events.touch()  # by this file it shows itself to be ours
+        return layout.workspace
+
+    def write(self, *events: LogEvent) -> None:
+        """Append events, all or none of them.
+
+        Raises:
+            EnvironmentFault: There is no room; the log ends where it ended before.
+        """
+        lines: list[bytes] = []
+        check = self._check
+        for event in events:
+            line, check = encode_event(event, check)
+            lines.append(line)
+        if lines:
+            self._file.append(b"".join(lines))
+            self._check = check
+
+    def happen(self, *events: LogEvent) -> None:
+        """Append events, and take them in."""
+        self.write(*events)
+        for event in events:
+            assert self.tournament is not None
+            self.tournament.apply(event)
+
+    def update(self, settings: TournamentSettings, entrants: Entrants) -> Tournament:
+        """Have the log say what the settings say: rules that changed, and who entered or left since."""
+        rules = _rules(settings, entrants)
+        if self.tournament is None:
+            self.write(Configured(rules=rules))
+            self.tournament = Tournament(rules, None)
+        tournament = self.tournament
+        if rules != tournament.rules:
+            self.happen(Configured(rules=rules))
+        tournament.pairing = find_pairing(rules.pairing)
+        rows, active = entrants.rows(), set(tournament.active)
+        self.happen(*(EntrantAdded(name=name, player=row) for name, row in rows.items() if name not in active))
+        for name in [name for name in tournament.active if name not in rows]:
+            judged = len(tournament.seen)
+            self.happen(EntrantWithdrawn(name=name))
+            self.write(*self.voided(judged))
+        return tournament
+
+    def refuse(self, settings: TournamentSettings, entrants: Entrants) -> None:
+        """Refuse settings that do not go with what was played; nothing is written.
+
+        Raises:
+            UsageError: There is no such pairing, a rule that stands for good was changed, or a name now stands for
+                another player.
+        """
+        rules = _rules(settings, entrants)
+        find_pairing(rules.pairing)
+        if self.tournament is None:
+            return
+        before, plan = self.tournament.rules, self.tournament.plan
+        others = [
+            name
+            for name in TournamentRules.model_fields
+            if name not in _CHANGEABLE and getattr(before, name) != getattr(rules, name)
+        ]
+        if others:
+            raise UsageError(
+                f"The tournament in {self.directory} was begun with another {listed(others)}.",
+                code="another_tournament",
+                hint="Put that back, or begin another tournament: what was played would not be comparable.",
+            )
+        rows = entrants.rows()
+        now = tuple(row.model_copy(update={"name": name}) for name, row in rows.items())
+        refuse_changed(plan, plan.model_copy(update={"entrants": now}))
+        known = plan.players()
+        for row in now:
+            was = known.get(row.name, row)
+            if (was.player_id, was.image) != (row.player_id, row.image):
+                raise UsageError(
+                    f"{row.name} is {was.player_id or was.image} in this tournament, and no other player.",
+                    code="player_changed",
+                    hint="Add the other player under another name; this one can be withdrawn.",
+                )
+
+    def voided(self, since: int) -> list[LogEvent]:
+        """What is to be said of blocks that were judged and do not count, from the given one on."""
+        assert self.tournament is not None
+        return [
+            BlockVoided(block=block.block, reason=block.reason)
+            for block in self.tournament.seen[since:]
+            if block.fate != "counted"
+        ]
+
+    def report(self) -> TournamentReport:
+        """What it has come to."""
+        assert self.tournament is not None
+        return self.tournament.report()
+
+
+class TournamentRows(Rows):
+    """The rows of a tournament's episodes, which are in its log.
+
+    Args:
+        folder: The tournament, which has taken in a row before it is appended.
+    """
+
+    def __init__(self, folder: TournamentFolder) -> None:
+        super().__init__()
+        self._folder = folder
+        self._voided = 0
+
+    def append(self, row: EpisodeRow) -> None:
+        """Write a row, and which blocks it shows to be void."""
+        tournament = self._folder.tournament
+        assert tournament is not None
+        measured = measure_row(row, tournament.plan, self._folder.directory / EPISODES)
+        self._folder.write(EpisodeEnded(row=measured), *self._folder.voided(self._voided))
+        self._voided = len(tournament.seen)
+        self.note(row)
+
+    def begin(self) -> None:
+        """Nothing that was judged so far needs to be said again."""
+        assert self._folder.tournament is not None
+        self._voided = len(self._folder.tournament.seen)
+
+
+def _rules(settings: TournamentSettings, entrants: Entrants) -> TournamentRules:
+    common = {name: value for name, value in entrants.common().items() if name in TournamentRules.model_fields}
+    return TournamentRules.model_validate(
+        {
+            **common,
+            "pairing": settings.pairing.kind,
+            "rounds": settings.pairing.rounds,
+            "blocks": settings.pairing.blocks,
+            "max_blocks": settings.stop.blocks,
+            "told_apart": settings.stop.told_apart,
+            "rating": settings.rating,
+        }
+    )

@@ -1,0 +1,104 @@
+"""Playing a tournament on: the blocks of its rounds, through the same mechanism as any evaluation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from coworld_core.errors import UsageError
+from coworld_core.tournament.standings import TournamentReport
+
+from .._stage import open_stage
+from ..backend import Backend
+from ..episode.running import EpisodeOptions
+from ..evaluation.playing import play_blocks, reported, tell_start
+from ..many import EpisodeListeners, open_many
+from ..package.resolving import Package
+from ..runs.events import Listener
+from .entering import game_of, rules_of
+from .folder import TournamentFolder, entrants_of
+from .settings import read_settings
+
+__all__ = ["play_tournament"]
+
+
+async def play_tournament(
+    directory: str | os.PathLike[str],
+    *,
+    backend: Backend | str = "auto",
+    package: Package | None = None,
+    parallel: int = 1,
+    options: EpisodeOptions | None = None,
+    command: tuple[str, ...] = (),
+    secret_env: Mapping[str, str] | None = None,
+    listeners: tuple[Listener, ...] = (),
+    episode_listeners: EpisodeListeners | None = None,
+    run_id: str | None = None,
+) -> TournamentReport:
+    """Play a tournament until it is over, from wherever it is.
+
+    What ``tournament.toml`` says now holds from here on. Whatever ends this, the next call goes on: an episode counts
+    once it is in the log. ``report.json`` and ``report.md`` follow from the log alone.
+
+    Args:
+        directory: The tournament's.
+        backend: An entered backend, or the name of one.
+        package: The game, where it was found already.
+        parallel: How many episodes at a time.
+        options: How to run each.
+        command: Command for players given as images.
+        secret_env: Secrets for every player.
+        listeners: Readers of the run's own events.
+        episode_listeners: Readers of one episode's events.
+        run_id: The run's label.
+
+    Raises:
+        UsageError: Fewer than two entrants, a player or an image that has changed, or a log that was changed.
+        WorkspaceError: Another process writes there.
+        EnvironmentFault: The machine or the engine failed.
+    """
+    if parallel < 1:
+        raise UsageError("The number of episodes at a time must be at least 1.", code="bad_count")
+    place = Path(directory)
+    settings = read_settings(place)
+    found = package or await game_of(settings, place)
+    rules = replace(rules_of(settings), command=command, secret_env=secret_env or {})
+    with TournamentFolder(place) as folder:
+        entrants = entrants_of(settings, place, found, rules)
+        folder.refuse(settings, entrants)
+        tournament = folder.update(settings, entrants)
+        if len(tournament.active) < 2:
+            raise UsageError(
+                f"{place} has fewer than 2 players.", code="bad_count", hint="Add them with `coworld tournament add`."
+            )
+        folder.rows.begin()
+        workspace = folder.evidence()
+        async with open_stage(
+            found, source=found.report.source, backend=backend, workspace=workspace, latest=False, run_id=run_id
+        ) as stage:
+            with open_many(
+                stage.workspace,
+                run_id=stage.run_id,
+                listeners=listeners,
+                overwrite=False,
+                resume=True,
+                latest=False,
+                rows=folder.rows,
+            ) as many:
+                tell_start(many, tournament.plan, entrants, stage.backend)
+                many.run.bus.publish(tournament.progress())
+                with reported(many, tournament, place) as tally:
+                    await play_blocks(
+                        many,
+                        tournament,
+                        entrants,
+                        tally,
+                        backend=stage.backend,
+                        parallel=parallel,
+                        options=options,
+                        episode_listeners=episode_listeners,
+                        between=lambda: folder.happen(*tournament.next_events()),
+                    )
+        return folder.report()

@@ -1,0 +1,247 @@
+"""Tournaments as pure functions: pairings over simulated results, the log, and what follows from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.simulated import episode_row
+
+from coworld_core.episode.record import SeatRow
+from coworld_core.errors import UsageError
+from coworld_core.evaluation.designs import episode_key
+from coworld_core.tournament import Field, PairingRule, PlayedMatch, Tournament, TournamentReport, read_log
+from coworld_core.tournament.elimination import double_elimination, single_elimination
+from coworld_core.tournament.log import (
+    Configured,
+    EntrantAdded,
+    EntrantWithdrawn,
+    EpisodeEnded,
+    LogEvent,
+    TournamentRules,
+    encode_event,
+)
+from coworld_core.tournament.pairings import free_play, ladder, round_robin, swiss
+
+
+def strongest_first(
+    pairing: PairingRule, count: int, *, seats: int = 2, upset: float = 0.0, **more: Any
+) -> tuple[Field, list[PlayedMatch]]:
+    """Play a tournament in which a higher number is stronger; a draw of chance lets the weaker one win."""
+    chance = random.Random(count)
+    names = tuple(f"p{number:02d}" for number in range(count))
+    field = Field(entrants=names, everybody=names, seats=seats, seed=1, **more)
+    for _ in range(100):
+        matches = pairing.next_round(field)
+        if not matches:
+            break
+        seated = [name for match in matches for name in match.players]
+        assert pairing is round_robin or len(seated) == len(set(seated)), "twice in one round"
+        played = tuple(
+            PlayedMatch(
+                players=match.players,
+                name=match.name,
+                scores={}
+                if len(match.players) == 1
+                else {name: int(name[1:]) * (-1.0 if chance.random() < upset else 1.0) for name in match.players},
+            )
+            for match in matches
+        )
+        field = dataclasses.replace(field, played=(*field.played, played))
+    else:
+        pytest.fail("it never ends")
+    return field, [match for of in field.played for match in of]
+
+
+def test_a_round_robin_has_every_group_meet_once_a_round() -> None:
+    field, matches = strongest_first(round_robin, 5, seats=3, rounds=2)
+    assert len(field.played) == 2
+    met = Counter(frozenset(match.players) for match in matches)
+    names = field.entrants
+    assert met == dict.fromkeys(map(frozenset, itertools.combinations(names, 3)), 2)
+    # fewer players than seats, and a game for one: everybody at one table
+    for seats in (4, 1):
+        assert [match.players for match in strongest_first(round_robin, 3, seats=seats)[1]] == [("p00", "p01", "p02")]
+
+
+def test_free_play_seats_everybody_alike() -> None:
+    _, matches = strongest_first(free_play, 7, seats=3, rounds=7)
+    met = Counter(name for match in matches for name in match.players)
+    assert set(met.values()) == {6}
+
+
+@pytest.mark.parametrize("count", [2, 5, 8, 13])
+def test_swiss_has_no_rematches_and_finds_the_first(count: int) -> None:
+    field, matches = strongest_first(swiss, count)
+    pairs = [frozenset(match.players) for match in matches]
+    assert len(pairs) == len(set(pairs))
+    assert swiss.places(field)[0] == f"p{count - 1:02d}"
+    byes = Counter(match.players[0] for match in matches if len(match.players) == 1)
+    assert max(byes.values(), default=0) <= 1
+    assert sum(byes.values()) == (len(field.played) if count % 2 else 0)
+
+
+def test_a_ladder_sorts_neighbours() -> None:
+    field, _ = strongest_first(ladder, 6)
+    assert list(ladder.places(field)) == sorted(field.entrants, reverse=True)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 8, 11])
+def test_brackets_end_with_everybody_out_but_one(count: int) -> None:
+    field, matches = strongest_first(single_elimination, count)
+    real = [match for match in matches if len(match.players) > 1]
+    assert len(real) == count - 1
+    assert single_elimination.places(field)[0] == f"p{count - 1:02d}"
+    for upset in (0.0, 0.4):
+        field, matches = strongest_first(double_elimination, count, upset=upset)
+        lost = Counter(
+            min(match.players, key=lambda name: match.scores[name]) for match in matches if len(match.players) > 1
+        )
+        first, *others = double_elimination.places(field)
+        assert lost[first] < 2
+        assert all(lost[name] == 2 for name in others)
+
+
+def test_the_best_seeds_have_the_byes_and_meet_last() -> None:
+    names = tuple("ABCDE")
+    field = Field(entrants=names, everybody=names, seats=2, seed=0)
+    matches = single_elimination.next_round(field)
+    # the second and the third have a bye each, so they can meet already
+    assert {match.players for match in matches} == {("D", "E"), ("B", "C"), ("A",)}
+
+
+def test_a_draw_is_played_again_and_then_the_better_seed_goes_on() -> None:
+    field = Field(entrants=("A", "B"), everybody=("A", "B"), seats=2, seed=0)
+    for _ in range(3):
+        (match,) = single_elimination.next_round(field)
+        draw = PlayedMatch(players=match.players, name=match.name, scores={"A": 1.0, "B": 1.0})
+        field = dataclasses.replace(field, played=(*field.played, (draw,)))
+    assert not single_elimination.next_round(field)
+    assert list(single_elimination.places(field)) == ["A", "B"]
+
+
+RULES = TournamentRules(
+    coworld="game",
+    version="1",
+    variant="default",
+    seats=2,
+    seed=0,
+    seeded=True,
+    pairing="round-robin",
+    rounds=2,
+    max_blocks=100,
+    rating="bradley-terry",
+)
+
+
+def history(pairing: PairingRule, strengths: dict[str, float], **rules: Any) -> list[LogEvent]:
+    """The log of a whole tournament in which the score is the strength."""
+    first = Configured(rules=RULES.model_copy(update=rules))
+    events: list[LogEvent] = [first]
+    tournament = Tournament(first.rules, pairing)
+    events += [EntrantAdded(name=name, player=SeatRow(name=name)) for name in strengths]
+    for event in events:
+        tournament.apply(event)
+    while coming := tournament.next_events():
+        for event in coming:
+            tournament.apply(event)
+        events += coming
+        for block in range(len(tournament.seen) + 1, tournament.last_block + 1):
+            for number, lineup in enumerate(tournament.lineups(block), 1):
+                scores = [strengths[label or ""] for label in lineup]
+                events.append(EpisodeEnded(row=episode_row(episode_key(block, 1, number), *scores)))
+                tournament.apply(events[-1])
+    return events
+
+
+def replayed(events: list[LogEvent], pairing: PairingRule) -> TournamentReport:
+    assert isinstance(events[0], Configured)
+    tournament = Tournament(events[0].rules, pairing)
+    for event in events:
+        tournament.apply(event)
+    return tournament.report()
+
+
+STRENGTHS = {"Ada": 1.0, "Bob": 3.0, "Cleo": 2.0}
+
+
+def test_standings_follow_from_the_log_alone() -> None:
+    events = history(round_robin, STRENGTHS)
+    report = replayed(events, round_robin)
+    assert [one.name for one in report.standings] == ["Bob", "Cleo", "Ada"]
+    assert [(one.won, one.played) for one in report.standings] == [(4, 4), (2, 4), (0, 4)]
+    assert (report.stopped, report.rounds, report.blocks) == ("rounds", 2, 6)
+    assert str(report) == "Bob is first of 3, after 2 rounds."
+    # episodes end in another order, clocks go backwards, and somebody rates otherwise: nothing is played for it
+    rows = [event for event in events if isinstance(event, EpisodeEnded)]
+    shuffled = [event for event in events if not isinstance(event, EpisodeEnded)] + [
+        event.model_copy(update={"at": rows[0].at}) for event in reversed(rows)
+    ]
+    assert replayed(shuffled, round_robin) == report
+    mean = replayed([*events, Configured(rules=RULES.model_copy(update={"rating": "mean"}))], round_robin)
+    assert [one.rating for one in mean.standings] == [3.0, 2.0, 1.0]
+
+
+def test_who_withdraws_leaves_open_blocks_and_keeps_what_was_played() -> None:
+    events = history(round_robin, STRENGTHS)
+    scheduled = next(at for at, event in enumerate(events) if event.kind == "round_scheduled")
+    cut = [*events[: scheduled + 3], EntrantWithdrawn(name="Ada")]
+    report = replayed(cut, round_robin)
+    assert report.stopped == ""
+    assert report.plan.withdrawn == ("Ada",)
+    assert {one.name: one.withdrawn for one in report.standings}["Ada"]
+    # back again, with another round
+    again = replayed([*cut, EntrantAdded(name="Ada", player=SeatRow(name="Ada"))], round_robin)
+    assert again.plan.withdrawn == ()
+
+
+def test_blocks_end_it_and_so_does_evidence() -> None:
+    assert replayed(history(round_robin, STRENGTHS, max_blocks=4), round_robin).stopped == "max_blocks"
+    told = replayed(history(round_robin, STRENGTHS, rounds=50, max_blocks=400, told_apart=True), round_robin)
+    assert told.stopped == "told_apart"
+    assert told.rounds < 50
+
+
+def write(path: Path, events: list[LogEvent]) -> list[bytes]:
+    lines: list[bytes] = []
+    check = b""
+    for event in events:
+        line, check = encode_event(event, check)
+        lines.append(line)
+    path.write_bytes(b"".join(lines))
+    return lines
+
+
+def test_a_log_is_read_back_and_a_torn_line_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "events.ndjson"
+    events = history(round_robin, STRENGTHS)
+    lines = write(path, events)
+    assert list(read_log(path)) == events
+    path.write_bytes(b"".join(lines)[:-5])
+    assert list(read_log(path)) == events[:-1]
+    # a kind of a later version says nothing here, and breaks nothing
+    write(path, [*events[:3], LogEvent(kind="later"), *events[3:]])
+    assert list(read_log(path)) == events
+
+
+@pytest.mark.parametrize("vice", ["changed", "taken out", "added", "no JSON"])
+def test_the_first_line_that_was_changed_is_named(tmp_path: Path, vice: str) -> None:
+    path = tmp_path / "events.ndjson"
+    lines = write(path, history(round_robin, STRENGTHS))
+    if vice == "changed":
+        lines[6] = lines[6].replace(b'"scores":[', b'"scores":[1')
+    elif vice == "taken out":
+        del lines[6]
+    elif vice == "added":
+        lines.insert(6, lines[5])
+    else:
+        lines[6] = b"oops\n"
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(UsageError, match=":7 is not what a tournament wrote there") as refused:
+        list(read_log(path))
+    assert refused.value.code == "log_changed"
