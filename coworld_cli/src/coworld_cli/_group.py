@@ -24,7 +24,7 @@ _MEANT: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("new", "create", "scaffold", "begin"), ("init", "demo")),
     **dict.fromkeys(("test", "check", "verify"), ("certify", "validate")),
     **dict.fromkeys(("eval", "evaluate", "benchmark", "bench", "measure"), ("compare", "rank", "scrimmage")),
-    **dict.fromkeys(("tournament", "round-robin", "elo"), ("rank",)),
+    **dict.fromkeys(("round-robin", "elo", "ladder", "season"), ("rank", "tournament")),
     **dict.fromkeys(("simulate", "simulation", "episode", "match", "battle"), ("run-episode",)),
     **dict.fromkeys(("start", "up"), ("run-episode", "play")),
     **dict.fromkeys(("watch", "view", "viewer", "open"), ("replay", "play")),

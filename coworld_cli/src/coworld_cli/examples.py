@@ -31,6 +31,20 @@ coworld pickup examples/paintarena my-player:2 --pool frontier-painter --pool sw
 coworld pickup examples/nim ./bot.py --pool counter --pool random-taker -n 40
 coworld report results/latest
 coworld report monday tuesday --html report.html
+coworld tournament init league -m examples/nim --pairing swiss
+coworld tournament init league -m examples/paintarena --variant quick --pairing double-elimination
+coworld tournament add league ./mine.py
+coworld tournament add league counter --name house
+coworld tournament withdraw league house
+coworld tournament withdraw league house --json
+coworld tournament run league
+coworld tournament run league --parallel 4
+coworld tournament standings league
+coworld tournament standings league --rating mean
+coworld tournament show league
+coworld tournament show league --markdown
+coworld tournament export league site
+coworld tournament export league site --json
 coworld init game count-up
 coworld init game count-up games/count-up
 coworld init player bot.py
@@ -41,6 +55,8 @@ coworld serve nim.py --config '{"sticks": 9}'
 coworld serve count-up --port 8080
 coworld sit 'http://127.0.0.1:8080/client/player?slot=0&token=TOKEN' ./bot.py
 coworld sit 'ws://127.0.0.1:8080/player?slot=1&token=TOKEN' bot:act
+coworld wrap openspiel:hanabi -o hanabi
+coworld wrap --list
 coworld build examples/paintarena
 coworld build examples/paintarena --version 1.2.0 --platform linux/amd64
 coworld build compose.yaml coworld_manifest_template.json 1.2.0 coworld_manifest.json

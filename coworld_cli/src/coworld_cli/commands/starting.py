@@ -174,11 +174,7 @@ def wrap(out: Output, source: str | None, directory: Path | None, library: str |
     """Make a package of a library's game: rules, two players, a manifest and a card with what was measured.
 
     The library must be installed where coworld is.
-
-    \b
-    Example:
-      coworld wrap openspiel:hanabi -o hanabi && coworld run-episode hanabi
-    """  # noqa: D301 (click reads the backspace)
+    """
     if library is not None:
         from coworld_runner.wrapping.sources import list_wrappable
 
