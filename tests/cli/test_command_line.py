@@ -332,7 +332,7 @@ def flags(*args: str, env: dict[str, str] | None = None) -> PlayOptions:
 def test_nothing_given_asks_for_nothing() -> None:
     plain = flags()
     assert plain.episode(watch=False) == EpisodeOptions()
-    assert plain.episodes == plain.parallel == 1
+    assert (plain.episodes, plain.parallel) == (1, "auto")
 
 
 @pytest.mark.parametrize("name", ["certify", "upload-coworld"])

@@ -18,6 +18,7 @@ from .package.resolving import Package
 from .plan import EpisodePlan, Seat
 from .runs._opening import started
 from .runs.events import Listener
+from .width import Parallel, require_parallel
 
 __all__ = ["run_batch"]
 
@@ -34,7 +35,7 @@ async def run_batch(
     seed: int | None = None,
     backend: Backend | str = "auto",
     workspace: str | os.PathLike[str] | None = None,
-    parallel: int = 1,
+    parallel: Parallel = 1,
     options: EpisodeOptions | None = None,
     overwrite: bool = False,
     resume: bool = False,
@@ -76,8 +77,9 @@ async def run_batch(
         WorkspaceError: The workspace is not fresh or not writable.
         EnvironmentFault: The machine or the engine failed; the summary covers what had ended.
     """
-    if episodes < 1 or parallel < 1:
-        raise UsageError("The number of episodes, and how many at a time, must be at least 1.", code="bad_count")
+    if episodes < 1:
+        raise UsageError("The number of episodes must be at least 1.", code="bad_count")
+    require_parallel(parallel)
     if resume and workspace is None:
         raise UsageError(
             "To go on with a batch, its directory must be named.",

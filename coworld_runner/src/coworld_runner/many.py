@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import anyio
@@ -36,6 +37,7 @@ from .runs._opening import OpenRun, open_run
 from .runs._trees import remove_tree
 from .runs.events import Listener
 from .runs.reaper import sweep_run
+from .width import Parallel, Width, require_parallel
 
 __all__ = ["Many", "Rows", "Tally", "open_many", "run_many"]
 
@@ -73,7 +75,7 @@ async def run_many(
     *,
     backend: Backend,
     workspace: Path,
-    parallel: int = 1,
+    parallel: Parallel = 1,
     options: EpisodeOptions | None = None,
     overwrite: bool = False,
     resume: bool = False,
@@ -93,8 +95,8 @@ async def run_many(
         plans: Keys and what to play. A key says for good which episode it is: it must not occur twice.
         backend: An entered backend.
         workspace: The directory above the episodes' own; new or empty, unless this goes on with an earlier run.
-        parallel: How many at a time, at least 1; fewer where this process may not have so many files open, though its
-            limit is raised as far as it may be.
+        parallel: How many at a time, at least 1, or ``auto`` for as many as this machine bears; fewer where this
+            process may not have so many files open, though its limit is raised as far as it may be.
         options: How to run each.
         overwrite: Whether a workspace of an earlier run may be emptied first.
         resume: Whether to go on with what is in the workspace: episodes that have a row are left alone, and what a
@@ -112,8 +114,7 @@ async def run_many(
         WorkspaceError: The workspace is not fresh or not writable, or another run writes there.
         EnvironmentFault: The machine or the engine failed; what had ended has its row.
     """
-    if parallel < 1:
-        raise UsageError("The number of episodes at a time must be at least 1.", code="bad_count")
+    require_parallel(parallel)
     with open_many(
         workspace, run_id=run_id, listeners=listeners, overwrite=overwrite, resume=resume, latest=latest
     ) as many:
@@ -190,7 +191,7 @@ class Many:
         tally: Tally,
         *,
         backend: Backend,
-        parallel: int,
+        parallel: Parallel,
         options: EpisodeOptions | None,
         episode_listeners: EpisodeListeners | None,
         fatal: tuple[type[CoworldError], ...] = (),
@@ -215,7 +216,7 @@ class Many:
             EnvironmentFault: The machine or the engine failed.
         """
         await self._clear_up(backend)
-        gate = anyio.Semaphore(parallel)
+        width = Width(parallel, remote=backend.capabilities.remote)
         room = Room()
         narrow = False
         taken: set[str] = set()
@@ -244,16 +245,16 @@ class Many:
             )
             # not where it raised: then nothing more is to begin
             room.give_back(_files(plan))
-            gate.release()
+            width.give_back(index, row)
 
         try:
             with unwrapped():
                 async with anyio.create_task_group() as group:
-                    waiting = enumerate(plans, 1)
-                    while True:
+                    waiting = iter(plans)
+                    for index in count(1):
                         # what is played next may depend on what has ended by then
-                        await gate.acquire()
-                        index, (key, plan) = next(waiting, (0, ("", None)))
+                        await width.take(index)
+                        key, plan = next(waiting, ("", None))
                         if plan is None:
                             break
                         if key in taken:
@@ -262,13 +263,13 @@ class Many:
                         if key in self._rows.seen:
                             self._rows.check(key, plan)
                             tally.kept += 1
-                            gate.release()
+                            width.give_back(index)
                             continue
                         if not room.has(_files(plan)) and not narrow:
                             narrow = True
                             self.run.bus.publish(
                                 Notice(
-                                    message=f"Fewer than {parallel} episodes at a time: this process may have no more "
+                                    message=f"Fewer than {width.now} episodes at a time: this process may have no more "
                                     f"than {room.limit} files open (ulimit -Hn)."
                                 )
                             )

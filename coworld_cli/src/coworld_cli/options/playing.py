@@ -11,7 +11,7 @@ from coworld_core import durations
 
 from .declaring import Options, argument, declared_by, option
 from .platform import SERVER_SECTION, server_field
-from .values import DIRECTORY, FILE, BackendName, Quantity, Seconds, check_run
+from .values import DIRECTORY, FILE, AtATime, BackendName, Quantity, Seconds, check_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from coworld_runner.backend import Limits
     from coworld_runner.backends.registry import ClusterOptions
     from coworld_runner.episode.running import EpisodeOptions
+    from coworld_runner.width import Parallel
 
 __all__ = [
     "REQUIREMENTS",
@@ -220,13 +221,13 @@ class PlayOptions(PackageOptions):
         help="How many to play.",
         show_default=True,
     )
-    parallel: int = option(
+    parallel: Parallel = option(
         "--parallel",
         section="What to play",
-        type=click.IntRange(min=1),
-        default=1,
+        type=AtATime(),
+        default="auto",
         metavar="K",
-        help="How many episodes at a time.",
+        help="How many episodes at a time; auto: as many as this machine bears.",
         show_default=True,
     )
     verify_replay: bool = option(

@@ -16,6 +16,7 @@ __all__ = [
     "DIRECTORY",
     "FILE",
     "GIVEN_FILE",
+    "AtATime",
     "BackendName",
     "IdType",
     "PathType",
@@ -64,6 +65,19 @@ class Seconds(_FloatType):
             least = f"at least {self._least:g}" if self._least or self._zero else "more than 0"
             self.fail(f"{value!r} is not {least} seconds.", param, ctx)
         return seconds
+
+
+class AtATime(click.IntRange):
+    """How many at a time: a number, or ``auto``."""
+
+    name = "number"
+
+    def __init__(self) -> None:
+        super().__init__(min=1)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a number, or leave the word as it is."""
+        return value if value == "auto" else super().convert(value, param, ctx)
 
 
 class Quantity(_FloatType):

@@ -28,6 +28,7 @@ from ..many import EpisodeListeners, Many, Tally, open_many
 from ..plan import EpisodePlan
 from ..runs.events import Listener
 from ..runs.workspace import atomic_write
+from ..width import Parallel, require_parallel
 from .lineups import Entrants
 
 __all__ = [
@@ -54,7 +55,7 @@ class RunArguments(TypedDict, total=False):
     workspace: str | os.PathLike[str] | None
     """The directory for the evidence: new, empty, or that of the same evaluation, which goes on there. None: a fresh
     one where the package's results go."""
-    parallel: int
+    parallel: Parallel
     """How many episodes at a time; 1 by default."""
     options: EpisodeOptions | None
     """How to run each."""
@@ -76,7 +77,7 @@ async def play_evaluation(
     *,
     backend: Backend | str = "auto",
     workspace: str | os.PathLike[str] | None = None,
-    parallel: int = 1,
+    parallel: Parallel = 1,
     options: EpisodeOptions | None = None,
     overwrite: bool = False,
     listeners: tuple[Listener, ...] = (),
@@ -107,8 +108,7 @@ async def play_evaluation(
         WorkspaceError: The workspace is not fresh or not writable, or another run writes there.
         EnvironmentFault: The machine or the engine failed.
     """
-    if parallel < 1:
-        raise UsageError("The number of episodes at a time must be at least 1.", code="bad_count")
+    require_parallel(parallel)
     plan = evaluation.plan
     known = workspace is not None and not overwrite and _is_begun(Path(workspace), plan)
     async with open_stage(
@@ -184,7 +184,7 @@ async def play_blocks(
     tally: Tally,
     *,
     backend: Backend,
-    parallel: int,
+    parallel: Parallel,
     options: EpisodeOptions | None,
     episode_listeners: EpisodeListeners | None,
     between: Callable[[], None] = lambda: None,
@@ -229,7 +229,7 @@ async def play_blocks(
         if len(ledger.judged) > judged:
             many.run.bus.publish(evaluation.progress())
         if row.starved and not plan.starved and not evaluation.stopped:
-            hint = " Fewer at a time may help (--parallel)." if parallel > 1 else ""
+            hint = " Fewer at a time may help (--parallel)." if parallel != 1 else ""
             many.run.bus.publish(
                 Notice(
                     level="warning",

@@ -17,6 +17,7 @@ from ..evaluation.playing import play_blocks, reported, tell_start
 from ..many import EpisodeListeners, open_many
 from ..package.resolving import Package
 from ..runs.events import Listener
+from ..width import Parallel, require_parallel
 from .entering import game_of, rules_of
 from .folder import TournamentFolder, entrants_of
 from .settings import read_settings
@@ -29,7 +30,7 @@ async def play_tournament(
     *,
     backend: Backend | str = "auto",
     package: Package | None = None,
-    parallel: int = 1,
+    parallel: Parallel = 1,
     options: EpisodeOptions | None = None,
     command: tuple[str, ...] = (),
     secret_env: Mapping[str, str] | None = None,
@@ -59,8 +60,7 @@ async def play_tournament(
         WorkspaceError: Another process writes there.
         EnvironmentFault: The machine or the engine failed.
     """
-    if parallel < 1:
-        raise UsageError("The number of episodes at a time must be at least 1.", code="bad_count")
+    require_parallel(parallel)
     place = Path(directory)
     settings = read_settings(place)
     found = package or await game_of(settings, place)
