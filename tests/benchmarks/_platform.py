@@ -77,7 +77,7 @@ async def fill_episodes(services: Services, episodes: int, *, members: int, reco
                     "division_id": world.division,
                     "league_id": world.league,
                     "coworld_id": world.id,
-                    "game_config": {"width": 16, "height": 16},
+                    "own_config": {"width": 16, "height": 16},
                     "seed": index,
                     "status": "completed",
                     "created_at": at,

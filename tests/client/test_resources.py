@@ -14,7 +14,15 @@ from support.canned_platform import EPISODE, LEAGUE, MEMBERSHIP, SEAT, canned_pl
 from support.flaky_transport import FlakyTransport
 from support.hostile_server import Ask, Say, serve
 
-from coworld_client import ApiShapeError, Backoff, CoworldClient, Forbidden, NotFound, ServerError, Unprocessable
+from coworld_client import (
+    ApiShapeError,
+    Backoff,
+    CoworldClient,
+    Forbidden,
+    NotFound,
+    NotOffered,
+    Unprocessable,
+)
 from coworld_client.uploads import smoke
 from coworld_core.api import ExperienceBody
 from coworld_core.errors import CoworldError, UsageError
@@ -508,7 +516,7 @@ async def test_a_platform_that_is_busy_for_a_moment_is_not_the_coworlds_failure(
     async with canned_platform() as platform, CoworldClient(platform.server, max_retries=0) as api:
         platform.replace[f"GET /v2/coworlds/{cow}/episode-requests"] = listed
         assert (await api.coworlds.wait_for_smoke(cow)).verdict == "passed"
-        with pytest.raises(ServerError):
+        with pytest.raises(NotOffered):
             await api.coworlds.wait_for_smoke(cow)
     assert answers == []
 

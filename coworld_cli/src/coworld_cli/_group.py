@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, NoReturn
 
 import click
@@ -115,8 +116,14 @@ class LazyGroup(NounGroup):
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), text) for name, (_, text) in section.items()])
         if more:
+            from textwrap import fill
+
             with formatter.section("With a platform (--help-all says what each does)"):
-                formatter.write_dl(more)
+                # no name may be broken in two, which the formatter does at hyphens
+                for title, names in more:
+                    lines = fill(names, max(20, formatter.width - 14), break_on_hyphens=False).splitlines()
+                    for label, line in zip_longest((title,), lines, fillvalue=""):
+                        formatter.write(f"{'':{formatter.current_indent}}{label:<10}{line}\n")
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Complete names without importing the commands."""
