@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -16,6 +17,10 @@ if sys.dont_write_bytecode:
     sys.dont_write_bytecode = False
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parents[1] / ".pytest_cache/bytecode")
     del os.environ["PYTHONDONTWRITEBYTECODE"]
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what is to run in the background so. Programs of the tests would inherit it, and hear no Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from coworld_runner.testing.leaks import leak_check, private_scratch
 

@@ -276,7 +276,8 @@ def test_one_failed_episode_loses_no_other(world: World, tmp_path: Path) -> None
 def test_several_episodes_go_on_where_they_were_cut_short(world: World, tmp_path: Path) -> None:
     out, manifest = tmp_path / "out", world(seed=10)
     assert coworld("run-episode", manifest, "-n", "2", "-o", out).status == 0
-    before = [row.run_id for row in read_rows(out)]
+    # in the file as they ended, in the answer as they are numbered
+    before = [row.run_id for row in sorted(read_rows(out), key=lambda row: row.key)]
     done = coworld("run-episode", manifest, "-n", "3", "-o", out, "--resume", "--json")
     assert done.status == 0, done.stderr
     assert [row["run_id"] for row in done.json["episodes"]][:2] == before
