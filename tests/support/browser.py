@@ -38,7 +38,8 @@ def _visit(page: Page, url: str) -> None:
             page.goto(url)
             return
         except Error as error:
-            if last or _MOVED not in error.message:
+            # what says so may still be on its way, and is in the way of the next
+            if last or not any(text in error.message for text in (_MOVED, "chrome-error://")):
                 raise
 
 
