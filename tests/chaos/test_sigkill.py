@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import random
 import signal
 import tempfile
@@ -306,7 +307,13 @@ def begun(victim: Victim) -> None:
 
 def temporary_files() -> set[Path]:
     """What there is for temporary files of this session."""
-    return set(Path(tempfile.gettempdir()).iterdir())
+    # Python tries a directory for them with a small file, which stays when it is killed in that moment
+    tried = re.compile("[a-z0-9_]{8}")
+    return {
+        path
+        for path in Path(tempfile.gettempdir()).iterdir()
+        if not (tried.fullmatch(path.name) and path.is_file() and path.stat().st_size <= len(b"blat"))
+    }
 
 
 def first_line(path: Path) -> str:

@@ -32,15 +32,19 @@ _NO_FAULT = ("WebSocket connection to", _MOVED)
 
 
 def _visit(page: Page, url: str) -> None:
-    """Open an address, again when a network came or went meanwhile."""
-    for last in (*[False] * 4, True):
+    """Open an address, again when a network came or went meanwhile.
+
+    The browser then shows a page of its own and soon loads the address again by itself, each of which gets in the way of
+    whoever asks for it in that moment.
+    """
+    for last in (*[False] * 9, True):
         try:
             page.goto(url)
             return
         except Error as error:
-            # what says so may still be on its way, and is in the way of the next
-            if last or not any(text in error.message for text in (_MOVED, "chrome-error://")):
+            if last or not any(text in error.message for text in (_MOVED, "interrupted by another navigation")):
                 raise
+            page.wait_for_timeout(100)
 
 
 class Pages(Protocol):
