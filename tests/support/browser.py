@@ -34,7 +34,7 @@ _NO_FAULT = ("WebSocket connection to", _MOVED)
 def _visit(page: Page, url: str) -> None:
     """Open an address, again when a network came or went meanwhile.
 
-    The browser then shows a page of its own and soon loads the address again by itself, each of which gets in the way of
+    The browser then shows a page of its own and soon loads the address again by itself. Each gets in the way of
     whoever asks for it in that moment.
     """
     for last in (*[False] * 9, True):
