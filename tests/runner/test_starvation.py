@@ -16,7 +16,15 @@ import pytest
 
 from coworld_runner._connections import Connections
 from coworld_runner.backend import Endpoint
-from coworld_runner.episode.starvation import UNKNOWN_TICK, StarvationMeter, TickWindow, spare_share, tick_seconds
+from coworld_runner.episode.starvation import (
+    UNKNOWN_TICK,
+    StarvationMeter,
+    Stretch,
+    TickWindow,
+    spare_share,
+    tick_seconds,
+    together,
+)
 
 SECOND = 1_000_000_000
 
@@ -38,26 +46,45 @@ def test_a_games_tick(config: dict[str, Any], schema: dict[str, Any], seconds: f
 
 
 def test_waiting_counts_by_what_there_was_to_spare() -> None:
-    assert spare_share(0.1, ran=0.02, waited=0.04) == pytest.approx(0.5)
+    assert spare_share(0.1, 0.02, 0.04) == pytest.approx(0.5)
     # it ran and waited all through the tick
-    assert spare_share(0.1, ran=0.02, waited=0.08) == pytest.approx(1.0)
+    assert spare_share(0.1, 0.02, 0.08) == pytest.approx(1.0)
     # it would have been late without waiting, too
-    assert spare_share(0.1, ran=0.1, waited=0.05) == 0.0
+    assert spare_share(0.1, 0.1, 0.05) == 0.0
 
 
 def test_a_window_holds_one_tick() -> None:
     window = TickWindow(0.1)
-    assert window.last(5.0) == (0.0, 0.0)
+    assert window.last(5.0) == []
     window.take(10.0, 10.1, ran=SECOND // 100, waited=SECOND // 20)
-    assert window.last(10.1) == pytest.approx((0.01, 0.05))
+    assert together(window.last(10.1)) == pytest.approx((0.01, 0.05))
     # half of the first stretch is gone
     window.take(10.1, 10.15, ran=0, waited=SECOND // 100)
-    assert window.last(10.15) == pytest.approx((0.005, 0.035))
+    assert together(window.last(10.15)) == pytest.approx((0.005, 0.035))
     window.take(10.15, 10.25, ran=0, waited=0)
-    assert window.last(10.25) == (0.0, 0.0)
+    assert together(window.last(10.25)) == (0.0, 0.0)
     # what is told late has been waited for before the last look, so most of it is not of this tick
     window.take(10.25, 10.26, ran=0, waited=SECOND)
-    assert window.last(10.26) == pytest.approx((0.0, 0.1))
+    assert together(window.last(10.26)) == pytest.approx((0.0, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("stretches", "ran", "waited"),
+    [
+        # both wait at one time, then one after the other
+        ([Stretch(0, 6, 0, 1), Stretch(0, 6, 0, 1)], 0, 6),
+        ([Stretch(0, 3, 0, 1), Stretch(3, 6, 0, 1)], 0, 6),
+        ([Stretch(0, 4, 0, 1), Stretch(3, 6, 0, 1)], 0, 6),
+        # who waits while the other runs has lost nothing by it
+        ([Stretch(0, 4, 1, 0), Stretch(2, 6, 0, 1)], 4, 2),
+        # parts of a stretch; threads that run or wait at one time
+        ([Stretch(0, 4, 0.5, 0.25), Stretch(0, 4, 0.25, 0.5)], 3, 1),
+        ([Stretch(0, 4, 3, 5)], 4, 0),
+        ([], 0, 0),
+    ],
+)
+def test_what_happens_at_one_time_counts_once(stretches: list[Stretch], ran: float, waited: float) -> None:
+    assert together(stretches) == pytest.approx((ran, waited))
 
 
 def test_who_is_connected() -> None:

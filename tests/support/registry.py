@@ -66,6 +66,8 @@ class Registry:
         self.login = login
         self.manifests = 0
         """How often the manifest was fetched."""
+        self.refused = threading.Event()
+        """Set when somebody has asked without the login."""
         self.layer_asked = threading.Event()
         """Set when somebody wants the layer."""
         self.release = threading.Event()
@@ -118,6 +120,7 @@ def serve_registry(registry: Registry) -> Generator[Registry, None, None]:
             wanted = f"Basic {base64.b64encode(registry.login.encode()).decode()}"
             if registry.login and self.headers.get("Authorization") != wanted:
                 self._send(401, b"{}", "application/json", body, {"WWW-Authenticate": 'Basic realm="test"'})
+                registry.refused.set()
             elif self.path == "/v2/":
                 self._send(200, b"{}", "application/json", body)
             elif "/manifests/" in self.path and "absent" not in self.path:

@@ -5,8 +5,8 @@ deterministic game ends with other scores. That the machine is busy says little 
 pass who need little, so nobody loses anything as long as the units have run, waited, and still rested within every
 tick. What is measured is therefore the waiting of the units themselves (the kernel's scheduler statistics of their
 threads): that of a player and of the game, which must both have their turn before an answer counts, as a share of what
-the two had to spare in one tick, the tick less the time in which they ran. At 1 they were busy or waiting all through a
-tick, and without the waiting they would not have been.
+the two had to spare in one tick, the tick less the time in which one of them ran. Time in which both wait counts once.
+At 1 they were busy or waiting all through a tick, and without the waiting they would not have been.
 
 Only play counts: from when the last player has connected to the last write of the results. What programs wait for while
 they are loaded, or end, changes nothing.
@@ -20,7 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import anyio
 import anyio.to_thread
@@ -30,7 +30,16 @@ from coworld_core.episode.record import StarvationRecord
 from .._connections import Connections
 from ..backend import Unit
 
-__all__ = ["STARVED_SHARE", "UNKNOWN_TICK", "StarvationMeter", "TickWindow", "spare_share", "tick_seconds"]
+__all__ = [
+    "STARVED_SHARE",
+    "UNKNOWN_TICK",
+    "StarvationMeter",
+    "Stretch",
+    "TickWindow",
+    "spare_share",
+    "tick_seconds",
+    "together",
+]
 
 STARVED_SHARE = 0.9
 """From this share of the spare time in a tick on, who waited counts as starved: an answer may have come too late.
@@ -105,15 +114,43 @@ class TickWindow:
         while self._stretches[0][1] <= now - self._tick:
             self._stretches.popleft()
 
-    def last(self, now: float) -> tuple[float, float]:
-        """Seconds run and waited in the tick that ends now."""
+    def last(self, now: float) -> list[Stretch]:
+        """What there was of it in the tick that ends now."""
         begin = now - self._tick
-        ran = waited = 0.0
-        for start, end, run, wait in self._stretches:
-            part = 1.0 if start >= begin else max(0.0, end - begin) / (end - start)
-            ran += part * run
-            waited += part * wait
-        return ran / 1e9, waited / 1e9
+        return [
+            Stretch(max(start, begin), end, run / 1e9 / (end - start), wait / 1e9 / (end - start))
+            for start, end, run, wait in self._stretches
+            if end > begin
+        ]
+
+
+class Stretch(NamedTuple):
+    """A time, and in how much of it a unit ran and waited, as shares; over 1 for several threads."""
+
+    begin: float
+    end: float
+    ran: float
+    waited: float
+
+
+def together(stretches: Sequence[Stretch]) -> tuple[float, float]:
+    """Seconds in which somebody ran, and in which nobody ran and somebody waited.
+
+    Args:
+        stretches: Of several units, or of one; they may overlap.
+
+    Returns:
+        Both; what happens at the same time counts once.
+    """
+    changes = [(at.begin, at.ran, at.waited) for at in stretches] + [(at.end, -at.ran, -at.waited) for at in stretches]
+    changes.sort()
+    ran = waited = running = waiting = before = 0.0
+    for when, run, wait in changes:
+        busy = min(1.0, running)
+        ran += busy * (when - before)
+        waited += min(1.0 - busy, waiting) * (when - before)
+        before, running, waiting = when, running + run, waiting + wait
+    return ran, waited
 
 
 class _Thread:
@@ -209,9 +246,21 @@ class _Track:
             thread.close()
         self._threads.clear()
 
-    def note(self, now: float, share: float) -> None:
-        """Note its share of the tick that ends now, if it is the largest so far."""
-        if share > (self.peaks[-1][1] if self.peaks else 0.0):
+    def note(self, now: float, stretches: Sequence[Stretch], tick: float) -> None:
+        """Note the share that was waited for of the tick that ends now, if it is the largest so far.
+
+        Args:
+            now: The time, in seconds.
+            stretches: What it and the game did in the tick.
+            tick: How long that is.
+        """
+        most = self.peaks[-1][1] if self.peaks else 0.0
+        ran = sum((at.end - at.begin) * at.ran for at in stretches)
+        waited = sum((at.end - at.begin) * at.waited for at in stretches)
+        if waited <= most * (tick - ran):
+            return  # nor would it be more if what overlaps counted once, which costs more to tell
+        share = spare_share(tick, *together(stretches))
+        if share > most:
             self.peaks.append((now, share))
 
     def worst(self, until: float) -> float:
@@ -219,7 +268,7 @@ class _Track:
         return max((share for when, share in self.peaks if when <= until), default=0.0)
 
 
-def spare_share(tick: float, *, ran: float, waited: float) -> float:
+def spare_share(tick: float, ran: float, waited: float) -> float:
     """The share of what there was to spare in a tick that was waited for; 0 for who runs through all of it anyway."""
     return waited / (tick - ran) if ran < _MOST_RUNNING * tick else 0.0
 
@@ -293,10 +342,9 @@ class StarvationMeter:
             self._began = last
         if self._began is not None and now - self._tick >= self._began:
             self._first = min(self._first, now)
-            ran, waited = self._game.window.last(now)
+            stretches = self._game.window.last(now)
             for player in self._players:
-                more, longer = player.window.last(now)
-                player.note(now, spare_share(self._tick, ran=ran + more, waited=waited + longer))
+                player.note(now, [*stretches, *player.window.last(now)], self._tick)
 
     def missing(self) -> tuple[Unit, ...]:
         """Players whose processes can be seen, and that have not connected yet."""

@@ -165,12 +165,13 @@ async def pull(
     name = str(body["metadata"]["name"])
     last: Mapping[str, Any] = {}
     done = anyio.Event()
+    login = _Login()
 
     def look(pod: Mapping[str, Any]) -> None:
         nonlocal last
         if pod["metadata"]["name"] == name:
             last = pod
-            if until(pod):
+            if not login.is_tried_again(pod) and until(pod):
                 done.set()
 
     def gone(pod: Mapping[str, Any]) -> None:
@@ -187,6 +188,31 @@ async def pull(
         with anyio.move_on_after(_REMOVE_SECONDS, shield=True):
             await cluster.delete("pods", name, grace=0)
     return last
+
+
+class _Login:
+    """Whether a pod that a registry has refused for want of a login will get another chance.
+
+    A kubelet waits a second for a pull secret that it has not read before, then pulls without it. That refusal says
+    nothing of the secret; the one after it does, for by then the kubelet has read it.
+    """
+
+    def __init__(self) -> None:
+        self._refused = False
+        self._again = False
+
+    def is_tried_again(self, pod: Mapping[str, Any]) -> bool:
+        """Whether its kubelet will try again, and that attempt counts; to be asked of every state of the pod."""
+        if not pod["spec"].get("imagePullSecrets"):
+            return False
+        reason, lacks_login = state.pull_trouble(pod)
+        if reason == "ErrImagePull" and lacks_login and not self._again:
+            self._refused = True
+            return True
+        if reason == "ImagePullBackOff" and self._refused:
+            self._again = True
+            return True
+        return False
 
 
 def is_pulled(pod: Mapping[str, Any]) -> bool:

@@ -21,6 +21,7 @@ __all__ = [
     "is_running",
     "lacks_room",
     "pod_address",
+    "pull_trouble",
     "silent_node",
     "start_trouble",
     "unschedulable",
@@ -43,6 +44,8 @@ _WAITING = frozenset(
 """Reasons for waiting that waiting does not mend."""
 _PASSING = re.compile(r"failed to sync (secret|configmap) cache|context deadline exceeded")
 """Words of a node that is only busy, and tries again."""
+_NO_LOGIN = re.compile(r"no basic auth credentials|unauthorized|authentication required|denied", re.IGNORECASE)
+"""Words of a registry that wants to know who asks."""
 _NOT_RUN = frozenset({"ContainerCannotRun", "StartError", "CreateContainerError"})
 """Ends of a container whose program never ran."""
 
@@ -168,6 +171,12 @@ def collector_end(pod: Mapping[str, Any]) -> str:
     if ended is None or _state(pod, MAIN, "terminated") is not None or pod["metadata"].get("deletionTimestamp"):
         return ""
     return _words(str(ended.get("reason") or "ended"), str(ended.get("message") or f"status {ended.get('exitCode')}"))
+
+
+def pull_trouble(pod: Mapping[str, Any], name: str = MAIN) -> tuple[str, bool]:
+    """Why a container waits for its image, in the kubelet's word, and whether it is for want of a login."""
+    waiting = _state(pod, name, "waiting") or {}
+    return str(waiting.get("reason") or ""), _NO_LOGIN.search(str(waiting.get("message") or "")) is not None
 
 
 def start_trouble(pod: Mapping[str, Any], main: str = MAIN) -> Trouble | None:
