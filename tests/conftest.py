@@ -136,6 +136,9 @@ SLOW = (
     "tests/client/test_uploads.py",
     "tests/conformance/test_broken_backends.py",
     "tests/conformance/test_process.py",
+    "tests/core/test_any_actions.py",
+    "tests/core/test_issue_codes.py::test_schemas_that_are_too_",
+    "tests/core/test_properties.py::test_what_loads_is_written_whole",
     "tests/docs/test_pages.py",
     "tests/docs/test_platform_pages.py",
     "tests/e2e/",
@@ -158,16 +161,24 @@ SLOW = (
     "tests/paintarena/test_shutdown.py",
     "tests/runner/test_certify_backends.py",
     "tests/runner/test_certify_steps.py",
+    "tests/runner/test_evaluation.py",
     "tests/runner/test_many.py::test_more_at_a_time_than_files_may_be_open",
     "tests/runner/test_process_death.py",
     "tests/runner/test_process_units.py::test_what_was_seen_last_is_told_apart",
     "tests/runner/test_seat_env.py",
     "tests/runner/test_serving_program.py",
-    "tests/security/test_local_processes.py",
-    "tests/security/test_standings.py",
+    "tests/runner/test_tournament.py",
+    "tests/runner/test_verification.py",
+    "tests/runner/test_worker_init.py",
     "tests/security/",
 )
 """Where programs are played, platforms served and pages opened: not what one waits for at each change."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where nothing slow is wanted, what holds nothing else is not even imported."""
+    path = collection_path.relative_to(config.rootpath).as_posix() + "/" * collection_path.is_dir()
+    return True if config.option.markexpr == "not slow" and path in SLOW else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -39,7 +39,7 @@ def empty_postgres(postgres: str) -> Generator[str]:
     yield from _fresh(postgres, None)
 
 
-@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def database_server(request: pytest.FixtureRequest) -> str | None:
     """Each kind of database in turn; of the session, so that a server that starts is no leak of a test."""
     server: str | None = request.getfixturevalue("postgres") if request.param == "postgresql" else None
