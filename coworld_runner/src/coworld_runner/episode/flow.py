@@ -286,8 +286,17 @@ class Flow:
         over = ledger.results_complete and not ledger.rewritten and not playing
         if not ledger.trouble and (self._phases.stage == "finish" or over):
             await self._blame_who_still_runs(f"at {limit}, after the game was over.", stopped=True, hint=hint)
+        elif not ledger.trouble and self._abandoned():
+            for slot, seat in ledger.seats.items():
+                words = f"{ledger.who('player', slot)} ended with status 0 after {seat.span}, and the game was not over"
+                await ledger.see("abandoned", "player", slot, words=f"{words} at {limit}.")
         else:
             await ledger.see("deadline", "game", words=limit, hint=hint)
+
+    def _abandoned(self) -> bool:
+        """Whether all players have left in good order, and no people play."""
+        ended = [seat.exit for seat in self._ledger.seats.values() if not _still_runs(seat, stopped=True)]
+        return len(ended) == len(self._setup.plan.seats) and all(exit is not None and exit.ok for exit in ended)
 
 
 def _still_runs(seat: UnitState, *, stopped: bool = False) -> bool:
