@@ -14,7 +14,7 @@ from typing import Any, cast
 from .._findings import Findings, Path, did_you_mean, dotted, listed, meant, quoted
 from .._shape import field_names
 from ..jsonedit import Edit
-from .models import ROLE_SECTIONS, GameManifest, RoleRunnable, Runnable, Variant, reporter_kind
+from .models import GAME_HOSTED, ROLE_SECTIONS, GameManifest, RoleRunnable, Runnable, Variant, reporter_kind
 from .published import newer_fields
 
 __all__ = ["API_VERSIONS", "TEMPLATE_VERSION", "Lifted", "is_placeholder", "lift", "optional_field"]
@@ -203,14 +203,16 @@ def _value(document: Any, path: Path) -> Any:
 
 def _file_players(lifted: Lifted) -> None:
     found = [index for section, index, entry in _entries(lifted.document) if section == "player" and "file" in entry]
-    if found:
+    game = lifted.document.get("game")
+    hosted = isinstance(game, dict) and cast("dict[str, Any]", game).get("player_runtime") == GAME_HOSTED
+    if found and not hosted:
         places = listed((f"player[{index}]" for index in found), limit=4, word="and")
         what = "is a file instead of an image" if len(found) == 1 else "are files instead of images"
         lifted.findings.add(
             "player_file",
             ("player", found[0], "file"),
-            f"{places} {what}, for a game that hosts its players; none of that can be run here.",
-            "Seat other players, by --player, or name images for these.",
+            f"{places} {what}, and the game does not say that it hosts its players.",
+            'Say "player_runtime": "game-hosted" in game if it runs them itself; else name images.',
             severity="warning",
             at_key=True,
         )

@@ -153,7 +153,8 @@ class Flow:
         plan, platform, publish = self._setup.plan, self._options.platform, self._ledger.publish
         found: dict[str, ImageInfo] = {}
         # by file and content: one that sits in several seats is there once
-        own = {seat.image: seat for seat in plan.seats if seat.own is not None}
+        seats = [seat for seat in plan.seats if seat.has_unit]
+        own = {seat.image: seat for seat in seats if seat.own is not None}
 
         async def ensure(image: str) -> None:
             found[image] = await self._backend.ensure_image(image, platform=platform, publish=publish)
@@ -162,7 +163,7 @@ class Flow:
             found[image] = await house_player(seat, self._backend, platform=platform, publish=publish)
 
         async with anyio.create_task_group() as group:
-            for image in dict.fromkeys([self._ledger.game.image.image, *(seat.image for seat in plan.seats)]):
+            for image in dict.fromkeys([self._ledger.game.image.image, *(seat.image for seat in seats)]):
                 if image in own:
                     group.start_soon(house, image, own[image])
                 elif image:
@@ -194,7 +195,8 @@ class Flow:
 
     async def _play(self, game: Unit, players: Sequence[Unit], watch: Watch) -> None:
         """Start the players, check the contract meanwhile, and go on until the game's part is over."""
-        address, tokens = game.endpoint().here, self._setup.tokens
+        # what the game runs itself comes in by no door
+        address, tokens = game.endpoint().here, () if self._setup.plan.game_hosts else self._setup.tokens
         if self._probe is not None:
             with self._phases.during("probe"):
                 await self._probe.before_players(address, tokens)

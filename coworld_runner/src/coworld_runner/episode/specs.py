@@ -14,6 +14,7 @@ from ..runs._files import LOGS
 from ..runs.scratch import Scratch
 from ..runs.workspace import atomic_write
 from . import probes
+from .file_players import hosted_players, stage_players
 from .links import extra_port_environment, extra_unit_ports
 from .setup import Setup
 
@@ -59,10 +60,12 @@ def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
     atomic_write(setup.layout.config, (json.dumps(setup.plan.game_config, indent=2) + "\n").encode())
     extra = setup.plan.extra_ports
     secrets = _secret_files(directory, setup.plan.secret_files)
+    inputs = stage_players(setup, scratch) if setup.plan.game_hosts else None
 
     def environment(placement: Placement) -> Mapping[str, str]:
         return {
             **runnable.env,
+            **(hosted_players(setup, directory, placement) if inputs is not None else {}),
             **{variable: placement.uri(name) for variable, name in secrets.items()},
             **extra_port_environment(placement, extra),
             **({"COGAMES_POLICY_NAMES": json.dumps(setup.plan.policy_names)} if setup.plan.policy_names else {}),
@@ -81,8 +84,9 @@ def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
             argv=tuple(runnable.run),
             environment=environment,
             directory=directory,
+            inputs=inputs,
             ports=(Port(name="http"), *extra_unit_ports(extra)),
-            clients=tuple(f"player-{slot}" for slot, seat in enumerate(setup.plan.seats) if seat.runnable is not None),
+            clients=tuple(f"player-{slot}" for slot, seat in enumerate(setup.plan.seats) if seat.has_unit),
             network=setup.options.player_network,
             limits=setup.options.game_limits,
             stdout=setup.layout.game_stdout,

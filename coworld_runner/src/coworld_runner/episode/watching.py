@@ -273,7 +273,8 @@ class Watch:
         results: list[probes.ProbeResult] = []
 
         async def pages() -> None:
-            results.extend(await probes.probe_contract(address, self._setup.tokens))
+            tokens = () if self._setup.plan.game_hosts else self._setup.tokens
+            results.extend(await probes.probe_contract(address, tokens))
 
         async def viewer() -> None:
             await all_started.wait()
