@@ -206,6 +206,9 @@ class UnitSpec:
     connects_to: str | None = None
     """Name of the unit this one connects to, if any."""
     network: Network = "open"
+    drops_privileges: bool = False
+    """Whether a start script of its image may prepare directories as root and then become another user, as those of games
+    always may."""
     limits: Limits = field(default_factory=Limits)
     stdout: Path | None = None
     """Log file for standard output; both streams when ``stderr`` is None; nothing is kept when this is None too."""

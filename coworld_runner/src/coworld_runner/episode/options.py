@@ -59,6 +59,8 @@ class EpisodeOptions:
     """For each player."""
     player_network: Network = "game-only"
     """``open`` gives players a route to the internet and to each other."""
+    players_drop_privileges: bool = False
+    """Whether start scripts of players' images may change owners and become another user, as those of games may."""
     required_capabilities: tuple[str, ...] = ()
     """Names of ``Capabilities`` fields without which the episode must not start."""
     platform: str | None = None

@@ -177,6 +177,7 @@ def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str) -> U
             mount="/coworld-artifact",
             connects_to="game",
             network=setup.options.player_network,
+            drops_privileges=setup.options.players_drop_privileges,
             limits=setup.options.player_limits,
             stdout=setup.layout.player_log(slot),
             platform=setup.options.platform,
