@@ -15,6 +15,7 @@ from coworld_core.episode.request import JobSpec, LoadedRequest, build_request
 from coworld_core.errors import ManifestError, UsageError
 from coworld_core.ids import generate_tokens
 from coworld_core.images import ImageRef
+from coworld_core.manifest.features import Startup
 from coworld_core.manifest.gameconfig import distinct_names, named_players, validate_game_config, with_tokens
 from coworld_core.manifest.models import GAME_HOSTED, Manifest, Runnable
 from coworld_core.manifest.results import Results, read_results
@@ -119,6 +120,11 @@ class EpisodePlan:
     def game_hosts(self) -> bool:
         """Whether the game runs its players itself, from files."""
         return self.manifest.game.player_runtime == GAME_HOSTED
+
+    def startup(self, slot: int) -> Startup | None:
+        """What the bundled player of a seat serves while it is not ready to connect yet."""
+        player = self.seats[slot].player_id
+        return next((entry.startup for entry in self.manifest.player if entry.id == player), None)
 
     @cached_property
     def extra_ports(self) -> tuple[ExtraPort, ...]:

@@ -37,7 +37,9 @@ _FOR_PLATFORMS_IN_RUNNABLES: tuple[Path, ...] = (
     ("resources", "requests", "gpu"),
     ("resources", "requests", "instance-type"),
 )
-"""Fields without effect here, as places in the document and in each of its programs."""
+"""Fields that may be wrong without stopping a game, as places in the document and in each of its programs."""
+_HEEDED: tuple[Path, ...] = (("startup",), ("resources", "limits"), ("resources", "requests", "gpu"))
+"""Those of them that have an effect here, as places in programs."""
 
 
 @dataclass
@@ -182,7 +184,8 @@ def optional_field(path: Path) -> Path | None:
 
 def _without_effect(lifted: Lifted) -> None:
     """One remark on all that is for whoever hosts the Coworld."""
-    found = [path for path, _ in newer_fields(lifted.document) if optional_field(path) == path]
+    newer = [path for path, _ in newer_fields(lifted.document) if optional_field(path) == path]
+    found = [path for path in newer if path[2:] not in _HEEDED]
     found = [path for path in found if _value(lifted.document, path) not in (None, {}, [])]
     if found:
         have = "has" if len(found) == 1 else "have"

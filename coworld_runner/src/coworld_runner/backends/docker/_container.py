@@ -60,6 +60,8 @@ def container_body(
         host["Dns"] = ["127.0.0.1"]
         host["DnsSearch"] = ["."]
         host["DnsOptions"] = ["timeout:1", "attempts:1"]
+    if spec.gpu:
+        host["DeviceRequests"] = [{"Count": 1, "Capabilities": [["gpu"]]}]
     if limits.memory_bytes is not None:
         host["Memory"] = host["MemorySwap"] = limits.memory_bytes
     if limits.cpus is not None:

@@ -440,6 +440,8 @@ def _main(
         limits["cpu"] = f"{max(1, round(wanted.cpus * 1000))}m"
         if parse_quantity(requests["cpu"]) > wanted.cpus:
             requests["cpu"] = limits["cpu"]
+    if spec.gpu:
+        limits["nvidia.com/gpu"] = "1"
     if wanted.disk_bytes is not None:
         # what it was given counts as the pod's too
         limits["ephemeral-storage"] = str(wanted.disk_bytes * 2 + _LOG_ROOM + inputs_bytes)
