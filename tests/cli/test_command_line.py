@@ -373,6 +373,7 @@ def test_options_become_episode_options() -> None:
         ("--require isolation", {"network_isolation", "file_isolation"}),
         ("--require memory --require pids", {"memory_limit", "pids_limit"}),
         ("--player-network game-only", {"network_isolation"}),
+        ("--players-drop-privileges", {"images"}),
         ("--player-memory 512Mi", {"memory_limit"}),
         ("--game-cpus 1.5", {"cpu_limit"}),
         ("--player-pids 10 --game-memory 1Gi", {"pids_limit", "memory_limit"}),

@@ -268,8 +268,9 @@ PLAYERS = [
         "exits-0",
         "exits-0",
         blames=player("player_left_early", 0, 1),
-        options={"abandoned_timeout": 2},
-        says="last player had left",
+        options={"timeout": DEADLINE},
+        says="the game was not over at the deadline",
+        **HANGS,
     ),
     seat("exits-0-midway", scores=True, config={"play_seconds": 3.5}, says="ended with status 0"),
     seat("exits-9-after", blames=player("player_error"), scores=True, says="status 9"),
@@ -425,16 +426,21 @@ class Hurry:
     def __init__(self, case: Case, log: Path) -> None:
         self.case, self.log = case, log
         self.finishing, self.over = anyio.Event(), anyio.Event()
+        self.left = 0
 
     def listen(self, event: Any) -> None:
         """Follow the phases."""
         if event.kind == "phase_started" and event.phase == "finish":
             self.finishing.set()
+        if event.kind == "unit_exited" and event.component == "player":
+            self.left += 1
         if event.kind == "phase_finished" and event.phase == self.case.idle:
             self.over.set()
 
     def nothing_more(self) -> bool:
-        """Whether the game has said that it will do nothing."""
+        """Whether the game has said that it will do nothing, or waits for players that have all left."""
+        if self.left == len(self.case.players):
+            return True
         return self.log.exists() and NOTHING_MORE in self.log.read_text(errors="replace")
 
     async def run(self) -> None:

@@ -75,7 +75,8 @@ def python(spec: UnitSpec, code: str) -> UnitSpec:
 async def test_a_player_has_no_privileges_and_a_game_those_of_a_start_script(arena: Arena) -> None:
     status = arena.spec("player", "read:/proc/self/status")
     game = dataclasses.replace(arena.spec("game", "read:/proc/self/status"), component="game")
-    async with arena.open() as backend, backend.units([status, game], publish=arena.publish) as units:
+    allowed = dataclasses.replace(arena.spec("allowed", "read:/proc/self/status"), drops_privileges=True)
+    async with arena.open() as backend, backend.units([status, game, allowed], publish=arena.publish) as units:
         for unit in units:
             assert (await unit.wait()).ok
             told = dict(line.split(":\t", 1) for line in arena.text(unit.name).splitlines() if ":\t" in line)

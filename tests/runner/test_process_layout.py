@@ -11,7 +11,7 @@ from coworld_core.ids import new_run_id
 from coworld_runner.backend import UnitSpec
 from coworld_runner.backends.process import ProcessBackend
 from coworld_runner.backends.process._layout import Laid, layout_of
-from coworld_runner.images.compose import contexts_for
+from coworld_runner.images.compose import Build, contexts_for, load_compose
 from coworld_runner.images.dockerfile import read_dockerfile
 from coworld_runner.runs.scratch import make_scratch
 
@@ -51,7 +51,7 @@ def package(tmp_path: Path, dockerfile: str) -> Path:
 
 
 def laid(tmp_path: Path, dockerfile: str) -> Laid:
-    layout, trouble = layout_of(package(tmp_path, dockerfile))
+    layout, trouble = layout_of(Build(context=package(tmp_path, dockerfile)))
     assert (layout is not None, trouble) == (True, "")
     assert layout is not None
     return layout.put(tmp_path / "image")
@@ -97,10 +97,10 @@ def test_a_command_that_names_a_place_in_the_image(tmp_path: Path) -> None:
 
 def test_what_cannot_be_understood_is_said_with_its_line(tmp_path: Path) -> None:
     root = package(tmp_path, "FROM python:3.12\nCOPPY . .\n")
-    layout, trouble = layout_of(root)
+    layout, trouble = layout_of(Build(context=root))
     assert layout is None
     assert f"{root / 'Dockerfile'}:2: There is no instruction COPPY. Did you mean COPY?" in trouble
-    assert layout_of(tmp_path) == (None, "")
+    assert layout_of(Build(context=tmp_path)) == (None, "")
 
 
 async def test_it_is_said_before_anything_runs(tmp_path: Path) -> None:
@@ -137,6 +137,36 @@ def test_a_package_without_a_compose_file_runs_from_its_dockerfile(tmp_path: Pat
     contexts = contexts_for(root, ["{{GAME_IMAGE}}", "bot:latest", "ghcr.io/someone/bot:1"])
     assert dict(contexts) == {"{{GAME_IMAGE}}": root, "bot:latest": root}
     assert dict(contexts_for(root, ["ghcr.io/me/game:1"])) == {"ghcr.io/me/game:1": root}
+
+
+COMPOSE = """services:
+  game: {build: {context: ., dockerfile: docker/game.Dockerfile, target: run, args: {KIND: fast}}}
+  player: {build: {dockerfile_inline: "FROM python:3.12\\nWORKDIR /bot\\nCOPY player.py .\\nCMD python player.py"}}
+"""
+
+
+def test_the_dockerfile_that_compose_names_is_the_one_that_counts(tmp_path: Path) -> None:
+    root = package(tmp_path, "FROM a\nCMD the wrong one\n")
+    (root / "docker").mkdir()
+    text = "FROM python:3.12 AS run\nARG KIND=slow\nENV KIND=$KIND\nCOPY server.py /srv/\nCMD python /srv/server.py\n"
+    (root / "docker/game.Dockerfile").write_text(text + "FROM run AS test\nCMD pytest\n")
+    (root / "compose.yaml").write_text(COMPOSE)
+    contexts = load_compose(root / "compose.yaml").contexts()
+    for image, command, env in (
+        ("{{GAME_IMAGE}}", ("python", "/srv/server.py"), {"KIND": "fast"}),
+        ("package-game:coworld-1234", ("python", "/srv/server.py"), {"KIND": "fast"}),
+        ("{{PLAYER_IMAGE}}", ("python", "player.py"), {}),
+    ):
+        build = contexts.build(image)
+        assert build is not None
+        layout, trouble = layout_of(build)
+        assert layout is not None, trouble
+        assert (layout.command, layout.read.env) == (command, env)
+    assert contexts.build("elsewhere") is None
+    (root / "docker/game.Dockerfile").unlink()
+    gone = contexts.build("{{GAME_IMAGE}}")
+    assert gone is not None
+    assert "game.Dockerfile cannot be read" in layout_of(gone)[1]
 
 
 async def test_the_commands_of_an_image_run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,7 @@ class ImageRef:
             )
         if self.kind == "file":
             raise ImageError(
-                f"{what} is a file player ({self.text}), which this version cannot run.",
+                f"{what} is a file player ({self.text}), which only the game can run.",
                 code="player_file_unsupported",
                 hint="Name an image for this slot, or choose another player.",
                 context={"image": self.text},

@@ -88,6 +88,8 @@ class Capabilities:
     """Can stop a unit that writes more than ``Limits.disk_bytes``, or more files than ``Limits.disk_entries``."""
     remote: bool
     """Units run on another machine: no shared directories, endpoints are forwarded."""
+    gpu: bool = False
+    """Can give a unit a graphics processor."""
     builds: bool = False
     """Makes images from a Dockerfile (``Backend.build_image``)."""
     separate_streams: bool = True
@@ -206,6 +208,11 @@ class UnitSpec:
     connects_to: str | None = None
     """Name of the unit this one connects to, if any."""
     network: Network = "open"
+    drops_privileges: bool = False
+    """Whether a start script of its image may prepare directories as root and then become another user, as those of
+    games always may."""
+    gpu: bool = False
+    """Whether it gets one graphics processor."""
     limits: Limits = field(default_factory=Limits)
     stdout: Path | None = None
     """Log file for standard output; both streams when ``stderr`` is None; nothing is kept when this is None too."""

@@ -15,12 +15,14 @@ from coworld_core.episode.request import JobSpec, LoadedRequest, build_request
 from coworld_core.errors import ManifestError, UsageError
 from coworld_core.ids import generate_tokens
 from coworld_core.images import ImageRef
+from coworld_core.manifest.features import Startup
 from coworld_core.manifest.gameconfig import distinct_names, named_players, validate_game_config, with_tokens
-from coworld_core.manifest.models import Manifest, Runnable
+from coworld_core.manifest.models import GAME_HOSTED, Manifest, Runnable
 from coworld_core.manifest.results import Results, read_results
 from coworld_core.ports import EXTRA_PORTS_ENV, ExtraPort, parse_extra_ports
 
 from ._hints import listed
+from .own_players.hosted import bundled_hosted
 from .own_players.player import OwnPlayer
 from .package.resolving import Package
 from .players import HUMAN, PlayerRef, player_host, read_players
@@ -58,7 +60,14 @@ class Seat:
         """What decides in it, as records say it."""
         if self.runnable is None:
             return "human"
-        return self.own.kind if self.own is not None else "bundled" if self.player_id is not None else "image"
+        if self.player_id is not None:
+            return "bundled"
+        return self.own.kind if self.own is not None else "image"
+
+    @property
+    def has_unit(self) -> bool:
+        """Whether a program of its own plays in it: no person, and no file that the game runs itself."""
+        return self.runnable is not None and not (self.own is not None and self.own.hosted)
 
     @property
     def image(self) -> str:
@@ -104,8 +113,18 @@ class EpisodePlan:
     @property
     def images(self) -> tuple[str, ...]:
         """The images of what runs, once each, the game's first."""
-        players = (seat.runnable.image for seat in self.seats if seat.runnable is not None)
+        players = (seat.runnable.image for seat in self.seats if seat.runnable is not None and seat.has_unit)
         return tuple(dict.fromkeys([self.manifest.game.runnable.image, *players]))
+
+    @property
+    def game_hosts(self) -> bool:
+        """Whether the game runs its players itself, from files."""
+        return self.manifest.game.player_runtime == GAME_HOSTED
+
+    def startup(self, slot: int) -> Startup | None:
+        """What the bundled player of a seat serves while it is not ready to connect yet."""
+        player = self.seats[slot].player_id
+        return next((entry.startup for entry in self.manifest.player if entry.id == player), None)
 
     @cached_property
     def extra_ports(self) -> tuple[ExtraPort, ...]:
@@ -185,6 +204,12 @@ def plan_episode(
         )
     named = read_players(players, package)
     humans = _with_people(humans, named, manifest)
+    if humans and manifest.game.player_runtime == GAME_HOSTED:
+        raise UsageError(
+            f"{manifest.game.name} runs its players itself, from files: there is no seat for people.",
+            code="people_unsupported",
+            hint="Name files for the players, or none for those of the package.",
+        )
     if humans and variant is None and request is None:
         variant = manifest.variants[0].id
     if request is None:
@@ -254,14 +279,14 @@ def _with_people(humans: Sequence[int], named: Sequence[PlayerRef], manifest: Ma
 
 def _asked(package: Package, variant: str | None, named: Sequence[PlayerRef], run: Sequence[str]) -> JobSpec:
     """The request to play what was named."""
-    bundled = {player.id: player.image for player in package.manifest.player}
+    host = player_host(package).image
+    bundled = {player.id: player.image if player.file is None else host for player in package.manifest.player}
     if run and named and all(player.kind in ("own", "human") for player in named):
         raise UsageError(
             f"A command was given for player images, but {listed(dict.fromkeys(map(str, named)))} is none.",
             code="run_without_image",
             hint="A file is run by what it is: leave --run out.",
         )
-    host = player_host(package).image
     images = [
         bundled.get(player.word, player.word) if player.kind in ("bundled", "image") else host for player in named
     ]
@@ -289,11 +314,11 @@ def _seated(
     """Who sits where; ``called``: what an episode request calls each seat, if there is one."""
     manifest = package.manifest
     bundled = {player.id: player for player in manifest.player}
+    hosts = manifest.game.player_runtime == GAME_HOSTED
     if called is not None:
-        return [
-            (runnable, _bundled_id(manifest, runnable, names), None)
-            for runnable, names in zip(asked, called, strict=True)
-        ]
+        ids = [_bundled_id(manifest, runnable, names) for runnable, names in zip(asked, called, strict=True)]
+        own = [bundled_hosted(package, bundled[known]) if hosts and known is not None else None for known in ids]
+        return list(zip(asked, ids, own, strict=True))
     host = player_host(package).run
     # as the package's own player calls it
     python = host[0] if host and Path(host[0]).name.startswith("python") else "python3"
@@ -302,7 +327,8 @@ def _seated(
     for slot, runnable in enumerate(asked):
         player = seats[slot % len(seats)]
         if player.kind == "bundled":
-            taken.append((bundled[player.word].as_runnable(), player.word, None))
+            own = bundled_hosted(package, bundled[player.word]) if hosts else None
+            taken.append((bundled[player.word].as_runnable(), player.word, own))
         elif player.own is not None:
             # whoever names the program names all of it: the bundled player's variables were for another one
             own = dataclasses.replace(player.own, python=python)

@@ -15,11 +15,12 @@ from typing import Literal
 
 from coworld_core.errors import ImageError, UsageError
 from coworld_core.images import ImageRef
-from coworld_core.manifest.models import Manifest, Runnable
+from coworld_core.manifest.models import GAME_HOSTED, Manifest, Runnable
 from coworld_core.rules.wire import PROTOCOL
 
 from ._hints import did_you_mean, listed
 from .backend import Backend
+from .own_players.hosted import read_hosted
 from .own_players.llm import LLM
 from .own_players.player import OwnPlayer
 from .own_players.reading import near_file, read_own_player
@@ -84,7 +85,7 @@ def player_host(package: Package) -> Runnable:
     Of images whose directory on this machine is known, where any is.
     """
     manifest = package.manifest
-    bundled = [player.as_runnable() for player in manifest.player]
+    bundled = [player.as_runnable() for player in manifest.player if player.file is None]
     known = [*bundled, manifest.game.runnable]
     near = [runnable for runnable in known if runnable.image in package.contexts] or known
     return next((known for known in near if known.run and Path(known.run[0]).name.startswith("python")), near[0])
@@ -95,7 +96,7 @@ def housing_words(players: Iterable[OwnPlayer | None], package: Package, backend
     if not backend.capabilities.images:
         return ()
     host = player_host(package).image
-    own = {player.reference: player for player in players if player is not None}
+    own = {player.reference: player for player in players if player is not None and not player.hosted}
     return tuple(
         f"{player.file} is built into an image of its own, {player.image}."
         if player.dockerfile
@@ -125,6 +126,10 @@ def _read(word: str, package: Package) -> PlayerRef:
     manifest = package.manifest
     if any(player.id == word for player in manifest.player):
         return PlayerRef(word=word, kind="bundled")
+    if manifest.game.player_runtime == GAME_HOSTED and word != HUMAN:
+        if not _is_path(word):
+            raise _unknown(word, manifest)
+        return PlayerRef(word=word, kind="own", own=read_hosted(Path(word).expanduser().absolute()))
     if word == HUMAN:
         return PlayerRef(word=word, kind="human")
     if word == RANDOM:

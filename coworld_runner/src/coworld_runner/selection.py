@@ -37,7 +37,7 @@ def runs_as_processes(package: Package) -> str:
     """Why a package cannot run as local processes; empty when it can."""
     runnables: Iterable[tuple[str, Runnable]] = [
         ("the game", package.manifest.game.runnable),
-        *((f"player {entry.id!r}", entry.as_runnable()) for entry in package.manifest.player),
+        *((f"player {entry.id!r}", entry.as_runnable()) for entry in package.manifest.player if entry.file is None),
     ]
     for who, runnable in runnables:
         if runnable.image not in package.contexts:

@@ -294,6 +294,14 @@ class PlayOptions(PackageOptions):
         help="What players can reach: the game alone, or the internet and each other too.  "
         "[default: game-only; open with --use-bedrock]",
     )
+    players_drop_privileges: bool = option(
+        "--players-drop-privileges",
+        section="Limits",
+        is_flag=True,
+        default=False,
+        help="Let start scripts of players' images change owners and become another user (gosu, chown), as those of "
+        "games may.",
+    )
     require: tuple[str, ...] = option(
         "--require",
         section="Limits",
@@ -379,6 +387,7 @@ class PlayOptions(PackageOptions):
         defaults = EpisodeOptions()
         required = [name for word in self.require for name in REQUIREMENTS[word]]
         required += ["network_isolation"] if self.player_network == "game-only" else []
+        required += ["images"] if self.players_drop_privileges else []
         limited = {
             "memory_limit": (self.player_memory, self.game_memory),
             "cpu_limit": (self.player_cpus, self.game_cpus),
@@ -394,6 +403,7 @@ class PlayOptions(PackageOptions):
             game_limits=_limited(defaults.game_limits, self.game_memory, self.game_cpus, self.game_pids),
             player_limits=_limited(defaults.player_limits, self.player_memory, self.player_cpus, self.player_pids),
             player_network=self.network or defaults.player_network,
+            players_drop_privileges=self.players_drop_privileges,
             required_capabilities=tuple(dict.fromkeys(required)),
             platform=self.platform,
             watch=watch,

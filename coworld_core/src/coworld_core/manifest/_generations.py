@@ -14,7 +14,7 @@ from typing import Any, cast
 from .._findings import Findings, Path, did_you_mean, dotted, listed, meant, quoted
 from .._shape import field_names
 from ..jsonedit import Edit
-from .models import ROLE_SECTIONS, GameManifest, RoleRunnable, Runnable, Variant, reporter_kind
+from .models import GAME_HOSTED, ROLE_SECTIONS, GameManifest, RoleRunnable, Runnable, Variant, reporter_kind
 from .published import newer_fields
 
 __all__ = ["API_VERSIONS", "TEMPLATE_VERSION", "Lifted", "is_placeholder", "lift", "optional_field"]
@@ -37,7 +37,9 @@ _FOR_PLATFORMS_IN_RUNNABLES: tuple[Path, ...] = (
     ("resources", "requests", "gpu"),
     ("resources", "requests", "instance-type"),
 )
-"""Fields without effect here, as places in the document and in each of its programs."""
+"""Fields that may be wrong without stopping a game, as places in the document and in each of its programs."""
+_HEEDED: tuple[Path, ...] = (("startup",), ("resources", "limits"), ("resources", "requests", "gpu"))
+"""Those of them that have an effect here, as places in programs."""
 
 
 @dataclass
@@ -182,7 +184,8 @@ def optional_field(path: Path) -> Path | None:
 
 def _without_effect(lifted: Lifted) -> None:
     """One remark on all that is for whoever hosts the Coworld."""
-    found = [path for path, _ in newer_fields(lifted.document) if optional_field(path) == path]
+    newer = [path for path, _ in newer_fields(lifted.document) if optional_field(path) == path]
+    found = [path for path in newer if path[2:] not in _HEEDED]
     found = [path for path in found if _value(lifted.document, path) not in (None, {}, [])]
     if found:
         have = "has" if len(found) == 1 else "have"
@@ -203,14 +206,16 @@ def _value(document: Any, path: Path) -> Any:
 
 def _file_players(lifted: Lifted) -> None:
     found = [index for section, index, entry in _entries(lifted.document) if section == "player" and "file" in entry]
-    if found:
+    game = lifted.document.get("game")
+    hosted = isinstance(game, dict) and cast("dict[str, Any]", game).get("player_runtime") == GAME_HOSTED
+    if found and not hosted:
         places = listed((f"player[{index}]" for index in found), limit=4, word="and")
         what = "is a file instead of an image" if len(found) == 1 else "are files instead of images"
         lifted.findings.add(
             "player_file",
             ("player", found[0], "file"),
-            f"{places} {what}, for a game that hosts its players; none of that can be run here.",
-            "Seat other players, by --player, or name images for these.",
+            f"{places} {what}, and the game does not say that it hosts its players.",
+            'Say "player_runtime": "game-hosted" in game if it runs them itself; else name images.',
             severity="warning",
             at_key=True,
         )

@@ -277,6 +277,10 @@ class RoleRunnable(Model):
         return f"<RoleRunnable {self.type} {self.id!r}: {self.image}>"
 
 
+GAME_HOSTED: Literal["game-hosted"] = "game-hosted"
+"""That a game runs its players itself, from files: ``player_runtime``."""
+
+
 class GameManifest(Model):
     """The game: its names, its rules for configs and results, and its program."""
 

@@ -26,6 +26,7 @@ __all__ = [
     "EngineUnit",
     "Presence",
     "Signal",
+    "capabilities_of",
     "owner_lives",
     "run_labels",
     "unit_labels",
@@ -35,7 +36,12 @@ Signal = Literal["TERM", "KILL"]
 
 GAME_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
 """What an image's start script needs that prepares directories as root and then becomes another user. Players get
-none of it: they are the code that is trusted least, and need nothing but a connection."""
+none of it unless somebody says so: they are the code that is trusted least, and need nothing but a connection."""
+
+
+def capabilities_of(spec: UnitSpec) -> tuple[str, ...]:
+    """What a unit may do beyond what everybody may."""
+    return () if spec.component == "player" and not spec.drops_privileges else GAME_CAPABILITIES
 
 
 # --- units ------------------------------------------------------------------------------------------------------

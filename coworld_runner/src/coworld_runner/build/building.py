@@ -32,6 +32,7 @@ from ..runs.workspace import atomic_write
 from ._builder import Builder, BuiltImage, check_platform, jobs_of
 from ._pinning import pinned
 from ._plan import BuildPlan, plan_build
+from ._player_files import check_player_files, copy_player_files
 from ._viewer import build_viewer, plan_viewer
 
 __all__ = ["BuildError", "BuildPlan", "BuildResult", "BuiltImage", "build_coworld", "plan_build"]
@@ -117,6 +118,7 @@ async def build_coworld(
         planned = await anyio.to_thread.run_sync(plan)
         manifest, unpinned = await anyio.to_thread.run_sync(pinned, planned.manifest, planned.template.parent)
         viewer = await anyio.to_thread.run_sync(plan_viewer, planned)
+        await anyio.to_thread.run_sync(check_player_files, planned)
         jobs = await anyio.to_thread.run_sync(jobs_of, planned.services, build_args or {}, platform)
     game = planned.manifest.game
     publish(
@@ -139,6 +141,7 @@ async def build_coworld(
                 await build_viewer(viewer, publish)
         with _Phase("write", publish):
             manifest = manifest.with_images({name: image.reference for name, image in images.items()})
+            await anyio.to_thread.run_sync(copy_player_files, planned)
             await anyio.to_thread.run_sync(_write, planned.output, dump_manifest(manifest))
         finished = finished.model_copy(update={"status": "completed", "ok": True})
     except anyio.get_cancelled_exc_class():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from coworld_core.episode.outcome import Fault
 from coworld_core.episode.record import EpisodeRecord, SlotRecord
-from coworld_core.manifest.models import Manifest
+from coworld_core.manifest.models import GAME_HOSTED, Manifest
 
 from .answers import StepAnswer, about_results, failed_on, missing, note, passed, required
 from .contract import LEAVE_SECONDS, SeatState
@@ -50,7 +50,9 @@ def check_attendance(
         if player.id not in seated
     ]
     blamed = record is not None and any(fault.fault == "player" for fault in record.faults)
-    if record is not None and (blamed or any(slot.started_seconds is not None for slot in record.slots)):
+    if record is not None and manifest.game.player_runtime == GAME_HOSTED:
+        evidence += [_hosted(slot, seated[slot.slot % len(seated)], directory) for slot in record.slots]
+    elif record is not None and (blamed or any(slot.started_seconds is not None for slot in record.slots)):
         for slot in record.slots:
             evidence.append(_attended(slot, seated[slot.slot % len(seated)], record, seats, directory))
     elif not evidence:
@@ -90,6 +92,21 @@ def _attended(
         message = f"{who} {slot.exit}."
         return required("player_error", ok=False, message=message, hint=hint, slot=slot.slot, artifact=log)
     return _stayed(slot, who, record, seats.get(slot.slot), log)
+
+
+def _hosted(slot: SlotRecord, player: str, directory: str) -> Evidence:
+    """Of a player that the game runs, its log alone shows that it did."""
+    who = f"Player {player!r} in slot {slot.slot}"
+    if slot.logs:
+        message = f"{who} was run by the game, which wrote its log."
+        return required("player_ran", ok=True, message=message, slot=slot.slot, artifact=f"{directory}/{slot.logs[0]}")
+    return required(
+        "player_never_started",
+        ok=False,
+        message=f"{who} has no log, so nothing shows that the game ran it.",
+        hint="Write what each player says to its log_uri, before the results.",
+        slot=slot.slot,
+    )
 
 
 def _blamed(fault: Fault, slot: SlotRecord, log: str | None) -> Evidence:

@@ -221,6 +221,8 @@ async def _images_reachable(candidate: Candidate, ledger: StepLedger) -> StepAns
     users: dict[str, list[str]] = {manifest.game.runnable.image: ["game"]}
     # without images, only what the episode runs needs a directory to run in
     for entry in manifest.roles() if uses_images else manifest.player:
+        if entry.file is not None:
+            continue
         users.setdefault(entry.image, []).append(f"{entry.type} {entry.id}")
     found: dict[str, Evidence] = {}
 
@@ -277,7 +279,8 @@ def _fixture_is_right(_: Candidate, ledger: StepLedger) -> StepAnswer | None:
 def _fixture_has_images(candidate: Candidate, ledger: StepLedger) -> StepAnswer | None:
     manifest = candidate.manifest
     seated = {entry.player_id for entry in manifest.certification.players}
-    needed = {manifest.game.runnable.image, *(player.image for player in manifest.player if player.id in seated)}
+    players = (player.image for player in manifest.player if player.id in seated and player.file is None)
+    needed = {manifest.game.runnable.image, *players}
     lacking = sorted(needed - ledger.images.keys())
     return missing("images-reachable", f"without {listed(lacking)} nothing can be played") if lacking else None
 

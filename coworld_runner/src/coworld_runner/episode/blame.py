@@ -43,12 +43,12 @@ What = Literal[
 """What can be seen to go wrong.
 
 ``not_started`` a unit could not be started; ``not_ready`` the game ended or stayed silent before it was ready;
-``violation`` it breaks the runtime contract; ``ended`` a unit ended, whatever way; ``never_connected`` a player did
-not in its time; ``left_early`` a player ended in good order long before the game did; ``abandoned`` all of them did,
-and the game is not over; ``still_running`` a player was when its time was up, though the game was over; ``deadline``
-the game was not over when the episode's time was up; ``results_malformed`` and ``results_missing``; ``not_collected``
-a file could not be brought in, ``not_kept`` one that a game may leave or not; ``failed`` one of our own errors ended
-the episode, ``crashed`` any other; ``interrupted`` whoever runs it did.
+``violation`` it breaks the runtime contract; ``ended`` a unit ended, whatever way; ``never_connected`` a player did not
+in its time; ``left_early`` a player ended in good order long before the game did; ``abandoned`` all of them did, and
+the game was not over when the episode's time was up; ``still_running`` a player was when its time was up, though the
+game was over; ``deadline`` the game was not over when the episode's time was up; ``results_malformed`` and
+``results_missing``; ``not_collected`` a file could not be brought in, ``not_kept`` one that a game may leave or not;
+``failed`` one of our own errors ended the episode, ``crashed`` any other; ``interrupted`` whoever runs it did.
 """
 
 _BEFORE_PLAY = {
@@ -335,7 +335,7 @@ TABLE: tuple[Row, ...] = (
         says="",
     ),
     Row(
-        seen="every player has ended with 0, and the game goes on",
+        seen="every player has ended with 0, and the game is not over at the deadline",
         what="abandoned",
         error_type="player_left_early",
         party="player",

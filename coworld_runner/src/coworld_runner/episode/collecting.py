@@ -15,6 +15,7 @@ from coworld_core.manifest.results import MAX_RESULTS_BYTES
 from ..backend import Unit
 from ..runs._fetching import Fetched, Room, Wanted, fetch_all, worth_keeping
 from ..runs._files import LOGS
+from .file_players import hosted_files
 from .ledger import Ledger
 from .phases import COLLECT
 from .setup import Setup
@@ -76,12 +77,15 @@ class ArtifactCollector:
     async def _besides(self, game: Unit) -> list[Wanted]:
         """What a game has left of its own accord; by no name may it pass for a file of the runner's."""
         names: list[str] = []
+        seats = hosted_files(self._setup)
         for name in dict.fromkeys((*MORE.values(), *await game.left())):
             # what begins with a dot is unfinished, or a secret that the game was handed
             plain = name.removeprefix(LOGS)
             if plain.startswith(".") or name in (CONFIG, RESULTS, REPLAY):
                 continue
-            if name in _RESERVED or re.fullmatch(r"policy_artifact_\d+\.zip", name):
+            if name in seats:
+                names.append(name)
+            elif name in _RESERVED or re.fullmatch(r"policy_artifact_\d+\.zip", name):
                 self._ledger.warn(f"The game left {name!a}, which is not kept: that is the name of another file here.")
             else:
                 names.append(name)
@@ -91,7 +95,9 @@ class ArtifactCollector:
             Wanted(
                 unit=game,
                 name=name,
-                target=self._layout.game_logs / name.removeprefix(LOGS)
+                target=seats[name]
+                if name in seats
+                else self._layout.game_logs / name.removeprefix(LOGS)
                 if name.startswith(LOGS)
                 else self._layout.workspace / name,
                 limit=ARTIFACT_LIMIT,

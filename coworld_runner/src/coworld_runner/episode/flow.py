@@ -153,7 +153,8 @@ class Flow:
         plan, platform, publish = self._setup.plan, self._options.platform, self._ledger.publish
         found: dict[str, ImageInfo] = {}
         # by file and content: one that sits in several seats is there once
-        own = {seat.image: seat for seat in plan.seats if seat.own is not None}
+        seats = [seat for seat in plan.seats if seat.has_unit]
+        own = {seat.image: seat for seat in seats if seat.own is not None}
 
         async def ensure(image: str) -> None:
             found[image] = await self._backend.ensure_image(image, platform=platform, publish=publish)
@@ -162,7 +163,7 @@ class Flow:
             found[image] = await house_player(seat, self._backend, platform=platform, publish=publish)
 
         async with anyio.create_task_group() as group:
-            for image in dict.fromkeys([self._ledger.game.image.image, *(seat.image for seat in plan.seats)]):
+            for image in dict.fromkeys([self._ledger.game.image.image, *(seat.image for seat in seats)]):
                 if image in own:
                     group.start_soon(house, image, own[image])
                 elif image:
@@ -194,7 +195,8 @@ class Flow:
 
     async def _play(self, game: Unit, players: Sequence[Unit], watch: Watch) -> None:
         """Start the players, check the contract meanwhile, and go on until the game's part is over."""
-        address, tokens = game.endpoint().here, self._setup.tokens
+        # what the game runs itself comes in by no door
+        address, tokens = game.endpoint().here, () if self._setup.plan.game_hosts else self._setup.tokens
         if self._probe is not None:
             with self._phases.during("probe"):
                 await self._probe.before_players(address, tokens)
@@ -286,8 +288,17 @@ class Flow:
         over = ledger.results_complete and not ledger.rewritten and not playing
         if not ledger.trouble and (self._phases.stage == "finish" or over):
             await self._blame_who_still_runs(f"at {limit}, after the game was over.", stopped=True, hint=hint)
+        elif not ledger.trouble and self._abandoned():
+            for slot, seat in ledger.seats.items():
+                words = f"{ledger.who('player', slot)} ended with status 0 after {seat.span}, and the game was not over"
+                await ledger.see("abandoned", "player", slot, words=f"{words} at {limit}.")
         else:
             await ledger.see("deadline", "game", words=limit, hint=hint)
+
+    def _abandoned(self) -> bool:
+        """Whether all players have left in good order, and no people play."""
+        ended = [seat.exit for seat in self._ledger.seats.values() if not _still_runs(seat, stopped=True)]
+        return len(ended) == len(self._setup.plan.seats) and all(exit is not None and exit.ok for exit in ended)
 
 
 def _still_runs(seat: UnitState, *, stopped: bool = False) -> bool:

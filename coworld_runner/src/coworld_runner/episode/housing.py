@@ -67,4 +67,5 @@ async def _built(player: OwnPlayer, backend: Backend, platform: str | None, publ
 
 
 def _own(plan: EpisodePlan) -> list[OwnPlayer]:
-    return list({seat.own.reference: seat.own for seat in plan.seats if seat.own is not None}.values())
+    own = [seat.own for seat in plan.seats if seat.own is not None and seat.has_unit]
+    return list({player.reference: player for player in own}.values())

@@ -60,9 +60,9 @@ class Ledger:
         self.seats = {
             slot: UnitState(ImageInfo(image=seat.image), seat.runnable.run, (layout.player_log(slot),))
             for slot, seat in enumerate(plan.seats)
-            if seat.runnable is not None
+            if seat.runnable is not None and seat.has_unit
         }
-        """The players, by slot; people are not among them."""
+        """The players, by slot; people are not among them, nor those that the game runs itself."""
         self.phases = Phases(self.publish)
         self.faults: list[Fault] = []
         self.results: dict[str, Any] | None = None

@@ -19,6 +19,8 @@ __all__ = ["watch_connections"]
 _SILENT = 10.0
 """Seconds after which a player that has not connected is named."""
 _LOOK_AGAIN = 0.5
+_WARM_UP = 1200
+"""Seconds that a player may take that says it has to get ready, and not how long."""
 
 
 async def watch_connections(
@@ -36,7 +38,12 @@ async def watch_connections(
     await all_started.wait()
     begun, named = anyio.current_time(), set[str]()
     allowed = setup.plan.game_config.get(CONNECT_TIMEOUT)
-    patience = max(setup.options.connect_timeout, allowed if is_number(allowed) else 0)
+    warming = [
+        startup.timeout_seconds or _WARM_UP
+        for slot in ledger.seats
+        if (startup := setup.plan.startup(slot)) is not None
+    ]
+    patience = max(setup.options.connect_timeout, allowed if is_number(allowed) else 0, *warming)
     while (waited := anyio.current_time() - begun) < patience:
         for player in missing() if waited >= _SILENT else ():
             if player.name not in named:

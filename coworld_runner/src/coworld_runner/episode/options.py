@@ -43,8 +43,6 @@ class EpisodeOptions:
     failure_grace: float = 1.0
     """How long after a player's failure the game's own end may still show that the player was not to blame; then a
     failure that ends the episode does."""
-    abandoned_timeout: float = 30.0
-    """How long the game may go on once every player has left, unless a player's failure does not end the episode."""
     stop_grace: float = 5.0
     """Between TERM and KILL when a unit is stopped."""
     collect_timeout: float = 300.0
@@ -61,6 +59,8 @@ class EpisodeOptions:
     """For each player."""
     player_network: Network = "game-only"
     """``open`` gives players a route to the internet and to each other."""
+    players_drop_privileges: bool = False
+    """Whether start scripts of players' images may change owners and become another user, as those of games may."""
     required_capabilities: tuple[str, ...] = ()
     """Names of ``Capabilities`` fields without which the episode must not start."""
     platform: str | None = None

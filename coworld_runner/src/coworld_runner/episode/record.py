@@ -103,7 +103,7 @@ def _unit_fields(setup: Setup, state: UnitState) -> dict[str, Any]:
 def _slot_record(setup: Setup, slot: int, seat: Seat, state: UnitState | None) -> SlotRecord:
     artifact = setup.layout.player_artifact(slot)
     return SlotRecord(
-        **_unit_fields(setup, state or UnitState(ImageInfo(image=""), (), ())),
+        **_unit_fields(setup, state or UnitState(_without_unit(seat), (), (setup.layout.player_log(slot),))),
         slot=slot,
         name=seat.name,
         player_id=seat.player_id,
@@ -112,6 +112,11 @@ def _slot_record(setup: Setup, slot: int, seat: Seat, state: UnitState | None) -
         artifact=setup.layout.relative(artifact) if artifact.exists() else None,
         secret_env=tuple(sorted(seat.secret_env)),
     )
+
+
+def _without_unit(seat: Seat) -> ImageInfo:
+    """What a person plays with, or the game in its place."""
+    return ImageInfo(image=seat.image, digest=seat.own.digest if seat.own is not None else "")
 
 
 def versions(backend: Backend) -> dict[str, str]:

@@ -20,6 +20,7 @@ from .housing import require_players
 from .options import ContractProbe, EpisodeOptions, OnReady
 from .record import versions
 from .setup import Setup
+from .specs import wants_gpu
 
 __all__ = ["ContractProbe", "EpisodeOptions", "require_images", "run_episode", "versions"]
 
@@ -84,6 +85,7 @@ async def run_episode(
         require_images(plan, stage.backend)
         require_players(plan, stage.backend)
         _require(stage.backend, options)
+        _require_gpu(stage.backend, plan)
         with open_run(
             stage.workspace, run_id=stage.run_id, listeners=listeners, overwrite=overwrite, latest=stage.latest
         ) as run:
@@ -104,6 +106,22 @@ def require_images(plan: EpisodePlan, backend: Backend) -> None:
             f"built yet, and the {backend.name} backend runs images.",
             code="images_not_built",
             hint="Build them with `coworld build DIRECTORY`, or run local processes with --backend process.",
+        )
+
+
+def _require_gpu(backend: Backend, plan: EpisodePlan) -> None:
+    programs = {"the game": plan.manifest.game.runnable} | {
+        f"player {slot}": seat.runnable
+        for slot, seat in enumerate(plan.seats)
+        if seat.runnable is not None and seat.has_unit
+    }
+    wanting = [who for who, runnable in programs.items() if wants_gpu(runnable)]
+    if wanting and not backend.capabilities.gpu:
+        raise CapabilityError(
+            f"The {backend.name} backend has no graphics processor to give, and {listed(wanting)} asks for one "
+            "(resources.requests.gpu).",
+            hint="Use a machine or a cluster that has one, or leave that request out of the manifest.",
+            context={"backend": backend.name, "capability": "gpu"},
         )
 
 

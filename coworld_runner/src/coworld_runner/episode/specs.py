@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from coworld_core.manifest.models import GameManifest
+from coworld_core.manifest.models import GameManifest, Runnable
+from coworld_core.quantities import parse_quantity
 
-from ..backend import INPUTS_MOUNT, Placement, Port, UnitSpec, without_limits
+from ..backend import INPUTS_MOUNT, Limits, Placement, Port, UnitSpec, without_limits
 from ..runs._files import LOGS
 from ..runs.scratch import Scratch
 from ..runs.workspace import atomic_write
 from . import probes
+from .file_players import hosted_players, stage_players
 from .links import extra_port_environment, extra_unit_ports
+from .options import EpisodeOptions
 from .setup import Setup
 
 __all__ = [
@@ -22,12 +26,14 @@ __all__ = [
     "MORE",
     "REPLAY",
     "RESULTS",
+    "declared_limits",
     "game_files",
     "game_identity",
     "game_place",
     "game_spec",
     "player_spec",
     "player_variables",
+    "wants_gpu",
 ]
 
 CONFIG, RESULTS, REPLAY = "config.json", "results.json", "replay"
@@ -59,10 +65,12 @@ def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
     atomic_write(setup.layout.config, (json.dumps(setup.plan.game_config, indent=2) + "\n").encode())
     extra = setup.plan.extra_ports
     secrets = _secret_files(directory, setup.plan.secret_files)
+    inputs = stage_players(setup, scratch) if setup.plan.game_hosts else None
 
     def environment(placement: Placement) -> Mapping[str, str]:
         return {
             **runnable.env,
+            **(hosted_players(setup, directory, placement) if inputs is not None else {}),
             **{variable: placement.uri(name) for variable, name in secrets.items()},
             **extra_port_environment(placement, extra),
             **({"COGAMES_POLICY_NAMES": json.dumps(setup.plan.policy_names)} if setup.plan.policy_names else {}),
@@ -81,10 +89,12 @@ def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
             argv=tuple(runnable.run),
             environment=environment,
             directory=directory,
+            inputs=inputs,
             ports=(Port(name="http"), *extra_unit_ports(extra)),
-            clients=tuple(f"player-{slot}" for slot, seat in enumerate(setup.plan.seats) if seat.runnable is not None),
+            clients=tuple(f"player-{slot}" for slot, seat in enumerate(setup.plan.seats) if seat.has_unit),
             network=setup.options.player_network,
-            limits=setup.options.game_limits,
+            gpu=wants_gpu(runnable),
+            limits=declared_limits(setup.options.game_limits, EpisodeOptions().game_limits, runnable),
             stdout=setup.layout.game_stdout,
             stderr=setup.layout.game_stderr,
             platform=setup.options.platform,
@@ -156,6 +166,8 @@ def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str) -> U
             **runnable.env,
             **{variable: placement.uri(name) for variable, name in secrets.items()},
             **player_variables(placement, slot, url),
+            # the game is ready before its players start, so this answers at once
+            **({"COWORLD_PLAYER_START_URL": f"http://{address}/healthz"} if setup.plan.startup(slot) else {}),
         }
 
     return without_limits(
@@ -173,13 +185,39 @@ def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str) -> U
             mount="/coworld-artifact",
             connects_to="game",
             network=setup.options.player_network,
-            limits=setup.options.player_limits,
+            drops_privileges=setup.options.players_drop_privileges,
+            gpu=wants_gpu(runnable),
+            limits=declared_limits(setup.options.player_limits, EpisodeOptions().player_limits, runnable),
             stdout=setup.layout.player_log(slot),
             platform=setup.options.platform,
             lifetime=setup.options.timeout + _SPARE_SECONDS,
         ),
         setup.backend.capabilities,
     )
+
+
+def wants_gpu(runnable: Runnable) -> bool:
+    """Whether a program asks for a graphics processor."""
+    requests = runnable.resources.requests if runnable.resources is not None else None
+    return requests is not None and requests.gpu is not None
+
+
+def declared_limits(limits: Limits, default: Limits, runnable: Runnable) -> Limits:
+    """The limits of a program: what somebody has said, else what its manifest declares, else the default.
+
+    A program that asks for more memory than the default gets what it asks for.
+    """
+    declared = runnable.resources.limits if runnable.resources is not None else None
+    asked = runnable.resources.requests if runnable.resources is not None else None
+    memory, cpus = limits.memory_bytes, limits.cpus
+    if memory is not None and memory == default.memory_bytes:
+        if declared is not None and declared.memory:
+            memory = int(parse_quantity(declared.memory))
+        elif asked is not None and asked.memory:
+            memory = max(memory, int(parse_quantity(asked.memory)))
+    if cpus is None and declared is not None and declared.cpu:
+        cpus = float(parse_quantity(declared.cpu))
+    return dataclasses.replace(limits, memory_bytes=memory, cpus=cpus)
 
 
 def player_variables(placement: Placement, slot: int, url: str) -> dict[str, str]:

@@ -57,7 +57,6 @@ class Watch:
         self._ledger = ledger
         self._game = game
         self._told_early: set[int | None] = set()
-        self._abandoned = False
         self._shuts_out = False
 
     # --- ends
@@ -75,9 +74,7 @@ class Watch:
         if ended.reason == "stopped" or self.over.is_set():
             return
         if ended.ok:
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._notice_early_leave, player)
-                await self._notice_abandoned()
+            await self._notice_early_leave(player)
             return
         # What a player's end means when the game ends with it is said when it is known how the game went.
         if not await self._goes_on(grace=self._options.failure_grace):
@@ -178,31 +175,6 @@ class Watch:
             await self._ledger.see("left_early", "player", slot, words=words)
             self._told_early.add(slot)
 
-    async def _notice_abandoned(self) -> None:
-        """When the last player has left, let the game end by itself for a while; then nothing is to be waited for."""
-        seats = self._ledger.seats
-        people = len(seats) < len(self._setup.plan.seats)
-        if self._options.on_player_failure == "continue" or self._abandoned or people:
-            return
-        if any(seat.unit is not None and seat.unit.exit is None for seat in seats.values()):
-            return
-        self._abandoned = True
-        with anyio.move_on_after(self._options.abandoned_timeout):
-            await self._game.wait()
-            return
-        if await self.is_done():
-            return
-        for slot, seat in seats.items():
-            if seat.exit is not None and seat.exit.ok:
-                await self._ledger.see(
-                    "abandoned",
-                    "player",
-                    slot,
-                    words=f"{self._ledger.who('player', slot)} ended with status 0 after {seat.span}, and the game was "
-                    f"not over {self._options.abandoned_timeout:g} s after its last player had left.",
-                )
-        self.over.set()
-
     # --- results
 
     async def results(self) -> None:
@@ -301,7 +273,8 @@ class Watch:
         results: list[probes.ProbeResult] = []
 
         async def pages() -> None:
-            results.extend(await probes.probe_contract(address, self._setup.tokens))
+            tokens = () if self._setup.plan.game_hosts else self._setup.tokens
+            results.extend(await probes.probe_contract(address, tokens))
 
         async def viewer() -> None:
             await all_started.wait()

@@ -247,34 +247,39 @@ class Contexts(Mapping[str, Path]):
     """
 
     def __init__(self, services: Iterable[Service] = ()) -> None:
-        self._exact: dict[str, Path] = {}
-        self._by_name: dict[str, set[Path]] = {}
+        self._exact: dict[str, Build] = {}
+        self._by_name: dict[str, list[Build]] = {}
         for service in services:
             if service.build is None:
                 continue
-            context = service.build.context
-            self._exact[service.placeholder] = context
-            self._exact[service.image] = context
-            self._by_name.setdefault(ImageRef.parse(service.image).name, set()).add(context)
+            self._exact[service.placeholder] = self._exact[service.image] = service.build
+            self._by_name.setdefault(ImageRef.parse(service.image).name, []).append(service.build)
 
     @classmethod
     def all_from(cls, context: Path, images: Iterable[str]) -> Contexts:
         """One context for several images, by exactly these names."""
         contexts = cls()
-        contexts._exact.update(dict.fromkeys(images, context))
+        contexts._exact.update(dict.fromkeys(images, Build(context=context)))
         return contexts
 
     def __getitem__(self, image: str) -> Path:
-        if image in self._exact:
-            return self._exact[image]
-        try:
-            name = ImageRef.parse(image).name
-        except ImageError:
-            raise KeyError(image) from None
-        contexts = self._by_name.get(name, set())
-        if len(contexts) != 1:
+        found = {build.context for build in self._builds(image)}
+        if len(found) != 1:
             raise KeyError(image)
-        return next(iter(contexts))
+        return found.pop()
+
+    def build(self, image: str) -> Build | None:
+        """How an image is built; None where it is not built here, or several ways come into question."""
+        first, *others = [*self._builds(image), None]
+        return first if all(other in (first, None) for other in others) else None
+
+    def _builds(self, image: str) -> list[Build]:
+        if image in self._exact:
+            return [self._exact[image]]
+        try:
+            return self._by_name.get(ImageRef.parse(image).name, [])
+        except ImageError:
+            return []
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._exact)
@@ -283,4 +288,4 @@ class Contexts(Mapping[str, Path]):
         return len(self._exact)
 
     def __repr__(self) -> str:
-        return f"Contexts({ {image: str(path) for image, path in self._exact.items()} })"
+        return f"Contexts({ {image: str(build.context) for image, build in self._exact.items()} })"

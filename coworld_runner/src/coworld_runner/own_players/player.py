@@ -50,6 +50,8 @@ class OwnPlayer:
     """os/architecture of the machine code it is; empty for any."""
     dockerfile: bool = False
     """Whether an image is built of it, by a backend that builds images."""
+    hosted: bool = False
+    """Whether the game runs it itself; then it is one file, and nothing says how it is run."""
 
     @property
     def digest(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from coworld_core.episode.outcome import Exit, ExitReason
 
 from ...backend import INPUTS_MOUNT, UnitSpec
-from ..engine import GAME_CAPABILITIES
+from ..engine import capabilities_of
 
 __all__ = ["command", "container_body", "exit_of", "programs"]
 
@@ -50,7 +50,7 @@ def container_body(
             for port in spec.ports
         },
         "CapDrop": ["ALL"],
-        "CapAdd": [] if spec.component == "player" else list(GAME_CAPABILITIES),
+        "CapAdd": list(capabilities_of(spec)),
         "SecurityOpt": ["no-new-privileges:true"],
         "Mounts": _mounts(spec, image, labels),
         "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
@@ -60,6 +60,8 @@ def container_body(
         host["Dns"] = ["127.0.0.1"]
         host["DnsSearch"] = ["."]
         host["DnsOptions"] = ["timeout:1", "attempts:1"]
+    if spec.gpu:
+        host["DeviceRequests"] = [{"Count": 1, "Capabilities": [["gpu"]]}]
     if limits.memory_bytes is not None:
         host["Memory"] = host["MemorySwap"] = limits.memory_bytes
     if limits.cpus is not None:

@@ -97,6 +97,7 @@ class DockerBackend(BaseBackend):
             pids_limit=bool(info.get("PidsLimit", True)),
             disk_limit=True,
             remote=False,
+            gpu="nvidia" in (info.get("Runtimes") or {}),
             builds=True,
         )
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from coworld_core.quantities import parse_quantity
 
 from ...backend import INPUTS_MOUNT, Component, UnitSpec
-from ..engine import GAME_CAPABILITIES, RUN, UNIT, run_labels, unit_labels
+from ..engine import RUN, UNIT, capabilities_of, run_labels, unit_labels
 from ._objects import UNDISTURBED, concealing, container, pod_spec, secret, thing
 
 __all__ = [
@@ -440,6 +440,8 @@ def _main(
         limits["cpu"] = f"{max(1, round(wanted.cpus * 1000))}m"
         if parse_quantity(requests["cpu"]) > wanted.cpus:
             requests["cpu"] = limits["cpu"]
+    if spec.gpu:
+        limits["nvidia.com/gpu"] = "1"
     if wanted.disk_bytes is not None:
         # what it was given counts as the pod's too
         limits["ephemeral-storage"] = str(wanted.disk_bytes * 2 + _LOG_ROOM + inputs_bytes)
@@ -457,7 +459,7 @@ def _main(
         secret=secret,
         requests=requests,
         limits=limits,
-        capabilities=GAME_CAPABILITIES if spec.component != "player" and options.run_as_user is None else (),
+        capabilities=capabilities_of(spec) if options.run_as_user is None else (),
         imagePullPolicy=options.pull_policy,
         ports=[{"containerPort": port.number} for port in spec.ports],
         terminationMessagePolicy="File",

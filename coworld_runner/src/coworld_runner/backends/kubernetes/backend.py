@@ -136,6 +136,7 @@ class KubernetesBackend(BaseBackend):
             pids_limit=False,
             disk_limit=True,
             remote=True,
+            gpu=True,
             separate_streams=False,
         )
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...images.compose import Build
 from ...images.dockerfile import Dockerfile, read_dockerfile
 
 __all__ = ["Laid", "Layout", "layout_of"]
@@ -112,25 +113,27 @@ class Layout:
         return [path] if path.exists() else []
 
 
-def layout_of(context: Path) -> tuple[Layout | None, str]:
-    """The layout that a build context's Dockerfile describes, and why there is none.
+def layout_of(build: Build) -> tuple[Layout | None, str]:
+    """The layout that the Dockerfile of a build describes, and why there is none.
 
     Returns:
         The layout, None where there is no Dockerfile, or none that can be understood; and what is wrong with it, with
         its line.
     """
-    path = context / "Dockerfile"
+    path = build.context / (build.dockerfile or "Dockerfile")
+    text = build.dockerfile_inline
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None, ""
+        text = path.read_text(encoding="utf-8") if text is None else text
+    except FileNotFoundError as error:
+        return None, f"{path} cannot be read: {error.strerror}." if build.dockerfile else ""
     except (OSError, UnicodeDecodeError) as error:
         return None, f"{path} cannot be read: {error}."
-    read = read_dockerfile(text)
+    read = read_dockerfile(text, args=build.args, target=build.target)
     if read.mistake is not None:
         line, words = read.mistake
-        return None, f"{path}:{line}: {words}"
-    return Layout(context, read), ""
+        where = path if build.dockerfile_inline is None else "dockerfile_inline"
+        return None, f"{where}:{line}: {words}"
+    return Layout(build.context, read), ""
 
 
 def _link(source: Path, root: Path, parts: Sequence[str]) -> None:

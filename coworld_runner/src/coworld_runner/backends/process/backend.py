@@ -24,6 +24,7 @@ from coworld_core.errors import BackendUnavailable, ImageError, StartError
 from coworld_core.issues import Issue
 
 from ...backend import Capabilities, Found, ImageInfo, Placement, Publish, Reaped, UnitSpec
+from ...images.compose import Build, Contexts
 from ..base import BaseBackend, find_processes, reap_processes
 from ..registry import BackendOptions
 from ._layout import Laid, layout_of
@@ -141,10 +142,17 @@ class ProcessBackend(BaseBackend):
                 message=f"{trouble} So commands run in {context} itself.",
                 hint="Correct that line, or name the command and its variables in the manifest as they are there.",
             )
-            for context in dict.fromkeys(self._contexts.values())
-            if (trouble := layout_of(context)[1])
+            for context, trouble in dict.fromkeys(
+                (context, layout_of(self._build(image, context))[1]) for image, context in self._contexts.items()
+            )
+            if trouble
         )
         return tuple(issues)
+
+    def _build(self, image: str, context: Path) -> Build:
+        """How an image is built; by the Dockerfile of its context where nobody says."""
+        known = self._contexts.build(image) if isinstance(self._contexts, Contexts) else None
+        return known or Build(context=context)
 
     def _context(self, image: str) -> Path:
         context = self._contexts.get(image, self._default_context)
@@ -189,7 +197,7 @@ class ProcessBackend(BaseBackend):
             StartError: The spec has no command.
         """
         context = self._context(spec.image)
-        layout, _ = layout_of(context)
+        layout, _ = layout_of(self._build(spec.image, context))
         argv = spec.argv or (layout.command if layout is not None else ())
         if not argv:
             raise StartError(

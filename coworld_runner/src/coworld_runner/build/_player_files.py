@@ -1,0 +1,40 @@
+"""Players that are files: beside the template they are written, beside the built manifest they are looked for."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..own_players.hosted import read_hosted
+from ._plan import BuildPlan
+
+__all__ = ["check_player_files", "copy_player_files"]
+
+
+def check_player_files(plan: BuildPlan) -> None:
+    """See that they are there, and can be handed to the game.
+
+    Raises:
+        UsageError: One is not.
+    """
+    for source, _ in _places(plan):
+        read_hosted(source)
+
+
+def copy_player_files(plan: BuildPlan) -> None:
+    """Put them where the built manifest says they are."""
+    for source, target in _places(plan):
+        if target.resolve() == source.resolve():
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, dirs_exist_ok=True)
+        else:
+            shutil.copy2(source, target)
+
+
+def _places(plan: BuildPlan) -> Iterator[tuple[Path, Path]]:
+    for player in plan.manifest.player:
+        if player.file is not None and not player.file.startswith("sha256:"):
+            yield plan.template.parent / player.file, plan.output.parent / player.file

@@ -1,0 +1,76 @@
+"""What a game is handed that runs its players itself, and where it leaves what they leave (contract, file players)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..backend import Placement
+from ..own_players.hosted import HOSTED_FILE
+from ..runs._files import LOGS
+from ..runs.scratch import Scratch
+from .setup import Setup
+
+__all__ = ["hosted_files", "hosted_players", "stage_players"]
+
+_SEATS = "player_seats.json"
+_SCHEMAS = ("coworld-player-seats/1", "coworld-player-seats/2")
+"""The first is what games get that ask for none; the second has annotations, too."""
+
+
+def stage_players(setup: Setup, scratch: Scratch) -> Path:
+    """Lay each seat's file out for the game to read, and for it alone."""
+    inputs = scratch.directory("game-players")
+    for slot, seat in enumerate(setup.plan.seats):
+        assert seat.own is not None
+        seat.own.put(inputs / _place(slot))
+    for place in (inputs, inputs / "players"):
+        place.chmod(0o755)
+    return inputs
+
+
+def hosted_players(setup: Setup, directory: Path, placement: Placement) -> Mapping[str, str]:
+    """Write who sits where into the game's directory, and say what the game is told of it."""
+    asked = setup.plan.manifest.game.runnable.env.get("COGAME_PLAYER_SEATS_SCHEMA")
+    schema = asked if asked in _SCHEMAS else _SCHEMAS[0]
+    seats: list[dict[str, object]] = []
+    for slot, seat in enumerate(setup.plan.seats):
+        assert seat.own is not None
+        content = seat.own.files[HOSTED_FILE]
+        annotations = {"annotations_uri": placement.uri(f"policy_annotations_{slot}.jsonl")}
+        seats.append(
+            {
+                "slot": slot,
+                "file_uri": placement.input_uri(f"{_place(slot)}/{HOSTED_FILE}"),
+                "content_hash": f"sha256:{hashlib.sha256(content).hexdigest()}",
+                "size_bytes": len(content),
+                "log_uri": placement.uri(_log(slot)),
+                "artifact_uri": placement.uri(_artifact(slot)),
+                **(annotations if schema == _SCHEMAS[1] else {}),
+            }
+        )
+    told = {"schema": schema, "seats": seats, "player_status_uri": placement.uri("player_status.json")}
+    (directory / _SEATS).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    return {"COGAME_PLAYER_SEATS_URI": placement.uri(_SEATS)}
+
+
+def hosted_files(setup: Setup) -> Mapping[str, Path]:
+    """Where in the evidence what the game leaves of its players belongs, by its name in the game's directory."""
+    layout, slots = setup.layout, range(len(setup.plan.seats) if setup.plan.game_hosts else 0)
+    return {_log(slot): layout.player_log(slot) for slot in slots} | {
+        _artifact(slot): layout.player_artifact(slot) for slot in slots
+    }
+
+
+def _place(slot: int) -> str:
+    return f"players/{slot}"
+
+
+def _log(slot: int) -> str:
+    return f"{LOGS}policy_agent_{slot}.log"
+
+
+def _artifact(slot: int) -> str:
+    return f"policy_artifact_{slot}.zip"

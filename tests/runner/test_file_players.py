@@ -1,0 +1,114 @@
+"""Games that run their players themselves, from files: our own fixture, on local processes and in a container."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from support.images import BASE_IMAGE
+
+from coworld_core.errors import UsageError
+from coworld_runner import certify, resolve_package, run_episode
+from coworld_runner.build.building import build_coworld
+from coworld_runner.own_players.hosted import read_hosted
+from coworld_runner.package.resolving import Package
+from coworld_runner.plan import plan_episode
+
+HOSTED = Path(__file__).parents[1] / "support" / "packages" / "hosted"
+
+
+async def hosted(**variables: str) -> Package:
+    return (await resolve_package(HOSTED)).with_environment(variables)
+
+
+async def test_the_game_is_handed_the_files_and_leaves_what_they_say(tmp_path: Path) -> None:
+    (tmp_path / "nine.txt").write_text("print(9)\n")
+    package = await hosted(COGAME_PLAYER_SEATS_SCHEMA="coworld-player-seats/2", COGAME_VICE="half")
+    out = tmp_path / "out"
+    players = [str(tmp_path / "nine.txt"), "doubler"]
+    record = await run_episode(package, players=players, backend="process", workspace=out)
+    # half a result is none
+    assert (record.ok, record.scores, record.warnings) == (True, (9.0, 42.0), ())
+    nine, doubler = record.slots
+    assert (nine.controller, nine.name, nine.human, nine.exit) == ("file", "nine", False, None)
+    assert (doubler.controller, doubler.player_id, doubler.artifact) == ("bundled", "doubler", "policy_artifact_1.zip")
+    assert (nine.logs, (out / nine.logs[0]).read_text()) == (("logs/policy_agent_0.log",), "9\n")
+    told = json.loads((out / "player_seats.json").read_text())
+    assert told["schema"] == "coworld-player-seats/2"
+    assert told["seats"][0]["content_hash"] == f"sha256:{hashlib.sha256(b'print(9)' + bytes([10])).hexdigest()}"
+    assert {Path(seat["annotations_uri"]).name for seat in told["seats"]} == {
+        "policy_annotations_0.jsonl",
+        "policy_annotations_1.jsonl",
+    }
+    assert json.loads((out / "player_status.json").read_text())["players"][1]["state"] == "exited"
+
+
+async def test_it_certifies_where_each_player_has_a_log(tmp_path: Path) -> None:
+    good = await certify(HOSTED, backend="process", workspace=tmp_path / "good")
+    assert good.verdict == "Executable"
+    bad = await certify(await hosted(COGAME_VICE="silent"), backend="process", workspace=tmp_path / "bad")
+    assert {step.id: step.failure_reason for step in bad.steps if step.status == "fail"} == {
+        "players-run": "players_missing"
+    }
+
+
+@pytest.mark.docker
+async def test_in_a_container_from_what_was_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "BASE_IMAGE", BASE_IMAGE)
+    project = shutil.copytree(HOSTED, tmp_path / "project")
+    built = await build_coworld(project, version="1.0.0")
+    record = await run_episode(built.manifest_path, backend="docker", workspace=tmp_path / "out")
+    assert (record.faults, record.scores) == ((), (7.0, 42.0))
+    assert (tmp_path / "out/logs/policy_agent_1.log").read_text() == "42\n"
+
+
+def test_a_directory_is_a_zip_that_its_content_decides(tmp_path: Path) -> None:
+    first = read_hosted(HOSTED / "bots/doubler")
+    again = shutil.copytree(HOSTED / "bots/doubler", tmp_path / "again")
+    (again / "number.py").touch()
+    assert read_hosted(again).files == first.files
+    with zipfile.ZipFile(BytesIO(first.files["file"])) as archive:
+        assert [(entry.filename, entry.date_time) for entry in archive.infolist()] == [
+            ("__main__.py", (1980, 1, 1, 0, 0, 0)),
+            ("number.py", (1980, 1, 1, 0, 0, 0)),
+        ]
+
+
+def test_what_cannot_be_handed_over(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("print(1)")
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below/link").symlink_to("../real")
+    for name, words in (("link", "neither a regular file"), ("below", "neither a regular"), ("none", "cannot be read")):
+        with pytest.raises(UsageError, match=words) as raised:
+            read_hosted(tmp_path / name)
+        assert raised.value.code == "player_file_unavailable"
+
+
+@pytest.mark.parametrize(
+    ("players", "code"),
+    [(["human", "seven"], "people_unsupported"), (["sevn"], "unknown_player"), (["ghcr.io/a/b:1"], "unknown_player")],
+)
+async def test_no_other_players_can_sit_there(players: list[str], code: str) -> None:
+    package = await hosted()
+    with pytest.raises(UsageError) as raised:
+        plan_episode(package, players=players)
+    assert raised.value.code == code
+
+
+async def test_a_player_that_is_only_on_the_platform_is_named() -> None:
+    package = await hosted()
+    first, second = package.manifest.player
+    away = first.model_copy(update={"file": f"sha256:{'0' * 64}"})
+    manifest = package.manifest.model_copy(update={"player": (away, second)})
+    from dataclasses import replace
+
+    with pytest.raises(UsageError, match="not on this machine") as raised:
+        plan_episode(replace(package, manifest=manifest))
+    assert raised.value.code == "player_file_unavailable"

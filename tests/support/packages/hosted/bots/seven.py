@@ -1,0 +1,3 @@
+"""Says seven."""
+
+print(7)
