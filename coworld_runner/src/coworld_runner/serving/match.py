@@ -33,7 +33,7 @@ OVER: Final = "the game is over"
 REPLACED: Final = "replaced by a newer connection"
 
 OWN_QUEUE: Final = 1.0
-"""Delays of up to this many seconds between an observation and its sending count as ours; longer ones are the
+"""Delays of up to this many seconds until an observation is delivered count as ours; longer ones are the
 client's."""
 
 MAX_LINES: Final = 100
@@ -50,9 +50,9 @@ class _Seat:
     action: Any = None
     acted: bool = False
     told: int = -1
-    """The tick of the last observation that was sent."""
+    """The tick of the newest observation in its outbox; -1 once that has been delivered."""
     asked: float = math.inf
-    """When it was sent, on the event loop's clock."""
+    """When the seat's clock for this tick started, on the event loop's clock."""
     said: int = 0
     """Number of log lines about it."""
 

@@ -256,7 +256,7 @@ class _Tree:
         """Kill everything, and return once nothing is left."""
         pause = 0.0005
         self._kill_groups()
-        # busy waiting is fine here: this process has nothing else to do, and no event reports an empty group
+        # polling is fine here: this process has nothing else to do, and no event reports an empty group
         while self.reap():
             time.sleep(pause)
             pause = min(0.05, pause * 2)
