@@ -58,26 +58,26 @@ Publish = Callable[[BaseEvent], None]
 """Takes an event; never blocks, never raises."""
 
 Component = Literal["game", "player", "replay", "reporter", "commissioner", "grader", "diagnoser", "optimizer"]
-"""What part a unit plays."""
+"""The role a unit plays."""
 
 INPUTS_MOUNT = "/coworld-inputs"
 """Where a container sees its ``inputs``."""
 
 Network = Literal["open", "game-only", "none"]
-"""``open``: as the machine; ``game-only``: nothing but the unit named by ``connects_to``; ``none``: nothing at all."""
+"""``open``: the machine's network; ``game-only``: only the unit named by ``connects_to``; ``none``: no network."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """What a backend enforces. What is False here and asked for in a spec is refused."""
+    """What a backend enforces. A spec that asks for a feature that is False here is refused."""
 
     images: bool
     """Runs container images; False runs the command in the image's build context."""
     network_isolation: bool
     """Can keep a unit from the internet, the host and other units (``network`` other than ``open``)."""
     file_isolation: bool
-    """A unit sees no file of the host or of another unit but its own directory and its inputs, and may only read
-    those."""
+    """A unit sees no file of the host or of another unit, except its own directory and its inputs, which are
+    read-only."""
     memory_limit: bool
     """Can hold a unit below ``Limits.memory_bytes``."""
     cpu_limit: bool
@@ -91,14 +91,14 @@ class Capabilities:
     gpu: bool = False
     """Can give a unit a graphics processor."""
     builds: bool = False
-    """Makes images from a Dockerfile (``Backend.build_image``)."""
+    """Builds images from a Dockerfile (``Backend.build_image``)."""
     separate_streams: bool = True
-    """Tells standard output from standard error; False writes both to the log of standard output."""
+    """Keeps standard output and standard error apart; False writes both to the log of standard output."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How much a unit may use. None: no limit asked for."""
+    """How much a unit may use. None means no limit."""
 
     memory_bytes: int | None = None
     cpus: float | None = None
@@ -106,9 +106,9 @@ class Limits:
     disk_bytes: int | None = None
     """Bytes a unit may write in all, its own directory included."""
     disk_entries: int | None = None
-    """Files and directories a unit may leave on the machine, in its own directory above all."""
+    """Files and directories a unit may leave on the machine, mainly in its own directory."""
     log_bytes: int = 32 * 1024 * 1024
-    """Bytes each log file may hold; the rest is dropped and ``LogTruncated`` is published once."""
+    """Size limit of each log file, in bytes; the rest is dropped and ``LogTruncated`` is published once."""
 
     @property
     def of_disk(self) -> bool:
@@ -122,11 +122,11 @@ class Port:
 
     name: str
     number: int = 8080
-    """The port inside a container. A backend without containers picks another and says so in the placement."""
+    """The port inside a container. A backend without containers picks another one and reports it in the placement."""
     host_port: int = 0
     """The port on this machine's loopback; 0 lets the backend choose."""
     fixed: bool = False
-    """The unit listens on ``number`` whatever it is told (extra ports); a backend without containers must use it."""
+    """The unit always listens on ``number`` (extra ports); a backend without containers must use that number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +141,7 @@ class Endpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """What a unit's environment may depend on, known before it starts."""
+    """What a unit's environment may depend on; known before the unit starts."""
 
     directory: str
     """Absolute path of the unit's own directory as the unit sees it (no trailing slash); empty without one."""
@@ -150,8 +150,8 @@ class Placement:
     listen: Mapping[str, int]
     """Port number to bind, by port name."""
     endpoints: Mapping[str, Endpoint]
-    """How to reach those ports. ``here`` is exact for ports whose spec asks for one or is ``fixed``; others are
-    final once the unit has started (``Unit.endpoint``)."""
+    """How to reach those ports. ``here`` is final for ports with a ``host_port`` and for ``fixed`` ones; for others it
+    is final once the unit has started (``Unit.endpoint``)."""
     inputs: str = ""
     """Absolute path of the unit's inputs as the unit sees them (no trailing slash); empty without any."""
 
@@ -171,13 +171,13 @@ def _file_uri(directory: str, name: str) -> str:
 
 
 def no_environment(_: Placement) -> Mapping[str, str]:
-    """For a unit that needs none."""
+    """The environment of a unit that needs no variables."""
     return {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnitSpec:
-    """What to run, and under which rules. Values only; nothing happens until ``Backend.units``."""
+    """What to run, and under which rules. A plain value; nothing happens until ``Backend.units``."""
 
     run_id: str
     """The run's label."""
@@ -186,25 +186,26 @@ class UnitSpec:
     component: Component
     image: str
     argv: tuple[str, ...] = ()
-    """First element is the program, the rest its arguments; empty: the image's own command."""
+    """The program and its arguments; empty: the image's own command."""
     environment: Callable[[Placement], Mapping[str, str]] = no_environment
-    """The unit's whole environment apart from secrets and what the backend itself needs. Asked for before the unit
-    starts, and what it puts into ``directory`` or ``inputs`` then is there like what was there before."""
+    """Returns the unit's whole environment, except secrets and the backend's own variables. Called before the unit
+    starts; files that it writes to ``directory`` or ``inputs`` reach the unit like the files that were already
+    there."""
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Never in an argument list, a log, a repr or a label."""
+    """Secret variables; they never appear in an argument list, a log, a repr or a label."""
     slot: int | None = None
     directory: Path | None = None
-    """A directory on this machine that belongs to this unit alone: its files are there before it starts, and what
-    it writes appears there. The runner makes it, the backend mounts it, the runner removes it."""
+    """A directory on this machine that belongs to this unit alone. The unit finds the directory's files when it starts,
+    and files that it writes appear there. The runner creates and removes the directory; the backend mounts it."""
     mount: str = "/coworld"
-    """Where a container sees ``directory``."""
+    """The path of ``directory`` inside a container."""
     inputs: Path | None = None
-    """A directory on this machine that the unit finds when it starts, with the regular files in it at any depth, apart
-    from ``directory``. It may only read it where the backend claims ``file_isolation``. The runner makes and removes
-    it, and changes nothing in it once it has started; every user must be able to read it."""
+    """A directory on this machine with input files, separate from ``directory``. The unit finds all regular files in
+    it, at any depth; they are read-only if the backend claims ``file_isolation``. The runner creates and removes the
+    directory and does not change it after the unit has started. Every user must be able to read it."""
     ports: tuple[Port, ...] = ()
     clients: tuple[str, ...] = ()
-    """Names of units that will connect to this one; they are kept apart from each other."""
+    """Names of units that will connect to this one; they cannot reach each other."""
     connects_to: str | None = None
     """Name of the unit this one connects to, if any."""
     network: Network = "open"
@@ -215,17 +216,17 @@ class UnitSpec:
     """Whether it gets one graphics processor."""
     limits: Limits = field(default_factory=Limits)
     stdout: Path | None = None
-    """Log file for standard output; both streams when ``stderr`` is None; nothing is kept when this is None too."""
+    """Log file for standard output, and for standard error if ``stderr`` is None. None keeps no log."""
     stderr: Path | None = None
     platform: str | None = None
-    """os/architecture to run, e.g. linux/amd64; None: the engine's own."""
+    """os/architecture to run, e.g. linux/amd64; None: the engine's default."""
     lifetime: float | None = None
-    """Seconds from its start after which a platform that can do so ends it by itself, should we be gone by then."""
+    """Seconds after its start when the platform ends the unit, if it can, in case the runner has died by then."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageInfo:
-    """What an image reference stands for on this backend."""
+    """The image that a reference resolves to on this backend."""
 
     image: str
     digest: str = ""
@@ -235,48 +236,48 @@ class ImageInfo:
     """Directory the command runs in, for a backend without images."""
 
     def record(self) -> ImageRecord:
-        """What records say of it."""
+        """The image as records describe it."""
         return ImageRecord(image=self.image, digest=self.digest, platform=self.platform, emulated=self.emulated)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HttpProbe:
-    """Ready when ``GET path`` on the named port answers 200."""
+    """The unit is ready when ``GET path`` on the named port answers 200."""
 
     port: str = "http"
     path: str = "/healthz"
     timeout: float = 60.0
     """Seconds until the unit counts as not ready."""
     interval: float = 0.02
-    """Seconds between two tries while nothing answers."""
+    """Seconds between attempts while nothing answers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """Something of ours that exists, found by label."""
+    """An object created by this project, found by its label."""
 
     kind: Literal["process", "container", "network", "volume", "directory", "pod", "service", "secret", "policy", "job"]
     id: str
-    """What the backend knows it by: a pid, a container id, a path, ..."""
+    """The backend's identifier: a pid, a container id, a path, ..."""
     name: str
     run_id: str
     alive: bool
-    """Whether the runner that made it still runs; ``reap`` leaves those alone unless told otherwise."""
+    """Whether the runner that created it is still running; ``reap`` skips such objects unless forced."""
     age_seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reaped:
-    """What became of a found thing."""
+    """The outcome of removing one found object."""
 
     found: Found
     removed: bool
     reason: str = ""
-    """Why it is still there, when it is."""
+    """Why it still exists, if it does."""
 
 
 class Unit(abc.ABC):
-    """One running (or prepared) process, container or pod. Made by ``Backend.units`` only."""
+    """One running (or prepared) process, container or pod. Created by ``Backend.units`` only."""
 
     def __init__(self, spec: UnitSpec) -> None:
         self.spec = spec
@@ -289,7 +290,7 @@ class Unit(abc.ABC):
     @property
     @abc.abstractmethod
     def id(self) -> str:
-        """What the backend knows it by: a pid, a container id, ..."""
+        """The backend's identifier: a pid, a container id, ..."""
 
     @property
     @abc.abstractmethod
@@ -310,12 +311,12 @@ class Unit(abc.ABC):
         """
 
     def processes(self) -> Iterable[int]:
-        """Its processes as this machine numbers them; none where they cannot be seen from here, or it has ended."""
+        """Pids of the unit's processes on this machine; empty if not visible from here or if the unit has ended."""
         return ()
 
     @abc.abstractmethod
     async def start(self) -> None:
-        """Start a unit made with ``start=False``; does nothing when it was started before.
+        """Start a unit created with ``start=False``; does nothing if it has been started.
 
         Raises:
             StartError: It could not be started, with the platform's own reason.
@@ -332,56 +333,58 @@ class Unit(abc.ABC):
         The answer must come from the unit itself, not from a stranger on the same port.
 
         Raises:
-            NotReadyError: It ended first (``context['exit']`` is the ``Exit`` as data) or time was up
-                (``context['exit']`` is None; ``context['last']`` says what was seen last: refused, status 503, ...).
+            NotReadyError: The unit ended first (``context['exit']`` is the ``Exit`` as data) or the time ran out
+                (``context['exit']`` is None; ``context['last']`` is the last observation: refused, status 503, ...).
         """
 
     async def reach(self) -> None:  # noqa: B027 - what is local has nothing between
-        """Wait until nothing between here and the unit is broken, or the unit has ended.
+        """Wait until the connection to the unit works, or the unit has ended.
 
-        What did not reach a unit says nothing about it. With this one may tell that from a unit that does not answer.
+        A request that did not reach the unit says nothing about the unit. Call this to tell a broken connection from a
+        unit that does not answer.
         """
 
     @abc.abstractmethod
     async def log_tail(self, limit: int = 4000) -> str:
-        """The last bytes of its logs as text, undecodable bytes replaced, control sequences stripped."""
+        """The last bytes of the logs as text, with undecodable bytes replaced and control sequences stripped."""
 
     @abc.abstractmethod
     async def stop(self, grace: float = 5.0) -> Exit:
-        """TERM, then KILL after ``grace`` seconds, the whole tree; idempotent; returns how it ended.
+        """Send TERM to the process tree, then KILL after ``grace`` seconds. Idempotent. Returns how the unit ended.
 
-        A unit that was still running ends with reason ``stopped``; one that had ended keeps its own exit.
+        A unit that was still running ends with reason ``stopped``; one that had already ended keeps its own exit.
         """
 
     @abc.abstractmethod
     def written(self) -> AbstractAsyncContextManager[MemoryObjectReceiveStream[str]]:
-        """Names of regular files in the unit's directory, each time a writer closed one or renamed it into place.
+        """Stream the names of regular files in the unit's directory as writers close them or rename them into place.
 
         Files that were complete before the stream was opened are reported first. The stream ends with the unit.
         """
 
     @abc.abstractmethod
     async def fetch(self, name: str, target: Path, *, limit: int | None = None) -> int:
-        """Copy a file out of the unit's directory, atomically, following no links. Works after the unit has ended.
+        """Copy a file out of the unit's directory, atomically, without following links. Works after the unit has ended.
 
         Returns:
             Its size in bytes.
 
         Raises:
             FileNotFoundError: There is no such file.
-            TransferError: It is no regular file, is larger than ``limit`` bytes, or could not be copied.
+            TransferError: It is not a regular file, is larger than ``limit`` bytes, or could not be copied.
         """
 
     async def left(self) -> tuple[str, ...]:
-        """Names of the files that a unit which has ended has left, as ``fetch`` takes them, in order.
+        """Names of the files that an ended unit has left, sorted, in the form that ``fetch`` takes.
 
-        Beside those in its directory they may be ``logs/NAME``. Of very many, the first thousands are named.
+        Besides files in its directory, names may be ``logs/NAME``. If there are very many files, only the first few
+        thousand are listed.
         """
         async with self.written() as names:
             return tuple(sorted({name async for name in names}))
 
     async def size(self, name: str) -> int | None:
-        """Bytes of a file in the unit's directory as it is now; None when there is none, or it cannot be seen."""
+        """Current size in bytes of a file in the unit's directory; None if it does not exist or cannot be seen."""
         try:
             return (self.spec.directory / name).lstat().st_size if self.spec.directory is not None else None
         except OSError:
@@ -398,20 +401,20 @@ class Backend(abc.ABC):
 
     @property
     def _patient(self) -> set[anyio.CancelScope]:
-        """The waits that ``hurry`` ends; kept without an ``__init__`` that implementers would have to call."""
+        """The waits that ``hurry`` ends; created on demand, so implementers need not call an ``__init__``."""
         if self._scopes is None:
             self._scopes = set()
         return self._scopes
 
     def hurry(self) -> None:
-        """Give no more grace: every stop under way, and every one to come, goes from TERM to KILL at once."""
+        """End all grace periods: every current and future stop goes from TERM to KILL at once."""
         self._hurried = True
         for scope in tuple(self._patient):
             scope.cancel()
 
     @contextmanager
     def patience(self, seconds: float) -> Generator[anyio.CancelScope]:
-        """Wait inside for a unit to end by itself, for at most that many seconds, or until ``hurry`` is called."""
+        """Limit a wait for a unit to end by itself: to ``seconds``, or until ``hurry`` is called."""
         with anyio.move_on_after(0 if self._hurried else seconds) as scope:
             self._patient.add(scope)
             try:
@@ -438,20 +441,21 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     async def check(self) -> tuple[Issue, ...]:
-        """Preflight without side effects: what is missing or odd, each with a hint. May be called unentered."""
+        """Check the backend without side effects. Each issue has a hint. May be called before entering."""
 
     @abc.abstractmethod
     async def ensure_image(
         self, image: str, *, platform: str | None = None, publish: Publish | None = None
     ) -> ImageInfo:
-        """Have an image present: local first, pulled when absent; concurrent calls for one image share the work.
+        """Pull an image unless it exists locally. Concurrent calls for one image share the work.
 
         Raises:
-            ImageError: Absent and not to be had, for another platform, or an unpublished ``img_`` id.
+            ImageError: The image is absent and cannot be pulled, is for another platform, or is an unpublished ``img_``
+                id.
         """
 
     async def has_image(self, image: str) -> bool:
-        """Whether an image is here already; nothing is fetched. Where there are no images, none is."""
+        """Whether an image is already present, without fetching anything. False on backends without images."""
         return False
 
     async def build_image(
@@ -463,19 +467,19 @@ class Backend(abc.ABC):
         platform: str | None = None,
         publish: Publish | None = None,
     ) -> ImageInfo:
-        """Have an image that is made from a directory; one that is here already by that name is not made again.
+        """Build an image from a directory, unless an image of that name exists already.
 
         Args:
-            image: Its name, which says for good what is in it.
-            context: The directory, with its ``Dockerfile``; nothing else of this machine is sent.
-            labels: What it is labelled with.
-            platform: os/architecture; None: the engine's own.
-            publish: Where progress goes.
+                image: Its name, which must identify its content for good.
+                context: The directory, with its ``Dockerfile``; nothing else of this machine is sent.
+                labels: The labels to set on it.
+                platform: os/architecture; None: the engine's default.
+                publish: Receives progress events.
 
         Raises:
             CapabilityError: This backend does not claim ``builds``.
             BuildError: A step of the Dockerfile failed.
-            ImageError: What it starts from is not to be had.
+            ImageError: The base image is not available.
         """
         raise CapabilityError(
             f"The {self.name} backend builds no images.",
@@ -491,8 +495,8 @@ class Backend(abc.ABC):
 
         Args:
             specs: What to run.
-            publish: Where the units' events go.
-            start: Whether to start them too; otherwise each waits, created, for ``Unit.start``.
+            publish: Receives the units' events.
+            start: Whether to start them too; otherwise each is created and waits for ``Unit.start``.
             grace: Seconds between TERM and KILL on leaving.
 
         Raises:
@@ -502,25 +506,25 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     async def find(self, run_id: str | None = None) -> tuple[Found, ...]:
-        """Everything of ours that exists here, by label; of one run, or of all."""
+        """Everything created by this project that exists here, by label; of one run, or of all."""
 
     @abc.abstractmethod
     async def reap(self, found: Sequence[Found], *, force: bool = False) -> tuple[Reaped, ...]:
-        """Remove what ``find`` found, concurrently; what a living runner owns only with ``force``."""
+        """Remove what ``find`` found, concurrently. Objects of a running runner are removed only with ``force``."""
 
     def engine_version(self) -> str:
-        """Name and version of the engine behind it, for the record; empty when there is none."""
+        """Name and version of the engine, for the record; empty if there is none."""
         return ""
 
     def trouble(self) -> str:
-        """What keeps the platform from answering just now, in words; empty while it does."""
+        """Why the platform is not answering at the moment, in words; empty while it answers."""
         return ""
 
     def refuse_unenforceable(self, specs: Sequence[UnitSpec]) -> None:
-        """Raise for the first spec that asks for more than ``capabilities``.
+        """Raise for the first spec that asks for more than ``capabilities`` offers.
 
         Raises:
-            CapabilityError: Names the unit, what was asked for, and the backend.
+            CapabilityError: Names the unit, the requirement and the backend.
         """
         can = self.capabilities
         for spec in specs:
@@ -541,7 +545,7 @@ class Backend(abc.ABC):
 
 
 def without_limits(spec: UnitSpec, capabilities: Capabilities) -> UnitSpec:
-    """The spec with every *default* that the backend cannot enforce taken out; explicit wishes are checked before."""
+    """The spec without the *default* limits that the backend cannot enforce; explicit ones are checked elsewhere."""
     return dataclasses.replace(
         spec,
         network=spec.network if capabilities.network_isolation else "open",
@@ -550,7 +554,7 @@ def without_limits(spec: UnitSpec, capabilities: Capabilities) -> UnitSpec:
 
 
 def enforceable(limits: Limits, capabilities: Capabilities) -> Limits:
-    """Those of some limits that a backend can enforce."""
+    """The given limits, reduced to those that a backend can enforce."""
     return dataclasses.replace(
         limits,
         memory_bytes=limits.memory_bytes if capabilities.memory_limit else None,

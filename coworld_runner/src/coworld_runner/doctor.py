@@ -1,4 +1,4 @@
-"""What this machine has for running Coworlds: looked at, never changed."""
+"""Checks of this machine for running Coworlds; they change nothing."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ __all__ = ["Check", "Machine", "check_machine", "leftovers", "machine_versions"]
 DISTRIBUTIONS = ("coworld-cli", "coworld-runner", "coworld-core", "coworld-client")
 
 _PATIENCE = 10.0
-"""Seconds for an engine to answer; one that takes longer is no use for episodes."""
+"""Seconds for an engine to answer; a slower one is of no use for episodes."""
 _REMOTE_PATIENCE = 60.0
 """The same for one on another machine."""
 _QUICK = 2.0
-"""Seconds for an engine to say its version where that is only an aside."""
+"""Seconds for an engine to report its version where that is only additional information."""
 
 _STATUS: Mapping[str, Literal["ok", "warn", "fail"]] = {"info": "ok", "warning": "warn", "error": "fail"}
 
@@ -55,7 +55,7 @@ class Check:
     name: str
     status: Literal["ok", "warn", "fail"]
     message: str
-    """What was seen, in a sentence or less."""
+    """What was found, in at most one sentence."""
     hint: str | None = None
     """What to do about it."""
 
@@ -70,7 +70,7 @@ class Machine:
 
     @property
     def ok(self) -> bool:
-        """True when there is a backend that works, and nothing stands in its way."""
+        """Whether at least one backend works and the directory for temporary files is usable."""
         return bool(self.backends) and all(check.status != "fail" for check in self.checks if check.name == "temp")
 
 
@@ -265,7 +265,7 @@ def _check_temp() -> Check:
 
 
 def _check_inotify() -> Check | None:
-    """Whether files can be watched; without it they are looked at now and then, which is a little slower."""
+    """Whether files can be watched; without inotify they are polled, which is a little slower."""
     if sys.platform != "linux":
         return None
     try:

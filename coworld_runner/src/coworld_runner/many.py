@@ -1,7 +1,7 @@
-"""Many episodes, of whatever plans: each known by its key, and one line of ``episodes.jsonl`` as it ends.
+"""Many episodes of any plans: each is identified by a key and gets one line in ``episodes.jsonl`` when it ends.
 
-The file is only ever appended to, a whole line at a time, so a run that was killed goes on where it was: what has its
-line is not played again, and what was under way is cleared up and played anew.
+The file is append-only and written one whole line at a time, so a killed run can resume: episodes that have a line are
+not played again, and episodes that were under way are cleaned up and played again.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ EpisodeListeners = Callable[[str], tuple[Listener, ...]]
 """The readers of one episode's events, by its key."""
 
 _KEEP = 1000
-"""Events that late readers find: there may be more episodes than memory holds events of."""
+"""Events kept for readers that join late; all events of many episodes might not fit into memory."""
 _EVENTS_NAME = EpisodeLayout(Path()).events.name
 _FILES_OF_UNIT = 9
-"""Open files that a unit takes: its logs, its control, its ports, what it is asked and followed by (seen: up to 5), and
-the statistics of four threads."""
+"""Open files that a unit needs: its logs, its control, its ports, the requests to it (up to 5 were seen), and the
+statistics of four threads."""
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-"""Keys that are names of directories, too."""
+"""Keys that can serve as directory names."""
 
 
 @dataclass(kw_only=True)
 class Tally:
-    """How many episodes there were; what came of each is in its row."""
+    """How many episodes there were. The outcome of each is in its row."""
 
     kept: int = 0
-    """Had their row already."""
+    """Episodes that already had a row."""
     played: int = 0
     completed: int = 0
-    """Of those that were played, the ones with valid results."""
+    """Played episodes with valid results."""
     faulted: int = 0
-    """Of those that were played, the ones with a fault."""
+    """Played episodes with a fault."""
     status: EpisodeStatus = "interrupted"
     """``completed``: every plan has its row, and every one that was played completed."""
     seconds: float = 0.0
@@ -86,33 +86,33 @@ async def run_many(
 ) -> Tally:
     """Play episodes of any plans, up to ``parallel`` at a time.
 
-    Each has a directory of its own below the workspace, and its row in ``episodes.jsonl`` (``read_rows``) once it is
-    over. What goes wrong in one (an image that is not to be had, a config that does not fit, a crash of ours) is in its
-    row; only an engine that is gone, or a full disk, ends them all. Plans are taken from the iterable as there is room
-    for them.
+    Each has its own directory below the workspace, and gets a row in ``episodes.jsonl`` (``read_rows``) once it is
+    over. A failure of one episode (an unavailable image, an invalid config, an internal error) is recorded in its row;
+    only an unreachable engine or a full disk ends the whole run. Plans are taken from the iterable as there is room for
+    them.
 
     Args:
-        plans: Keys and what to play. A key says for good which episode it is: it must not occur twice.
+        plans: Keys and plans. A key identifies its episode for good: it must not occur twice.
         backend: An entered backend.
-        workspace: The directory above the episodes' own; new or empty, unless this goes on with an earlier run.
-        parallel: How many at a time, at least 1, or ``auto`` for as many as this machine bears; fewer where this
-            process may not have so many files open, though its limit is raised as far as it may be.
+        workspace: The directory above the episodes' own; new or empty, unless an earlier run is resumed.
+        parallel: How many at a time, at least 1, or ``auto`` for as many as this machine can take. Fewer run at a time
+            if this process cannot open enough files, even after raising its limit.
         options: How to run each.
         overwrite: Whether a workspace of an earlier run may be emptied first.
-        resume: Whether to go on with what is in the workspace: episodes that have a row are left alone, and what a
-            runner that was killed has left of others is removed.
+        resume: Whether to resume the run in the workspace: episodes that have a row are left alone, and the leftovers
+            of others are removed.
         listeners: Readers of the run's own events (one for each episode that ended).
         episode_listeners: Readers of one episode's events.
-        latest: Whether ``latest`` beside the workspace should point at it.
+        latest: Whether ``latest`` beside the workspace should link to it.
         run_id: Label of the run's own events; a new one by default. Each episode has a label of its own.
 
     Returns:
         How many there were.
 
     Raises:
-        UsageError: A count below 1, or a key that occurs twice or was another plan's.
-        WorkspaceError: The workspace is not fresh or not writable, or another run writes there.
-        EnvironmentFault: The machine or the engine failed; what had ended has its row.
+        UsageError: A count below 1, or a key that occurs twice or belongs to another plan.
+        WorkspaceError: The workspace is not fresh or not writable, or another run writes to it.
+        EnvironmentFault: The machine or the engine failed; episodes that ended before have their rows.
     """
     require_parallel(parallel)
     with open_many(
@@ -145,15 +145,15 @@ def open_many(
     latest: bool,
     rows: Rows | None = None,
 ) -> Generator[Many]:
-    """A workspace for many episodes, with their rows open; the arguments are those of ``run_many``.
+    """Open a workspace for many episodes, and its rows; the arguments are those of ``run_many``.
 
-    The rows are in ``episodes.jsonl`` unless the caller keeps them elsewhere, for itself alone.
+    The rows are in ``episodes.jsonl`` unless the caller passes a place of its own.
     """
     rows = rows if rows is not None else _RowFile(workspace.expanduser().absolute() / ROWS_NAME)
     own = rows if isinstance(rows, _RowFile) else None
     with ExitStack() as stack:
         if own is not None and resume and own.path.is_file():
-            # nothing is touched there before it is ours alone
+            # nothing in the workspace is touched before we hold its lock
             stack.enter_context(own)
         run = stack.enter_context(
             open_run(
@@ -167,7 +167,7 @@ def open_many(
             )
         )
         with suppress(OSError):
-            run.layout.logs.rmdir()  # the logs are with the episodes
+            run.layout.logs.rmdir()  # each episode has its own logs
         if own is not None and own.file is None:
             stack.enter_context(own)
         yield Many(run, rows)
@@ -177,8 +177,8 @@ class Many:
     """The episodes of one run.
 
     Args:
-        run: Where it leaves its evidence.
-        rows: Their rows.
+        run: The open run.
+        rows: Its rows.
     """
 
     def __init__(self, run: OpenRun, rows: Rows) -> None:
@@ -198,18 +198,18 @@ class Many:
         total: int | None = None,
         on_row: Callable[[EpisodeRow], None] | None = None,
     ) -> None:
-        """Play those that have no row yet.
+        """Play the episodes that have no row yet.
 
         Args:
             plans: Keys and what to play.
-            tally: Where they are counted.
+            tally: Counts them.
             backend: An entered backend.
             parallel: How many at a time.
             options: How to run each.
             episode_listeners: Readers of one episode's events.
-            fatal: Errors of one episode that every other would have too.
-            total: How many there are, if that is known.
-            on_row: Sees each new row before it is written; what it raises ends them all.
+            fatal: Errors of one episode that every other episode would have too.
+            total: How many there are, if known.
+            on_row: Called with each new row before it is written; an exception from it ends the run.
 
         Raises:
             UsageError: See ``run_many``.
@@ -243,7 +243,7 @@ class Many:
                     scores=row.scores,
                 )
             )
-            # not where it raised: then nothing more is to begin
+            # not in a ``finally``: after an error no further episode may begin
             room.give_back(_files(plan))
             width.give_back(index, row)
 
@@ -252,7 +252,7 @@ class Many:
                 async with anyio.create_task_group() as group:
                     waiting = iter(plans)
                     for index in count(1):
-                        # what is played next may depend on what has ended by then
+                        # the next plan may depend on the episodes that have ended by then
                         await width.take(index)
                         key, plan = next(waiting, ("", None))
                         if plan is None:
@@ -283,7 +283,7 @@ class Many:
             tally.seconds = self.run.seconds()
 
     async def _clear_up(self, backend: Backend) -> None:
-        """Remove what a runner that was killed has left of episodes that have no row."""
+        """Remove the leftovers of a killed runner for episodes that have no row."""
 
         def warn(directory: Path, why: str) -> None:
             message = f"What an earlier run has left of {directory.name} may still be there: {why}"
@@ -291,7 +291,7 @@ class Many:
 
         async def clear(directory: Path) -> None:
             try:
-                # without a word of its own it had not begun
+                # an episode without events had not begun
                 if EpisodeLayout(directory).events.exists():
                     for event in read_events(directory)[:1]:
                         await sweep_run(backend, event.run_id)
@@ -304,7 +304,7 @@ class Many:
             for entry in sorted(self.run.layout.workspace.iterdir()):
                 if entry.is_dir() and not entry.is_symlink() and entry.name not in self._rows.directories:
                     layout = EpisodeLayout(entry)
-                    # made by an episode, and not by somebody for purposes of their own
+                    # created by an episode, and not by a user for another purpose
                     if layout.events.exists() or layout.logs.is_dir() or not any(entry.iterdir()):
                         group.start_soon(clear, entry)
 
@@ -329,12 +329,12 @@ class Many:
                 listeners=episode_listeners(key) if episode_listeners else (),
                 run_id=run_id,
             )
-        except Exception as error:  # whatever it is, it is this episode's
+        except Exception as error:  # any failure belongs to this episode
             full = isinstance(error, EnvironmentFault) and error.code == "disk_full"
             if full or isinstance(error, (BackendUnavailable, WorkspaceError, *fatal)):
                 raise
             if EpisodeLayout(directory).record.exists():
-                # it says whose fault it was
+                # the record says whose fault it was
                 record = read_record(directory)
             else:
                 verdict = judge_error(error)
@@ -393,7 +393,7 @@ def _seats(plan: EpisodePlan, record: EpisodeRecord | None = None) -> tuple[Seat
 
 
 def _directory(key: str) -> str:
-    """The name of an episode's directory: its key, or for one that is no name, something that begins like it."""
+    """The name of an episode's directory: its key, or a name derived from it if the key is not a valid name."""
     if _PLAIN.fullmatch(key):
         return key
     begin = re.sub(r"[^A-Za-z0-9._-]+", "-", key).strip("-.")[:60] or "episode"
@@ -401,11 +401,11 @@ def _directory(key: str) -> str:
 
 
 class Rows(abc.ABC):
-    """Where the rows of a run are kept.
+    """The rows of a run.
 
     Attributes:
-        seen: Of what has a row: what it was, by key.
-        directories: Where those episodes are.
+        seen: A digest of the episode of each row, by key.
+        directories: The directories of those episodes.
     """
 
     def __init__(self) -> None:
@@ -417,10 +417,10 @@ class Rows(abc.ABC):
         """Write a row, whole or not at all, and ``note`` it."""
 
     def check(self, key: str, plan: EpisodePlan) -> None:
-        """Make sure that a key's row is that of its plan.
+        """Check that a key's row belongs to this plan.
 
         Raises:
-            UsageError: Others sat there, or it was another seed or variant.
+            UsageError: The row has other players, another seed or another variant.
         """
         if self.seen[key] != _what(plan.variant, plan.seed, _seats(plan)):
             raise UsageError(
@@ -430,19 +430,19 @@ class Rows(abc.ABC):
             )
 
     def note(self, row: EpisodeRow) -> None:
-        """Know that there is this row."""
+        """Remember that this row exists."""
         self.seen[row.key] = _what(row.variant, row.seed, row.seats)
         self.directories.add(row.workspace)
 
 
 class _RowFile(Rows):
-    """The rows of a run in a file of their own.
+    """The rows of a run in a file.
 
     Args:
-        path: The file; it may be there already.
+        path: The file; it may exist already.
 
     Attributes:
-        file: It, while it is open.
+        file: The open file, or None.
     """
 
     def __init__(self, path: Path) -> None:
@@ -468,7 +468,7 @@ class _RowFile(Rows):
         """Write a row.
 
         Raises:
-            EnvironmentFault: It cannot be written; the file ends with the row before.
+            EnvironmentFault: It cannot be written; the file then ends with the previous row.
         """
         assert self.file is not None
         self.file.append(row.model_dump_json().encode() + b"\n")
@@ -476,6 +476,6 @@ class _RowFile(Rows):
 
 
 def _what(variant: str, seed: int | None, seats: tuple[SeatRow, ...]) -> bytes:
-    """What tells one episode from another, in few bytes: there may be many."""
+    """A short digest that tells episodes apart; small, because there may be many episodes."""
     told = repr((variant, seed, [(seat.name, seat.player_id, seat.image) for seat in seats]))
     return hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -1,4 +1,4 @@
-"""What one episode plays: a manifest, a config without tokens, and who sits where. Values only."""
+"""The plan of one episode: a manifest, a config without tokens, and the players of each seat. Plain values."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from .players import HUMAN, PlayerRef, player_host, read_players
 __all__ = ["CONNECT_TIMEOUT", "EpisodePlan", "Seat", "plan_episode", "plan_for_people"]
 
 CONNECT_TIMEOUT = "player_connect_timeout_seconds"
-"""By what name a game's config says how long it waits for its players."""
+"""The config field by which games say how long they wait for their players."""
 _PATIENCE = 1800
-"""Seconds a game waits for people to open their page, where its config lets us say so."""
+"""Seconds a game waits for people to open their page, if its config allows that."""
 _PERSON = "Person"
 
 
@@ -41,23 +41,23 @@ class Seat:
     """One seat of an episode."""
 
     name: str
-    """Display name: what the game calls the seat, where it knows names."""
+    """Display name: the game's name for the seat, if it knows names."""
     runnable: Runnable | None
-    """Who sits there; None leaves the seat to a person in a browser."""
+    """The player; None leaves the seat to a person in a browser."""
     player_id: str | None = None
     """The bundled player's id, if it is one."""
     player_name: str = ""
-    """The player's own name, the same in whatever seat; empty: ``name``."""
+    """The player's own name, the same in every seat; empty: ``name``."""
     own: OwnPlayer | None = None
-    """The file or directory that plays; then the image of ``runnable`` is what it runs in."""
+    """The file or directory that plays; then ``runnable`` is the image in which it runs."""
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Secrets for this seat's player alone; never in logs, records or argument lists."""
     secret_files: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
-    """Secrets that its player is handed as files of its own, by environment variable: the variable is the URI."""
+    """Secrets passed to the player as files, by environment variable; the variable's value is the file's URI."""
 
     @property
     def controller(self) -> str:
-        """What decides in it, as records say it."""
+        """The kind of controller, as in records."""
         if self.runnable is None:
             return "human"
         if self.player_id is not None:
@@ -71,7 +71,7 @@ class Seat:
 
     @property
     def image(self) -> str:
-        """What records say that its player runs from: an image, or a file and its content; empty for a person."""
+        """The player's image, or its file and digest, as in records; empty for a person."""
         if self.own is not None:
             return self.own.reference
         return self.runnable.image if self.runnable is not None else ""
@@ -92,11 +92,11 @@ class EpisodePlan:
     manifest_sha256: str = ""
     episode_tags: Mapping[str, str] = field(default_factory=dict[str, str])
     policy_names: tuple[str, ...] = ()
-    """Names the first generations of games are told in ``COGAMES_POLICY_NAMES``."""
+    """Names passed to games of the first generation in ``COGAMES_POLICY_NAMES``."""
     secret_files: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
-    """Secrets that the game is handed as files of its own, by environment variable: the variable is the URI."""
+    """Secrets passed to the game as files, by environment variable; the variable's value is the file's URI."""
     tokens: tuple[str, ...] = field(default=(), repr=False)
-    """Tokens that the game has been told already, by slot; empty: new ones are made."""
+    """Tokens already passed to the game, by slot; empty: new ones are made."""
 
     @property
     def seed(self) -> int | None:
@@ -105,14 +105,14 @@ class EpisodePlan:
         return seed if isinstance(seed, int) and not isinstance(seed, bool) else None
 
     def for_episode(self, index: int) -> EpisodePlan:
-        """The plan of the n-th of several episodes, from 0: an integer seed grows by the index, all else stays."""
+        """The plan of the n-th episode, counted from 0: an integer seed grows by the index, all else stays."""
         if self.seed is None or index == 0:
             return self
         return dataclasses.replace(self, game_config={**self.game_config, "seed": self.seed + index})
 
     @property
     def images(self) -> tuple[str, ...]:
-        """The images of what runs, once each, the game's first."""
+        """The images of the game and the players, without duplicates, the game's first."""
         players = (seat.runnable.image for seat in self.seats if seat.runnable is not None and seat.has_unit)
         return tuple(dict.fromkeys([self.manifest.game.runnable.image, *players]))
 
@@ -128,20 +128,20 @@ class EpisodePlan:
 
     @cached_property
     def extra_ports(self) -> tuple[ExtraPort, ...]:
-        """Further local ports the game asks for.
+        """Additional local ports that the game asks for.
 
         Raises:
-            UsageError: What it asks for cannot be read.
+            UsageError: The game's request cannot be parsed.
         """
         text = self.manifest.game.runnable.env.get(EXTRA_PORTS_ENV)
         return parse_extra_ports(text) if text is not None else ()
 
     def new_tokens(self) -> tuple[str, ...]:
-        """One token a seat, new unless the game has been told them already."""
+        """One token per seat; new unless the game already has tokens."""
         return self.tokens or generate_tokens(len(self.seats))
 
     def config_with_tokens(self, tokens: Sequence[str]) -> dict[str, Any]:
-        """The config as the game gets it, checked against its schema.
+        """The config with tokens, as the game gets it, checked against its schema.
 
         Raises:
             ManifestError: It does not satisfy the schema.
@@ -155,7 +155,7 @@ class EpisodePlan:
         """Read and check a results file of this episode.
 
         Raises:
-            ManifestError: It is not JSON, not finite, breaks the schema, or has not one score a seat.
+            ManifestError: It is not JSON, not finite, breaks the schema, or does not have one score per seat.
         """
         return read_results(path, self.manifest.game.results_schema, len(self.seats))
 
@@ -171,29 +171,28 @@ def plan_episode(
     secret_env: Mapping[str, str] | None = None,
     seed: int | None = None,
 ) -> EpisodePlan:
-    """Say what an episode plays.
+    """Plan an episode.
 
-    Whoever is named in ``players`` sits under a name of its own, by which the game calls it too where its schema gives
-    players names: the display name of a bundled player, the name of a file without its ending, the short name of an
-    image (``player:2``). In several seats it is numbered: ``X``, ``X (2)``. Seats that are left to people are called
-    ``Person`` instead of by a bot's name. Where the config cannot take these names, and for players that nobody named,
-    the author's names remain.
+    Each player named in ``players`` gets a name for its seat, which is also passed to the game if its schema names
+    players: the display name of a bundled player, the stem of a file, the short name of an image (``player:2``). In
+    several seats the name is numbered: ``X``, ``X (2)``. Seats left to people are called ``Person`` instead of by a
+    bot's name. If the config cannot take these names, and for players that were not named, the author's names remain.
 
     Args:
         package: The Coworld.
-        variant: Id of a variant; None is the certification fixture or, where people play, the first variant: a
-            fixture is made to be over before anyone has found the keys.
-        request: An episode request, which says it all, names too; excludes variant, players and run.
-        players: Who plays, one for all seats or one a seat: the id of a bundled player, a file or directory of one's
-            own, an image, or ``human``; ``@N`` behind it stands for N seats (``players.read_players``).
+        variant: Id of a variant; None is the certification fixture or, if people play, the first variant, because a
+            fixture is too short for people.
+        request: An episode request, which contains everything, names included; excludes variant, players and run.
+        players: The players, one for all seats or one per seat: the id of a bundled player, a file or directory, an
+            image, or ``human``; a suffix ``@N`` means N seats (``players.read_players``).
         run: Command for players given as images.
         humans: Seats left to people.
         secret_env: Secrets for every player.
-        seed: Puts an integer ``seed`` into the config.
+        seed: Sets the config's integer ``seed``.
 
     Raises:
         UsageError: An unknown variant or player, a wrong number of players, a seat that does not exist, a seed for a
-            game that takes none, options that exclude each other.
+            game that takes none, or options that exclude each other.
         ManifestError: The config does not satisfy the game's schema.
     """
     manifest = package.manifest
@@ -257,12 +256,12 @@ def plan_episode(
         episode_tags=dict(asked.episode_tags),
         policy_names=policy_names,
     )
-    # whoever makes a request has told the game everybody's name already
+    # the author of a request has already put everyone's names into the game's config
     return plan if request is not None else _named(plan, own if players else ())
 
 
 _Taken = tuple[Runnable, str | None, OwnPlayer | None]
-"""What sits in a seat: how it is run, its id if it is a bundled player, its files if it is one's own."""
+"""The player of a seat: its runnable, its id if it is bundled, and its files if it is the user's own."""
 
 
 def _own_secrets(player: OwnPlayer | None) -> Mapping[str, str]:
@@ -270,7 +269,7 @@ def _own_secrets(player: OwnPlayer | None) -> Mapping[str, str]:
 
 
 def _with_people(humans: Sequence[int], named: Sequence[PlayerRef], manifest: Manifest) -> tuple[int, ...]:
-    """The seats that are left to people, those where the word stands among them."""
+    """The seats left to people, including those where ``players`` says ``human``."""
     people = [slot for slot, player in enumerate(named) if player.kind == HUMAN]
     if people and len(named) == 1:
         people = list(range(len(manifest.certification.players)))
@@ -311,7 +310,7 @@ def _seated(
     *,
     called: Sequence[Collection[str | None]] | None,
 ) -> list[_Taken]:
-    """Who sits where; ``called``: what an episode request calls each seat, if there is one."""
+    """The player of each seat; ``called`` has the seats' names in an episode request, if there is one."""
     manifest = package.manifest
     bundled = {player.id: player for player in manifest.player}
     hosts = manifest.game.player_runtime == GAME_HOSTED
@@ -320,7 +319,7 @@ def _seated(
         own = [bundled_hosted(package, bundled[known]) if hosts and known is not None else None for known in ids]
         return list(zip(asked, ids, own, strict=True))
     host = player_host(package).run
-    # as the package's own player calls it
+    # the interpreter name that the package's own player uses
     python = host[0] if host and Path(host[0]).name.startswith("python") else "python3"
     seats = named or [PlayerRef(word=seat.player_id, kind="bundled") for seat in manifest.certification.players]
     taken: list[_Taken] = []
@@ -330,7 +329,7 @@ def _seated(
             own = bundled_hosted(package, bundled[player.word]) if hosts else None
             taken.append((bundled[player.word].as_runnable(), player.word, own))
         elif player.own is not None:
-            # whoever names the program names all of it: the bundled player's variables were for another one
+            # a user's own program replaces the bundled one completely: the bundled player's variables do not apply
             own = dataclasses.replace(player.own, python=python)
             taken.append((runnable.model_copy(update={"run": own.shown(), "env": {}}), None, own))
         else:
@@ -364,21 +363,21 @@ def _with_seed(manifest: Manifest, config: Mapping[str, Any], seed: int, *, slot
 
 
 def plan_for_people(plan: EpisodePlan) -> EpisodePlan:
-    """The plan with more patience for people, and under names that are not a bot's.
+    """The plan with more patience for people, and without bots' names for them.
 
-    A game that may wait for its players waits half an hour: where the config schema knows
-    ``player_connect_timeout_seconds``, and its maximum allows it. A person whose seat the config has given the name of
-    a bundled player is called ``Person`` instead, by the game too if its schema names players.
+    The game waits half an hour for its players if its config schema has ``player_connect_timeout_seconds`` and the
+    maximum allows it. A person's seat that the config names after a bundled player is called ``Person`` instead, also
+    in the game if its schema names players.
     """
     return _patient(_named(plan))
 
 
 def _named(plan: EpisodePlan, players: Sequence[str] = ()) -> EpisodePlan:
-    """The plan with seats called after who sits there, by the game too; as it was where the game refuses that.
+    """The plan with seats named after their players, also in the game; unchanged if the game refuses that.
 
     Args:
         plan: The plan.
-        players: Names of the programs by slot; without any, they keep theirs.
+        players: Names of the programs by slot; without any, the seats keep theirs.
     """
     bots = {None, *(name for player in plan.manifest.player for name in (player.id, player.name))}
     told = [_display_name(plan.game_config, slot) for slot in range(len(plan.seats))]
@@ -397,7 +396,7 @@ def _named(plan: EpisodePlan, players: Sequence[str] = ()) -> EpisodePlan:
     if not validate_game_config(plan.manifest, config, slots=len(plan.seats)).ok:
         return plan
     seats = tuple(
-        # a game whose schema is silent about names may be told some all the same
+        # a game whose schema does not mention names may still be passed some
         dataclasses.replace(seat, name=_display_name(config, slot) or names[slot])
         for slot, seat in enumerate(plan.seats)
     )
@@ -405,9 +404,10 @@ def _named(plan: EpisodePlan, players: Sequence[str] = ()) -> EpisodePlan:
 
 
 def _own_names(manifest: Manifest, taken: Sequence[_Taken]) -> list[str]:
-    """What players are called in whatever seat.
+    """The players' own names, independent of the seat.
 
-    As the manifest calls them; a file by its name; an image briefly, in full where two would be called the same.
+    Bundled players have the manifest's name, files their file name, and images a short name, or the full name where two
+    short names collide.
     """
     bundled = {player.id: player.name for player in manifest.player}
     brief = [_brief(runnable, own) for runnable, _, own in taken]
@@ -419,17 +419,17 @@ def _own_names(manifest: Manifest, taken: Sequence[_Taken]) -> list[str]:
 
 
 def _brief(runnable: Runnable, own: OwnPlayer | None) -> tuple[str, str]:
-    """What a player is called, and what it is called where another is called that, too."""
+    """A player's name, and its longer name for when another player has the same one."""
     if own is not None:
         return own.name, f"{own.path.parent.name}/{own.name}"
     return ImageRef.parse(runnable.image).short, runnable.image
 
 
 def _bundled_id(manifest: Manifest, runnable: Runnable, called: Collection[str | None]) -> str | None:
-    """Which bundled player a program is; of several that run the same, the one it is called after, or none."""
+    """The id of the bundled player that a program is. If several run the same program, the name decides, or None."""
     alike = [entry for entry in manifest.player if entry.as_runnable() == runnable]
     if len(alike) > 1:
-        # in several seats a name is numbered
+        # the name of a player in several seats is numbered
         names = {re.sub(r" \(\d+\)$", "", name) for name in called if name}
         alike = [entry for entry in alike if not names.isdisjoint((entry.id, entry.name))]
     return alike[0].id if len(alike) == 1 else None

@@ -1,7 +1,7 @@
-"""One program: inputs that it may only read, outputs apart, a deadline, and an outcome that says how it went.
+"""Run one program with read-only inputs, separate outputs, a deadline, and an outcome that says how it went.
 
-Whatever is no game and no player is run this way: what shows a replay, reports on episodes, grades or explains them.
-``run_program`` runs one to its end, ``open_program`` one that serves for as long as somebody wants it.
+Every program that is neither a game nor a player runs this way: replay viewers, reporters, graders, diagnosers.
+``run_program`` runs one to its end; ``open_program`` keeps one that serves requests running while a context is open.
 """
 
 from __future__ import annotations
@@ -51,45 +51,45 @@ __all__ = ["Program", "ProgramOptions", "ProgramOutcome", "RunningProgram", "ope
 MEBIBYTE = 1024 * 1024
 _OUTPUTS = "outputs"
 _SPARE_SECONDS = 600.0
-"""What a program may live on beyond its deadline, for its outputs to be fetched."""
+"""Seconds that a program may live beyond its deadline, so that its outputs can be fetched."""
 
 Given = Path | Callable[[Path], object]
-"""A file or directory, which is copied; or what writes a file where it is told to, in a worker thread."""
+"""A file or directory, which is copied; or a function that writes a file to the given path, in a worker thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """What to run, with what, and under which rules. What a backend cannot enforce of them it refuses."""
+    """What to run, with which inputs and rules. A backend refuses rules that it cannot enforce."""
 
     name: str
-    """A plain name, of the unit and of its logs."""
+    """A plain name, used for the unit and its logs."""
     component: Component
-    """What part it plays."""
+    """The role it plays."""
     image: str
     argv: tuple[str, ...] = ()
-    """First element is the program, the rest its arguments; empty: the image's own command."""
+    """The program and its arguments; empty: the image's own command."""
     environment: Callable[[Placement], Mapping[str, str]] = no_environment
-    """Its whole environment apart from secrets: ``place.input_uri(name)`` is where it finds an input,
-    ``place.uri(name)`` where it is to write an output, ``place.listen`` the ports to listen on."""
+    """Returns its whole environment except secrets: ``place.input_uri(name)`` is the address of an input,
+    ``place.uri(name)`` that of an output, ``place.listen`` has the ports to listen on."""
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Never in an argument list, a log, a repr or a label."""
+    """Secret variables; they never appear in an argument list, a log, a repr or a label."""
     inputs: Mapping[str, Given] = field(default_factory=dict[str, Given])
-    """What it may only read, by plain name. It gets copies, in a directory of their own; links within a directory are
-    refused, and directories with nothing in them may be left out."""
+    """Its read-only inputs, by plain name. It gets copies, in a directory of their own. Links within a directory are
+    refused, and empty directories may be omitted."""
     documents: Mapping[str, Callable[[Placement], str]] = field(
         default_factory=dict[str, Callable[[Placement], str]], repr=False
     )
-    """Further inputs, by plain name: short texts that depend on where the program is, such as a request that names
-    addresses of the other inputs, and may be too long for the environment."""
+    """Further inputs, by plain name: short texts that depend on the program's placement, such as a request with the
+    addresses of the other inputs, and that may be too long for the environment."""
     outputs: tuple[str, ...] = ()
-    """Plain names of files that must be there in the end. Others in the same directory are kept too."""
+    """Plain names of the required output files. Other files in the same directory are kept too."""
     ports: tuple[Port, ...] = ()
     network: Network = "open"
-    """``open``: as the machine; ``none``: nothing at all; ``game-only``: its ports can be reached, and nothing leads
-    outside."""
+    """``open``: the machine's network; ``none``: no network; ``game-only``: its ports can be reached, but it cannot
+    connect anywhere."""
     limits: Limits = field(default_factory=Limits)
     platform: str | None = None
-    """os/architecture of the image; None: the engine's own."""
+    """os/architecture of the image; None: the engine's default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,15 +97,15 @@ class ProgramOptions:
     """How a program is run to its end. Times are seconds."""
 
     timeout: float = 3600.0
-    """The one deadline, from the first moment to the program's end."""
+    """The overall deadline, from the beginning to the program's end."""
     stop_grace: float = 5.0
-    """Between TERM and KILL when the deadline has come."""
+    """Between TERM and KILL at the deadline."""
     collect_timeout: float = 300.0
-    """For the outputs that must be there to be brought in, and again for the others."""
+    """For fetching the required outputs, and again for the others."""
     file_bytes: int = 200 * MEBIBYTE
-    """What each output may have."""
+    """Size limit of each output."""
     total_bytes: int = 1024 * MEBIBYTE
-    """What all of them may have together; those that must be there come first."""
+    """Size limit of all outputs together; required ones come first."""
 
 
 @dataclass(frozen=True)
@@ -119,51 +119,51 @@ class RunningProgram:
 
     @property
     def place(self) -> Placement:
-        """Where it is, as it sees that."""
+        """Its placement, as the program sees it."""
         return self._places[-1]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramOutcome:
-    """How a program went, and what it left."""
+    """How a program went, and what it left behind."""
 
     run_id: str
     directory: Path
-    """Where its outputs and logs are."""
+    """The directory of its outputs and logs."""
     unit: UnitRecord
-    """What ran, how it ended, when, and its logs relative to ``directory``."""
+    """What ran, how and when it ended, and its logs relative to ``directory``."""
     outputs: Mapping[str, ArtifactRecord]
-    """What it wrote, by name: the file relative to ``directory``, its bytes and its digest."""
+    """Its outputs by name: path relative to ``directory``, size and digest."""
     fault: Fault | None
-    """What went wrong, and whose doing it was; None: nothing."""
+    """What went wrong, and whose fault it was; None if nothing did."""
     log_tail: str
     """The last lines of its logs."""
     warnings: tuple[str, ...]
-    """What is no fault, but worth knowing: what was not kept, and why."""
+    """Remarks that are no fault: what was not kept, and why."""
     seconds: float
-    """How long it took in all."""
+    """Duration of the whole run."""
 
     @property
     def ok(self) -> bool:
-        """Whether it ended with status 0, in time, and left all that must be there."""
+        """Whether it ended with status 0, in time, and left all required outputs."""
         return self.fault is None
 
     @property
     def outcome(self) -> Literal["ok"] | ErrorType:
-        """In a word.
+        """The outcome as one word.
 
-        ``ok``; ``program_error`` (it ended other than with 0); ``program_timeout``; ``program_never_started``;
-        ``output_missing``; ``output_refused`` (no regular file, unreadable or too large); ``artifact_transport_error``
-        (an output could not be brought in, and it is not the program's doing); ``platform_error`` (the platform
-        removed or lost it).
+        ``ok``; ``program_error`` (it ended with a status other than 0); ``program_timeout``; ``program_never_started``;
+        ``output_missing``; ``output_refused`` (not a regular file, unreadable or too large);
+        ``artifact_transport_error`` (an output could not be fetched, through no fault of the program);
+        ``platform_error`` (the platform removed or lost it).
         """
         return "ok" if self.fault is None else self.fault.error_type
 
     def path(self, output: str) -> Path:
-        """Where an output is on this machine.
+        """The path of an output on this machine.
 
         Raises:
-            KeyError: The program left none of that name.
+            KeyError: The program left no output of that name.
         """
         return self.directory / self.outputs[output].path
 
@@ -182,25 +182,25 @@ async def open_program(
 ) -> AsyncGenerator[RunningProgram]:
     """Run a program for as long as the context is open, and stop and remove it on leaving.
 
-    What it writes goes with it, unless it is fetched before (``RunningProgram.unit.fetch``).
+    Its files are removed with it, unless they are fetched before (``RunningProgram.unit.fetch``).
 
     Args:
         program: What to run.
         backend: An entered backend.
-        publish: Where events go.
-        run_id: The run's label, which no other run that lives may have; a new one by default.
-        logs: A directory for its logs, ``NAME.stdout.log`` and ``NAME.stderr.log``; None: they go with it.
-        start: Whether to start it too; otherwise it waits, created, for ``Unit.start``.
+        publish: Receives events.
+        run_id: The run's label; must differ from those of all running runs. A new one by default.
+        logs: A directory for its logs, ``NAME.stdout.log`` and ``NAME.stderr.log``; None: logs are not kept.
+        start: Whether to start it too; otherwise it is created and waits for ``Unit.start``.
         stop_grace: Seconds between TERM and KILL on leaving.
-        lifetime: Seconds from its start after which a platform that can do so ends it, should we be gone by then.
+        lifetime: Seconds after its start when the platform ends it, if it can, in case this process has died by then.
 
     Yields:
-        The program; not necessarily ready yet (``Unit.wait_ready``).
+        The program, which may not be ready yet (``Unit.wait_ready``).
 
     Raises:
-        UsageError: A name is no plain one, or an input cannot be used.
-        CapabilityError: It asks for what the backend cannot enforce; nothing was started.
-        ImageError: The image is not to be had; nothing was started.
+        UsageError: A name is not a plain name, or an input cannot be used.
+        CapabilityError: It requires something that the backend cannot enforce; nothing was started.
+        ImageError: The image is not available; nothing was started.
         StartError: It could not be started.
         EnvironmentFault: The machine or the engine failed.
     """
@@ -257,24 +257,24 @@ async def run_program(
     publish: Publish | None = None,
     run_id: str | None = None,
 ) -> ProgramOutcome:
-    """Run a program to its end, or to its deadline, and keep what it wrote.
+    """Run a program to its end or its deadline, and keep its outputs.
 
     Args:
         program: What to run.
         backend: An entered backend.
-        directory: Where outputs (``outputs/``) and logs (``logs/``) go; it must be new or empty.
+        directory: The directory for outputs (``outputs/``) and logs (``logs/``); must be new or empty.
         options: How to run it.
-        publish: Where events go, such as an ``EventBus``'s ``publish``.
+        publish: Receives events, such as an ``EventBus``'s ``publish``.
         run_id: The run's label; a new one by default.
 
     Returns:
-        How it went. What the program did wrong is in it, and never raised; so is that the platform lost it.
+        How it went. Failures of the program, and its loss by the platform, are recorded there and never raised.
 
     Raises:
         WorkspaceError: The directory is not fresh or not writable; nothing was started.
-        UsageError: A name is no plain one, or an input cannot be used; nothing was started.
-        CapabilityError: It asks for what the backend cannot enforce; nothing was started.
-        ImageError: The image is not to be had; nothing was started.
+        UsageError: A name is not a plain name, or an input cannot be used; nothing was started.
+        CapabilityError: It requires something that the backend cannot enforce; nothing was started.
+        ImageError: The image is not available; nothing was started.
         EnvironmentFault: The machine or the engine failed.
     """
     _check_names(program)
@@ -296,7 +296,7 @@ async def run_program(
 
 
 class _Run:
-    """One program on its way from the first moment to its outcome."""
+    """One program, from the beginning to its outcome."""
 
     def __init__(
         self,
@@ -339,7 +339,7 @@ class _Run:
                     stop_grace=self._options.stop_grace,
                     lifetime=self._options.timeout + _SPARE_SECONDS,
                 ) as running:
-                    # from now on it is the program alone that has a deadline, and not what is made of it
+                    # from now on only the program has a deadline, and not the work on its outputs
                     preparing.deadline = math.inf
                     await self._run(running, deadline)
             if preparing.cancelled_caught:
@@ -380,7 +380,7 @@ class _Run:
             self._blame("program_error", "program", f"{self._who} {self._exit}.", hint="Read its log.")
         await self._collect(unit)
 
-    # --- what it leaves
+    # --- outputs
 
     async def _collect(self, unit: Unit) -> None:
         room = Room(self._options.total_bytes)
@@ -432,7 +432,7 @@ class _Run:
                 hint="It must write them, before it ends, to the addresses in its environment.",
             )
 
-    # --- what is made of it
+    # --- the outcome
 
     @property
     def _limit(self) -> str:
@@ -453,7 +453,7 @@ class _Run:
     def _blame(
         self, error_type: ErrorType, party: FaultParty, message: str, *, phase: str = "run", hint: str | None = None
     ) -> None:
-        """Say what went wrong; what was seen first decides, and the rest follows from it."""
+        """Record what went wrong; the first observation decides, and later ones follow from it."""
         if self._fault is not None:
             return
         stdout, stderr = _logs(self._layout.logs, self._program.name)
@@ -534,7 +534,7 @@ def _put(given: Given, target: Path) -> None:
 
 
 async def _give(name: str, given: Given, target: Path) -> None:
-    """Put an input where a program is to find it."""
+    """Put an input where the program will find it."""
     try:
         await anyio.to_thread.run_sync(_put, given, target)
     except (OSError, TransferError) as error:

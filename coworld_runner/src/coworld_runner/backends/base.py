@@ -1,17 +1,17 @@
-"""The base classes of backends: units that keep the contract's rules, and the steps that all backends share.
+"""Base classes for backends: units that follow the contract's rules, and the steps that all backends share.
 
-A backend of its own says what is particular to it; the rest is here, and ours use it as well:
+A new backend implements only what is specific to it. The built-in backends use these classes too:
 
-* :class:`BaseUnit` keeps a unit's state (made, started, ended), its end, its logs and its directory, and has the
-  sequences: start once, TERM and then KILL, remove. A subclass fills in ``make``, ``launch``, ``terminate``, ``kill``
-  and ``remove``, calls ``mark_started`` and ``finish``, and writes to what ``open_log`` returns.
+* :class:`BaseUnit` keeps a unit's state (made, started, ended), its exit, its logs and its directory, and implements
+  the sequences: start once, TERM and then KILL, remove. A subclass implements ``make``, ``launch``, ``terminate``,
+  ``kill`` and ``remove``, calls ``mark_started`` and ``finish``, and writes to the log that ``open_log`` returns.
 * :class:`LocalUnit` is for units that listen on ports of this machine themselves.
-* :class:`BaseBackend` makes and removes them all at once, and finds and removes what a killed runner left. What the
-  units of one call share, a network or a name, goes around them in ``group``.
-* :func:`find_processes`, :func:`kill_processes` and :func:`reap_processes` are for units that are local processes
-  under :func:`process_labels`.
+* :class:`BaseBackend` creates and removes all units at once, and finds and removes the leftovers of a killed runner.
+  Resources shared by the units of one call, such as a network or a name, are set up around them in ``group``.
+* :func:`find_processes`, :func:`kill_processes` and :func:`reap_processes` are for units that are local processes under
+  :func:`process_labels`.
 
-``docs/backends.md`` has a whole backend that is built on this.
+``docs/backends.md`` shows a complete backend built on these classes.
 """
 
 from __future__ import annotations
@@ -75,40 +75,41 @@ __all__ = [
 ]
 
 REMOVE_SECONDS = 30.0
-"""How long removing units may take beyond their grace period before the remaining ones are reported."""
+"""Seconds that removal may take beyond the grace period before the remaining units are reported."""
 
 
 class BaseUnit(Unit):
-    """A unit's state, and the sequences that are the same for all.
+    """A unit's state, and the sequences that are the same for all backends.
 
-    A subclass fills in the steps, each of which is called once at most (``terminate`` and ``kill`` also when what they
-    end has just ended by itself):
+    A subclass implements these steps. Each is called at most once (``terminate`` and ``kill`` may be called when the
+    unit has just ended by itself):
 
     ===================  =========================================================================================
-    ``make``             everything short of running it
+    ``make``             create everything, without running it
     ``launch``           run it; return once it runs
     ``terminate``        ask it to end
-    ``kill``             end it, with everything below it
-    ``remove``           give back everything that was made, whatever of it there is
+    ``kill``             end it, with all its descendants
+    ``remove``           remove everything that was made, even if only part of it exists
     ===================  =========================================================================================
 
-    Whatever watches the unit calls ``finish`` when it has ended, by itself or not, and its logs are complete.
+    The code that watches the unit calls ``finish`` once the unit has ended, for whatever reason, and its logs are
+    complete.
 
     Args:
         spec: What it runs.
-        backend: Whose unit it is.
-        publish: Where its events go.
+        backend: The backend it belongs to.
+        publish: Receives its events.
     """
 
     kill_seconds: ClassVar[float] = 20.0
-    """How long after ``kill`` a unit may take to end before it counts as lost."""
+    """Seconds that a unit may take to end after ``kill`` before it counts as lost."""
 
     def __init__(self, spec: UnitSpec, *, backend: Backend, publish: Publish) -> None:
         super().__init__(spec)
         self.backend = backend
-        """The backend that made it."""
+        """The backend that created this unit."""
         self.publish = publish
-        """Where its events go."""
+        """Receives its events."""
         self.started = anyio.Event()
         """Set when it has started."""
         self.started_at = 0.0
@@ -116,18 +117,19 @@ class BaseUnit(Unit):
         self.ended = anyio.Event()
         """Set when it has ended and its logs are complete."""
         self.ended_by: ExitReason | None = None
-        """Why we ended it: for ``terminate`` and ``kill`` to set once their signal has arrived, for ``Exit.reason``."""
+        """Why we ended it. ``terminate`` and ``kill`` set this once their signal has arrived; it becomes
+        ``Exit.reason``."""
         self.removed = False
-        """Whether everything of it has been removed."""
+        """Whether everything that belongs to it has been removed."""
         self.starting = anyio.Lock()
-        """Held during a start, so that it starts once and is not stopped half-way."""
+        """Held during a start, so that the unit starts only once and is not stopped half-way."""
         self._exit: Exit | None = None
         self._failure: StartError | None = None
         self._asked = False
         self._truncated = False
         self._following = anyio.CancelScope()
 
-    # --- for a subclass to fill in
+    # --- implemented by a subclass
 
     @property
     def label(self) -> str:
@@ -135,46 +137,46 @@ class BaseUnit(Unit):
         return f"{self.name} ({self.id})" if self.id else self.name
 
     async def make(self) -> None:
-        """Create everything short of running it, under the run's label.
+        """Create everything that it needs under the run's label, without running it.
 
         Raises:
-            StartError: It could not be made; ``remove`` takes away what came of it.
+            StartError: It could not be made; ``remove`` cleans up what was created.
         """
 
     @abc.abstractmethod
     async def launch(self) -> None:
-        """Run what ``make`` has created, and return once it runs.
+        """Run what ``make`` has created, and return once it is running.
 
         Raises:
             StartError: It could not be started, with the platform's own reason.
         """
 
     async def discard(self) -> None:
-        """End a unit that was made and never started, where a platform keeps something running for it."""
+        """End a unit that was made but never started, on platforms that keep something running for it."""
 
     @abc.abstractmethod
     async def terminate(self, grace: float) -> None:
-        """Ask it to end, TERM; it is waited for afterwards. Called once at most.
+        """Ask it to end (TERM); the caller waits for it afterwards. Called at most once.
 
         Args:
-            grace: Seconds until ``kill``, for a platform that keeps time itself.
+            grace: Seconds until ``kill``, for platforms that enforce this themselves.
         """
 
     @abc.abstractmethod
     async def kill(self) -> None:
-        """End it, with its whole tree; it is waited for afterwards."""
+        """End it and its whole process tree; the caller waits for it afterwards."""
 
     async def remove(self) -> None:
-        """Release everything that was made, even if only partly; ``leak`` what cannot be removed."""
+        """Remove everything that was made, even if only part of it exists; report the rest with ``leak``."""
 
-    # --- for a subclass to call
+    # --- called by a subclass
 
     def follow(self, tasks: TaskGroup, work: Callable[[], Awaitable[None]]) -> None:
-        """Watch it in its own task, shielded from cancellation, until ``work`` is done or ``forsake`` is called.
+        """Watch the unit in a task shielded from cancellation, until ``work`` is done or ``forsake`` is called.
 
         Args:
-            tasks: Where the task runs.
-            work: What is done; it calls ``finish`` when the unit has ended.
+            tasks: The task group in which it runs.
+            work: Watches the unit and calls ``finish`` when it has ended.
         """
         # shielded: cancelling the body stops the units, and this task then ends by itself
         scope = self._following = anyio.CancelScope(shield=True)
@@ -183,11 +185,11 @@ class BaseUnit(Unit):
             with scope:
                 await work()
 
-        # not the task group's own start(): when cancelled, it would wait for a task that is shielded from it
+        # not the task group's start(): when cancelled, that would wait for a task that is shielded from it
         tasks.start_soon(watch, name=f"unit {self.name}")
 
     def forsake(self) -> None:
-        """Stop watching it: nothing waits for it any more."""
+        """Stop watching it; nothing needs its end any more."""
         self._following.cancel()
 
     def tell(self, kind: Callable[..., BaseEvent], **details: object) -> None:
@@ -204,7 +206,7 @@ class BaseUnit(Unit):
         self.publish(LeakFound(what=what, reason=reason))
 
     def mark_started(self, since: float | None = None) -> None:
-        """Note that it runs; only the first time counts. ``start`` does so after ``launch`` where that has not.
+        """Record that it is running; only the first call counts. ``start`` calls this after ``launch`` if needed.
 
         Args:
             since: When it started, on the event loop's clock; None: now.
@@ -215,9 +217,9 @@ class BaseUnit(Unit):
             self.started.set()
 
     def finish(self, exit: Exit) -> None:
-        """Record how it ended, and wake its waiters; only the first end counts. Its logs must be complete.
+        """Record how it ended and wake waiting tasks; only the first call counts. Its logs must be complete.
 
-        That it has ended is an event if it had started.
+        An event is published if the unit had started.
         """
         if self._exit is not None:
             return
@@ -227,7 +229,7 @@ class BaseUnit(Unit):
         self.ended.set()
 
     def open_log(self, path: Path) -> CappedLog:
-        """A log of this unit, to be written to while it runs; close it with ``close_log``."""
+        """Open a log of this unit to write to while it runs; close it with ``close_log``."""
         return CappedLog(path, self.spec.limits.log_bytes, self._log_full)
 
     def close_log(self, log: CappedLog) -> None:
@@ -238,15 +240,15 @@ class BaseUnit(Unit):
             self.publish(Notice(level="warning", message=f"{log.path} is not complete: {why}."))
 
     def stranger(self, port: str) -> str:
-        """Any other program that answers on a port of this unit; empty where the platform reserves the port."""
+        """Name another program that answers on a port of this unit; empty if the platform reserves the port."""
         return ""
 
     def missed(self, port: str) -> str:
-        """Where it listens, in words, when others cannot reach a port of it for that; empty where that is not seen."""
+        """Where the unit listens, if that is why others cannot reach the port; empty if that cannot be seen."""
         return ""
 
     def inside(self) -> Placement:
-        """The placement of a unit with its own file system and network: its mounts, and all of its addresses."""
+        """The placement of a unit with its own file system and network: its mounts, and all interfaces."""
         spec = self.spec
         return Placement(
             directory=spec.mount.rstrip("/") if spec.directory is not None else "",
@@ -256,25 +258,25 @@ class BaseUnit(Unit):
             endpoints={port.name: self.endpoint(port.name) for port in spec.ports},
         )
 
-    # --- what a backend does with it
+    # --- called by a backend
 
     async def create(self) -> None:
-        """Make it.
+        """Create the unit.
 
         Raises:
-            StartError: It could not be made.
+            StartError: It could not be created.
         """
         await self.make()
         self.tell(UnitCreated)
 
     async def close(self, grace: float) -> None:
-        """Stop it and remove everything of it; what could not be removed is published."""
+        """Stop the unit and remove everything that belongs to it; publish what could not be removed."""
         await self.stop(grace)
         await self.remove()
         self.removed = True
 
     def abandon(self) -> None:
-        """Give up on it, because the platform does not respond."""
+        """Give up on it because the platform does not respond."""
         self.finish(Exit(reason="lost", detail="it could not be removed"))
         self.forsake()
 
@@ -286,7 +288,7 @@ class BaseUnit(Unit):
         return self._exit
 
     async def start(self) -> None:
-        """Start it; does nothing when it was started before, and fails again when that failed.
+        """Start it. Does nothing if it has started already, and raises again if starting it failed.
 
         Raises:
             StartError: It could not be started, or has been stopped.
@@ -310,7 +312,7 @@ class BaseUnit(Unit):
             self.mark_started()
 
     async def stop(self, grace: float = 5.0) -> Exit:
-        """TERM, then KILL after ``grace`` seconds."""
+        """Send TERM, then KILL after ``grace`` seconds."""
         if self._exit is not None:
             return self._exit
         async with self.starting:
@@ -347,12 +349,12 @@ class BaseUnit(Unit):
             self.tell(LogTruncated, limit_bytes=self.spec.limits.log_bytes)
 
     async def log_tail(self, limit: int = 4000) -> str:
-        """The last bytes of its logs as text."""
+        """The end of its logs as text."""
         paths = [path for path in (self.spec.stdout, self.spec.stderr) if path is not None]
         return await anyio.to_thread.run_sync(log_tail, paths, limit)
 
     async def wait_ready(self, probe: HttpProbe) -> float:
-        """Wait until it answers."""
+        """Wait until it answers the probe."""
         seconds = await wait_until_ready(
             self,
             probe,
@@ -364,26 +366,27 @@ class BaseUnit(Unit):
         return seconds
 
     def written(self) -> AbstractAsyncContextManager[MemoryObjectReceiveStream[str]]:
-        """Names of files in its directory as they are completed, where that is on this machine."""
+        """Stream names of files in its directory as they are completed, if the directory is on this machine."""
         if self.spec.directory is None:
             raise TransferError(f"{self.name} has no directory of its own to watch.", context={"unit": self.name})
         return watch_directory(self.spec.directory, until=self.wait)
 
     async def left(self) -> tuple[str, ...]:
-        """Names of the files in its directory, where that is on this machine."""
+        """Names of the files in its directory, if that is on this machine."""
         return tuple(await anyio.to_thread.run_sync(list_files, self.spec.directory))
 
     async def fetch(self, name: str, target: Path, *, limit: int | None = None) -> int:
-        """Copy a file out of its directory, where that is on this machine."""
+        """Copy a file out of its directory, if that is on this machine."""
         if self.spec.directory is None:
             raise FileNotFoundError(f"{self.name} has no directory of its own.")
         return await fetch_file(self.spec.directory, name, target, limit=limit)
 
 
 class LocalUnit(BaseUnit):
-    """A unit whose ports are ports of this machine's loopback: the program itself listens on them.
+    """A unit whose program itself listens on ports of this machine's loopback interface.
 
-    ``make`` calls ``take_ports``, ``remove`` calls ``give_ports_back``, and ``processes`` says who may answer.
+    ``make`` calls ``take_ports``, ``remove`` calls ``give_ports_back``, and ``processes`` lists the pids that may
+    answer.
     """
 
     def __init__(self, spec: UnitSpec, *, backend: Backend, publish: Publish) -> None:
@@ -393,21 +396,21 @@ class LocalUnit(BaseUnit):
 
     @abc.abstractmethod
     def processes(self) -> Iterable[int]:
-        """Pids that may answer on its ports; without any, every answer counts as a stranger's."""
+        """Pids that may answer on its ports; if there are none, every answer counts as another program's."""
 
     def endpoint(self, port: str = "http") -> Endpoint:
-        """How to reach a port; the same from here and from its clients."""
+        """How to reach a port; the address is the same from here and from its clients."""
         return self._endpoints[port]
 
     def stranger(self, port: str) -> str:
-        """The program that answers on a port when it is not one of its processes."""
+        """The program that answers on a port, unless it is one of this unit's processes."""
         return stranger_on(int(self._endpoints[port].here.rpartition(":")[2]), self.processes())
 
     def take_ports(self) -> Placement:
-        """Take its ports, until ``give_ports_back``, and return its placement.
+        """Reserve its ports until ``give_ports_back``, and return its placement.
 
         Raises:
-            StartError: One is taken.
+            StartError: A port is already in use.
         """
         listen: dict[str, int] = {}
         for port in self.spec.ports:
@@ -432,16 +435,16 @@ class LocalUnit(BaseUnit):
             reservation.close()
 
 
-# --- all of them at once ----------------------------------------------------------------------------------------
+# --- operations on all units ------------------------------------------------------------------------------------
 
 _U = TypeVar("_U", bound=Unit)
 
 
 async def _for_all(units: Sequence[_U], act: Callable[[_U], Awaitable[None]]) -> None:
-    """Do it for all units at once, and wait for all of them.
+    """Apply ``act`` to all units concurrently, and wait for all of them.
 
     Raises:
-        CoworldError: Of those that failed, the first in the units' own order.
+        CoworldError: The first failure, in the order of the units.
     """
     errors: dict[str, CoworldError] = {}
 
@@ -461,11 +464,11 @@ async def _for_all(units: Sequence[_U], act: Callable[[_U], Awaitable[None]]) ->
 
 
 def refuse_taken_names(units: Sequence[Unit], of_run: Callable[[str], Container[str]]) -> None:
-    """Refuse units whose name is taken in their run, for backends whose units find each other by name.
+    """Refuse units whose name is already used in their run, for backends where units find each other by name.
 
     Args:
-        units: The new ones.
-        of_run: Names that a run, by its id, has already.
+        units: The new units.
+        of_run: Returns the names that a run (by id) already uses.
 
     Raises:
         UsageError: ``unit_name_taken``.
@@ -481,12 +484,12 @@ def refuse_taken_names(units: Sequence[Unit], of_run: Callable[[str], Container[
 async def _close_all(units: Sequence[BaseUnit], grace: float, *, within: float = REMOVE_SECONDS) -> None:
     """Stop and remove all units at once, shielded from cancellation, within a deadline.
 
-    Nothing is raised: what could not be removed in time counts as lost, and is published as a leak.
+    Never raises: a unit that could not be removed in time counts as lost and is published as a leak.
 
     Args:
-        units: The units, whatever has become of them.
+        units: The units, in any state.
         grace: Seconds between TERM and KILL.
-        within: Seconds that removing may take beyond that.
+        within: Further seconds that removal may take.
     """
     reasons: dict[str, str] = {}
 
@@ -508,28 +511,28 @@ async def _close_all(units: Sequence[BaseUnit], grace: float, *, within: float =
 
 
 class BaseBackend(Backend):
-    """A backend's own part is what its units are (``unit``, or ``group``), and what it finds by label (``find_units``).
+    """Base class of backends. A subclass defines its units (``unit`` or ``group``) and finds them (``find_units``).
 
-    Beside those it says what it is capable of, and has images. The directories of runs, which are on this machine
-    whatever the units run on, are found and removed here.
+    It also declares its capabilities and provides images. Run directories are always on this machine, wherever the
+    units run, so this class finds and removes them.
     """
 
     remove_seconds: ClassVar[float] = REMOVE_SECONDS
-    """How long removing units may take beyond their grace period before the remaining ones are reported."""
+    """Seconds that removal may take beyond the grace period before the remaining units are reported."""
     removal: ClassVar[tuple[tuple[str, ...], ...]] = ()
-    """Kinds that ``find_units`` finds, in the order of removal; the kinds of one entry are removed at once, other kinds
-    are left alone. Empty: everything at once."""
+    """Kinds of found objects, in the order of removal. Kinds in one entry are removed together; kinds not listed are
+    not removed. Empty: everything at once."""
 
-    # --- for a subclass to fill in
+    # --- implemented by a subclass
 
     def unit(self, spec: UnitSpec, *, publish: Publish, tasks: TaskGroup) -> BaseUnit:
-        """A unit that has not been created yet.
+        """Return a unit that has not been created yet.
 
         Args:
-            spec: What it runs; within what this backend is capable of.
-            publish: Where its events go.
-            tasks: Where what watches it runs, until it is removed. It is cancelled with the body, so what has still
-                to see the unit's end is shielded from that.
+            spec: What it runs; within this backend's capabilities.
+            publish: Receives its events.
+            tasks: The task group for tasks that watch it until it is removed. It is cancelled with the body, so a task
+                that must still see the unit's end needs a shield.
 
         Raises:
             CoworldError: It cannot be made here; nothing has been made.
@@ -540,36 +543,35 @@ class BaseBackend(Backend):
     async def group(
         self, specs: Sequence[UnitSpec], *, publish: Publish, tasks: TaskGroup
     ) -> AsyncGenerator[Sequence[BaseUnit], None]:
-        """Units of one call, of which nothing exists yet, and around them what they share: here, their directory.
+        """The units of one call, not created yet, inside the context of what they share: here, the run's directory.
 
-        What was made for them is given back on leaving, when they are gone. Whatever happens until then, the units are
-        removed first.
+        Shared resources are released on leaving, after the units have been removed.
 
         Args:
-            specs: What they run, one at least; within what this backend is capable of.
-            publish: Where their events go.
+            specs: What they run; at least one, and within this backend's capabilities.
+            publish: Receives their events.
             tasks: As for ``unit``.
 
         Raises:
-            CoworldError: One cannot be made here; nothing has been made.
+            CoworldError: A unit cannot be made here; nothing has been made.
         """
         async with AsyncExitStack() as stack:
             for run_id in dict.fromkeys(spec.run_id for spec in specs):
-                # the run's directory marks it as alive, so make a temporary one if the caller made none
+                # the run's directory marks the run as alive, so create a temporary one if the caller has none
                 if not (scratch_root() / run_id).is_dir():
                     await stack.enter_async_context(open_scratch(run_id, on_leak=_leak(publish)))
             yield [self.unit(spec, publish=publish, tasks=tasks) for spec in specs]
 
     async def find_units(self, run_id: str | None) -> Sequence[Found]:
-        """What exists of units, found by label: of one run, or of all."""
+        """Existing objects of units, found by label: of one run, or of all."""
         raise NotImplementedError
 
     async def remove_found(self, found: Found) -> str:
-        """Remove something that ``find_units`` found; returns why it could not be removed, or an empty string."""
+        """Remove an object that ``find_units`` found; returns why it could not be removed, or an empty string."""
         raise NotImplementedError
 
     async def reap_units(self, found: Sequence[Found], *, force: bool) -> Sequence[Reaped]:
-        """Remove what ``find_units`` found, by ``removal``; what a living runner owns only with ``force``."""
+        """Remove found objects, in the order of ``removal``; a live runner's objects only with ``force``."""
         reasons: dict[str, str] = {}
         groups = [[item for item in found if item.kind in kinds] for kinds in self.removal] or [list(found)]
 
@@ -587,25 +589,25 @@ class BaseBackend(Backend):
     # --- the contract
 
     async def __aenter__(self) -> Self:
-        """Nothing to open."""
+        """There is nothing to open."""
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Nothing to close."""
+        """There is nothing to close."""
 
     async def check(self) -> tuple[Issue, ...]:
-        """Nothing can be missing."""
+        """This backend has no requirements to check."""
         return ()
 
     @asynccontextmanager
     async def units(
         self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
     ) -> AsyncGenerator[tuple[Unit, ...], None]:
-        """Create units, all at once, and remove them on leaving.
+        """Create units concurrently, and remove them on leaving.
 
         Raises:
-            CapabilityError: A spec asks for what this backend cannot enforce.
-            StartError: One could not be created or started.
+            CapabilityError: A spec asks for a feature that this backend cannot enforce.
+            StartError: A unit could not be created or started.
         """
         self.refuse_unenforceable(specs)
         if not specs:
@@ -613,7 +615,7 @@ class BaseBackend(Backend):
             return
         async with nursery() as tasks, self.group(specs, publish=publish, tasks=tasks) as units:
             try:
-                # nothing runs before all could be made
+                # no unit runs before all have been created
                 await _for_all(units, lambda unit: unit.create())
                 if start:
                     await _for_all(units, lambda unit: unit.start())
@@ -622,12 +624,12 @@ class BaseBackend(Backend):
                 await _close_all(units, grace, within=self.remove_seconds)
 
     async def find(self, run_id: str | None = None) -> tuple[Found, ...]:
-        """What exists of units, and the directories of runs."""
+        """Existing units, and the directories of runs."""
         units = await self.find_units(run_id)
         return (*units, *await anyio.to_thread.run_sync(find_scratch, run_id))
 
     async def reap(self, found: Sequence[Found], *, force: bool = False) -> tuple[Reaped, ...]:
-        """Remove what was found; directories last, when nothing writes into them any more."""
+        """Remove what was found. Directories come last, when no unit writes into them any more."""
         units = await self.reap_units([item for item in found if item.kind != "directory"], force=force)
         return (*units, *await anyio.to_thread.run_sync(lambda: reap_scratch(found, force=force)))
 

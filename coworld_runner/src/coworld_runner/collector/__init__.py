@@ -1,12 +1,12 @@
-"""What stands beside a unit in its pod: brings files in, watches and serves what the unit writes, and signals it.
+"""The program beside a unit in its pod: uploads files, watches and serves what the unit writes, and signals it.
 
-This package is a program for any Python from 3.9 on, without further packages. The Kubernetes backend hands it to each
-pod and runs it in a container of its own, beside the unit's: both share the unit's directory, the network and the
-process namespace. It listens on loopback only, so that nobody reaches it but the unit itself, which does not know the
-token, and whoever may forward a port of the pod.
+This package is a program for Python 3.9 or later, without dependencies. The Kubernetes backend copies it into each pod
+and runs it in a second container, which shares the unit's directory, network and process namespace. It listens on
+loopback only, so it can be reached only by the unit, which does not know the token, and by users who may forward a port
+of the pod.
 
-``start`` is what runs; ``waiting`` ends when the unit may start, which is what the pod waits for. Every pod waits for
-both, on a node that is busy with many: what they need is loaded first, and what serves requests after that.
+``start`` is the program; the pod waits for ``waiting``, which ends when the unit may start. Every pod waits for both,
+often on a busy node, so they load what they need first, and what serves requests afterwards.
 
 ==============================  =====================================================================================
 ``GET /hello``                  whether the unit runs

@@ -1,15 +1,15 @@
 """Whether the units of an episode got the processor time they asked for, in time for their game.
 
-Games tick: on a machine with too much to do, a player that needs part of a tick to answer answers after it, and a
-deterministic game ends with other scores. That the machine is busy says little about that. A fair scheduler lets those
-pass who need little, so nobody loses anything as long as the units have run, waited, and still rested within every
-tick. What is measured is therefore the waiting of the units themselves (the kernel's scheduler statistics of their
-threads): that of a player and of the game, which must both have their turn before an answer counts, as a share of what
-the two had to spare in one tick, the tick less the time in which one of them ran. Time in which both wait counts once.
-At 1 they were busy or waiting all through a tick, and without the waiting they would not have been.
+Games tick. On an overloaded machine, a player that needs part of a tick to answer may answer after the tick, and a
+deterministic game then ends with other scores. The load of the machine alone says little about that: a fair scheduler
+favors threads that need little, so nothing is lost as long as the units have run, waited, and still rested within every
+tick. So the measure is how long the units themselves waited (from the kernel's scheduler statistics of their threads).
+A player and the game must both have run before an answer counts. Their waiting is divided by the spare time of a tick:
+the tick less the time in which one of them ran. Time in which both wait counts once. A share of 1 means that they were
+busy or waiting all through a tick, and would not have been without the waiting.
 
-Only play counts: from when the last player has connected to the last write of the results. What programs wait for while
-they are loaded, or end, changes nothing.
+Only play counts: from when the last player has connected to the last write of the results. Waiting while programs start
+or end changes nothing.
 """
 
 from __future__ import annotations
@@ -42,39 +42,39 @@ __all__ = [
 ]
 
 STARVED_SHARE = 0.9
-"""From this share of the spare time in a tick on, who waited counts as starved: an answer may have come too late.
-``docs/backends.md`` says how well that tells changed results from unchanged ones."""
+"""A player that waited for at least this share of a tick's spare time counts as starved: an answer may have been late.
+``docs/backends.md`` says how well this tells changed results from unchanged ones."""
 
 UNKNOWN_TICK = 0.2
-"""Seconds that a game is taken to tick in whose config does not say."""
+"""Tick in seconds that is assumed for a game whose config does not say."""
 
 _LOOK_SECONDS = 0.01
-"""Between two looks, where those cost little."""
+"""Seconds between two looks when a look is cheap."""
 _LONGEST_PAUSE = 0.1
 _UNTIL_PLAY_SECONDS = 0.05
-"""Between two looks at who has connected, which cost much more."""
+"""Seconds between two looks at which players have connected, which are much more expensive."""
 _LIST_SECONDS = 0.1
-"""Between two looks at which processes and threads there are."""
+"""Seconds between two listings of processes and threads."""
 _MOST_OPEN = 4
-"""Threads of a unit whose statistics are kept open; whoever has more is looked at at more cost."""
+"""Threads per unit whose statistics files are kept open; looking at further threads costs more."""
 _LOOK_SHARE = 20
-"""All looks together may take at most one part in so many of a processor's time."""
+"""All looks together may take at most one part in this many of a processor's time."""
 _MOST_RUNNING = 0.9
-"""Who runs for so much of a tick is too slow for it on any machine."""
+"""A unit that runs for more than this share of a tick is too slow for the game on any machine."""
 
 _PER_SECOND = ("ticks_per_second", "tick_rate", "tick_hz", "hz", "fps")
 _SECONDS = ("seconds_per_move", "seconds_per_turn", "tick_seconds", "seconds_per_tick")
 
 
 def tick_seconds(config: Mapping[str, Any], schema: Mapping[str, Any]) -> float:
-    """Within how many seconds a game wants its answers, as its config says by one of the usual names.
+    """The time in which a game expects its answers, read from the usual fields of its config.
 
     Args:
         config: The game's config.
         schema: Its schema, for defaults.
 
     Returns:
-        The seconds of one tick, or of one move; ``UNKNOWN_TICK`` when it does not say.
+        The seconds of one tick, or of one move; ``UNKNOWN_TICK`` if the config does not say.
     """
     rules = _object(schema.get("properties"))
     for names, inverse in ((_PER_SECOND, True), (_SECONDS, False)):
@@ -99,23 +99,23 @@ class TickWindow:
     def __init__(self, tick: float) -> None:
         self._tick = tick
         self._stretches = deque[tuple[float, float, int, int]]()
-        """When each began and ended, and the nanoseconds run and waited in it."""
+        """Start, end, and nanoseconds run and waited, of each stretch."""
 
     def take(self, since: float, now: float, *, ran: int, waited: int) -> None:
-        """Take in what was added since the last look.
+        """Add what has happened since the last look.
 
         Args:
-            since: When that was, in seconds.
-            now: When it is, later than that.
+            since: Time of the last look, in seconds.
+            now: Time of this look; later than ``since``.
             ran: Nanoseconds run.
-            waited: Nanoseconds waited. A wait is told when it is over, and may have begun before the last look.
+            waited: Nanoseconds waited. A wait is reported when it ends, so it may have begun before the last look.
         """
         self._stretches.append((min(since, now - (ran + waited) / 1e9), now, ran, waited))
         while self._stretches[0][1] <= now - self._tick:
             self._stretches.popleft()
 
     def last(self, now: float) -> list[Stretch]:
-        """What there was of it in the tick that ends now."""
+        """The stretches within the tick that ends now."""
         begin = now - self._tick
         return [
             Stretch(max(start, begin), end, run / 1e9 / (end - start), wait / 1e9 / (end - start))
@@ -125,7 +125,7 @@ class TickWindow:
 
 
 class Stretch(NamedTuple):
-    """A time, and in how much of it a unit ran and waited, as shares; over 1 for several threads."""
+    """A span of time, with the shares of it in which a unit ran and waited; above 1 for several threads."""
 
     begin: float
     end: float
@@ -134,13 +134,13 @@ class Stretch(NamedTuple):
 
 
 def together(stretches: Sequence[Stretch]) -> tuple[float, float]:
-    """Seconds in which somebody ran, and in which nobody ran and somebody waited.
+    """Seconds in which any unit ran, and seconds in which none ran and at least one waited.
 
     Args:
-        stretches: Of several units, or of one; they may overlap.
+        stretches: Of one or more units; they may overlap.
 
     Returns:
-        Both; what happens at the same time counts once.
+        Both numbers; simultaneous time counts once.
     """
     changes = [(at.begin, at.ran, at.waited) for at in stretches] + [(at.end, -at.ran, -at.waited) for at in stretches]
     changes.sort()
@@ -157,9 +157,9 @@ class _Thread:
     """The scheduler's statistics of one thread, since the last look.
 
     Args:
-        pid: Its process.
-        thread: Its number.
-        keep: Have the file open all the time: a look then costs a tenth.
+        pid: The process id.
+        thread: The thread id.
+        keep: Keep the file open: a look then costs a tenth.
     """
 
     def __init__(self, pid: int, thread: str, *, keep: bool) -> None:
@@ -175,7 +175,7 @@ class _Thread:
             return None
 
     def look(self) -> tuple[int, int]:
-        """Nanoseconds that it has run, and has been ready to run and waited, since the last look."""
+        """Nanoseconds for which it has run, and for which it was ready but waited, since the last look."""
         file = self._open() if self._file is None else self._file
         if file is None:
             return 0, 0
@@ -191,32 +191,32 @@ class _Thread:
         return ran - before[0], waited - before[1]
 
     def close(self) -> None:
-        """Give back what is open."""
+        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
 
 class _Track:
-    """What is known of one unit."""
+    """The measurements of one unit."""
 
     def __init__(self, unit: Unit, tick: float) -> None:
         self.unit = unit
         self.window = TickWindow(tick)
         self.connected = False
         self.peaks: list[tuple[float, float]] = []
-        """Each time the share was larger than ever before: when, and the share."""
+        """The time and share of each new maximum."""
         self.pids: tuple[int, ...] = ()
         self._threads: dict[tuple[int, str], _Thread] = {}
         self._listed = -math.inf
         self._looked = -math.inf
 
     def look(self, now: float, *, starting: bool) -> None:
-        """Take in what its threads have run and waited since the last look.
+        """Add what its threads have run and waited since the last look.
 
         Args:
             now: The time, in seconds.
-            starting: Whether it only starts, and new threads and processes matter at once.
+            starting: Whether it is just starting, so that new threads and processes are listed at every look.
         """
         if starting or now - self._listed >= _LIST_SECONDS:
             self._listed = now
@@ -231,7 +231,7 @@ class _Track:
         self._looked = now
 
     def _list(self) -> None:
-        """Find out which threads there are now."""
+        """List its current threads."""
         self.pids = tuple(self.unit.processes())
         there = [(pid, thread) for pid in self.pids for thread in _threads(pid)]
         for gone in self._threads.keys() - there:
@@ -241,35 +241,35 @@ class _Track:
                 self._threads[key] = _Thread(*key, keep=len(self._threads) < _MOST_OPEN)
 
     def close(self) -> None:
-        """Give back what is open."""
+        """Close all files."""
         for thread in self._threads.values():
             thread.close()
         self._threads.clear()
 
     def note(self, now: float, stretches: Sequence[Stretch], tick: float) -> None:
-        """Note the share that was waited for of the tick that ends now, if it is the largest so far.
+        """Record the share of the tick ending now that was spent waiting, if it is a new maximum.
 
         Args:
             now: The time, in seconds.
-            stretches: What it and the game did in the tick.
-            tick: How long that is.
+            stretches: What the unit and the game did in the tick.
+            tick: Its length in seconds.
         """
         most = self.peaks[-1][1] if self.peaks else 0.0
         ran = sum((at.end - at.begin) * at.ran for at in stretches)
         waited = sum((at.end - at.begin) * at.waited for at in stretches)
         if waited <= most * (tick - ran):
-            return  # nor would it be more if what overlaps counted once, which costs more to tell
+            return  # counting overlaps once, which is more expensive, could only lower the share
         share = spare_share(tick, *together(stretches))
         if share > most:
             self.peaks.append((now, share))
 
     def worst(self, until: float) -> float:
-        """The largest share in any tick up to then."""
+        """The largest share in any tick up to that time."""
         return max((share for when, share in self.peaks if when <= until), default=0.0)
 
 
 def spare_share(tick: float, ran: float, waited: float) -> float:
-    """The share of what there was to spare in a tick that was waited for; 0 for who runs through all of it anyway."""
+    """The share of a tick's spare time spent waiting; 0 for units that run through nearly the whole tick anyway."""
     return waited / (tick - ran) if ran < _MOST_RUNNING * tick else 0.0
 
 
@@ -279,11 +279,11 @@ class StarvationMeter:
     Args:
         game: The game, which has been started.
         players: Its players; they may start later.
-        tick: Seconds within which the game wants its answers.
+        tick: Seconds in which the game expects its answers.
     """
 
     _watching: ClassVar[set[int]] = set()
-    """All that look, who share what looking may cost."""
+    """All running meters; they share the allowed cost of looking."""
 
     def __init__(self, game: Unit, players: Sequence[Unit], *, tick: float) -> None:
         self._game = _Track(game, tick)
@@ -292,14 +292,14 @@ class StarvationMeter:
         self._looked = time.monotonic()
         self._connections: Connections | None = None
         self._began: float | None = None
-        """When the last player was connected, which is when play may begin."""
+        """When the last player connected, which is when play may begin."""
         self._first = math.inf
-        """When a whole tick of play was first looked at."""
+        """When a whole tick of play was first observed."""
 
     async def run(self) -> None:
-        """Look again and again, until cancelled.
+        """Keep looking until cancelled.
 
-        In a thread, for on a busy machine the event loop comes too seldom to see what happens between.
+        This runs in a thread, because on a busy machine the event loop runs too rarely to see every tick.
         """
         over = threading.Event()
         self._watching.add(id(self))
@@ -338,7 +338,7 @@ class StarvationMeter:
             for player in alone:
                 player.connected = not there.isdisjoint(player.pids)
         if self._began is None and self._players and all(player.connected for player in self._players):
-            # it may have been so ever since the last look
+            # it may have been so since the last look
             self._began = last
         if self._began is not None and now - self._tick >= self._began:
             self._first = min(self._first, now)
@@ -347,16 +347,16 @@ class StarvationMeter:
                 player.note(now, [*stretches, *player.window.last(now)], self._tick)
 
     def missing(self) -> tuple[Unit, ...]:
-        """Players whose processes can be seen, and that have not connected yet."""
+        """Players whose processes are visible but that have not connected yet."""
         return tuple(track.unit for track in self._players if track.pids and not track.connected)
 
     def read(self) -> StarvationRecord | None:
-        """What has been seen of the play; None where nothing could be seen of it, or nobody has played."""
+        """The observations of the play; None if nothing of it could be observed or there was no play."""
         if self._began is None:
             return None
         until = _written(self._game.unit)
         if until - self._began > 2 * self._tick and not self._first < until:
-            return None  # no tick of it was seen: whoever looks may be kept from the processor, too
+            return None  # no tick of it was observed: this process may itself have been starved
         worst = max(self._players, key=lambda player: player.worst(until))
         share = worst.worst(until)
         return StarvationRecord(
@@ -377,7 +377,7 @@ def _threads(pid: int) -> list[str]:
 
 
 def _written(game: Unit) -> float:
-    """When the results were last written, on the monotonic clock; now, when that cannot be seen."""
+    """When the results were last written, on the monotonic clock; the current time if that cannot be seen."""
     now = time.monotonic()
     if game.spec.directory is None:
         return now

@@ -1,6 +1,6 @@
-"""What is watched while an episode is played: ends, results, the contract.
+"""Watchers for what happens while an episode is played: units ending, results, the contract.
 
-Each watcher waits until it is clear what something means, tells the ledger, and says when the game's part is over.
+Each watcher waits until the meaning of an event is clear, tells the ledger, and reports when the game's part is over.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from .specs import REPLAY, RESULTS
 __all__ = ["Watch", "is_number"]
 
 _BLAME_WINDOW = 0.25
-"""Seconds in which the game's own end may show that it was not a violation which a check saw."""
+"""Seconds in which the game's own end may show that a failed check was not a violation."""
 _SILENCE = 2.0
-"""Seconds without an answer after which a game may be on its way out."""
+"""Seconds without an answer after which a game may be exiting."""
 _DYING = 10.0
-"""Seconds a silent game has to end, or to answer again, before it is judged what was seen meanwhile."""
+"""Seconds that a silent game has to end, or to answer again, before it is judged by what was seen meanwhile."""
 _ASK_AGAIN = 0.5
 _LEFT_NOTICE = 5.0
-"""Seconds after which a player's orderly end in the middle of a game is worth a word."""
+"""Seconds after which a player's clean exit in the middle of a game is worth a notice."""
 _LEFT_EARLY = 1.0
-"""Seconds before the end of the game from which on a player's orderly end is worth a word."""
+"""A player's clean exit more than this many seconds before the end of the game is worth a notice."""
 _SEEN_LATE = 4.0
-"""How many seconds apart ends of the same moment may show on a backend that is asked over a network."""
+"""How many seconds apart simultaneous ends may be reported by a backend that is polled over a network."""
 
 
 class Watch:
@@ -45,13 +45,13 @@ class Watch:
 
     Args:
         setup: The episode's surroundings.
-        ledger: Where what is seen is told.
+        ledger: Receives what is seen.
         game: The game, which has been started.
     """
 
     def __init__(self, setup: Setup, ledger: Ledger, game: Unit) -> None:
         self.over = anyio.Event()
-        """Set when the game's part is over, whatever way."""
+        """Set when the game's part is over, however it ended."""
         self._setup = setup
         self._options = setup.options
         self._ledger = ledger
@@ -62,21 +62,21 @@ class Watch:
     # --- ends
 
     async def game(self) -> None:
-        """See the game's end."""
+        """Watch for the game's end."""
         ended = await self._game.wait()
         after = " after its results were complete" if self._ledger.results_complete and not ended.ok else ""
         await self._ledger.see("ended", "game", words=after)
         self.over.set()
 
     async def player(self, player: Unit) -> None:
-        """See a player's end at the moment it happens, and say whose fault it was."""
+        """Watch for a player's end, and say whose fault it was."""
         ended = await player.wait()
         if ended.reason == "stopped" or self.over.is_set():
             return
         if ended.ok:
             await self._notice_early_leave(player)
             return
-        # What a player's end means when the game ends with it is said when it is known how the game went.
+        # If the game ends together with the player, the verdict has to wait for the game's outcome.
         if not await self._goes_on(grace=self._options.failure_grace):
             return
         if not await self._lets_in(player) or self.over.is_set():
@@ -86,14 +86,14 @@ class Watch:
             self.over.set()
 
     async def _lets_in(self, player: Unit) -> bool:
-        """Whether the game lets in who has this player's token, now that the player is gone; else its part is over.
+        """Whether the game admits a client with the token of this player, which is gone; otherwise its part is over.
 
-        A player that is shut out can only fail, or give up.
+        A player that is shut out can only fail or give up.
         """
         slot = player.spec.slot
         assert slot is not None
         if self._options.on_player_failure == "continue":
-            return True  # whom the game misses is for the game to say: nobody may take the seat even for a moment
+            return True  # the game decides about missing players, so the seat must not be taken even for a moment
         if self.over.is_set() or await self.is_done():
             return True
         if self._ledger.disturbed_at is None:
@@ -101,7 +101,7 @@ class Watch:
         seen = await probes.probe_seat(self._game.endpoint().here, slot, self._setup.tokens[slot])
         if seen.ok or not seen.reached:
             return True
-        # a game that is over, or on its way out, need let nobody in
+        # a game that is over, or exiting, need not admit anyone
         if self.over.is_set() or not await self._goes_on():
             return True
         if not self._shuts_out:
@@ -112,7 +112,7 @@ class Watch:
         return False
 
     async def judge_players(self) -> None:
-        """Say of the players that have ended what their ends mean, now that it is known how the game went."""
+        """Judge the players that have ended, now that the game's outcome is known."""
         over = self._ledger.over_at or self._ledger.seconds()
         for slot, seat in self._ledger.seats.items():
             if seat.exit is None or seat.ended is None:
@@ -130,7 +130,7 @@ class Watch:
                 )
 
     async def end_after_failure(self) -> None:
-        """A player could not be started: let the game have a moment to end by itself; then its part is over."""
+        """After a player could not be started, give the game a moment to end by itself; then its part is over."""
         if self._options.on_player_failure == "continue":
             return
         with anyio.move_on_after(self._options.failure_grace):
@@ -138,11 +138,11 @@ class Watch:
         self.over.set()
 
     async def _goes_on(self, *, grace: float = 0.0) -> bool:
-        """Whether the game outlives what has just been seen to fail, ``grace`` seconds at least.
+        """Whether the game outlives the failure just seen by at least ``grace`` seconds.
 
-        A game that dies takes its players and its viewers with it, and on a busy machine its own end may take far
-        longer to show than theirs. So it is asked: one that does not answer any more is on its way out, and gets the
-        time for that. If it is the way to the game that is broken, it is waited for until it answers again.
+        A game that dies takes its players and its viewers with it, and on a busy machine its own end may be reported
+        much later than theirs. So the game is probed: one that no longer answers is exiting, and gets time for that. If
+        the connection to the game is broken, this waits until it works again.
         """
         with anyio.move_on_after(max(_BLAME_WINDOW, grace)):
             await self._game.wait()
@@ -154,7 +154,7 @@ class Watch:
             except (OSError, TimeoutError):
                 asked = anyio.current_time()
                 await self._game.reach()
-                # the time in which nobody could have seen its end is not the game's
+                # time in which its end could not have been seen does not count against the game
                 silent_until += anyio.current_time() - asked
             else:
                 return True
@@ -164,7 +164,7 @@ class Watch:
         return True
 
     async def _notice_early_leave(self, player: Unit) -> None:
-        """Say while it can still be seen that a player has ended in good order and the game goes on all the same."""
+        """Publish a notice if a player exits cleanly while the game goes on."""
         with anyio.move_on_after(_LEFT_NOTICE):
             await self._game.wait()
             return
@@ -178,10 +178,10 @@ class Watch:
     # --- results
 
     async def results(self) -> None:
-        """Notice complete results and a closed replay, then let the game linger a little.
+        """Wait for complete results and a closed replay, then let the game linger briefly.
 
-        Each time one of them is written again the wait begins anew: a game may keep its results up to date while it
-        plays, and write its replay piece by piece.
+        Each rewrite of either file restarts the wait: a game may update its results while it plays, and write its
+        replay in pieces.
         """
         ledger, options, game = self._ledger, self._options, self._game
         valid = closed = False
@@ -199,12 +199,12 @@ class Watch:
                         continue
                     written.set()
                     written = anyio.Event()
-            group.cancel_scope.cancel()  # the game has ended: ``game`` takes it from here
+            group.cancel_scope.cancel()  # the game has ended: ``game`` handles the rest
 
         async with anyio.create_task_group() as group:
             group.start_soon(follow, group)
             while True:
-                # taken before anything is looked at: looking takes time, and what is told meanwhile counts
+                # taken before looking, because looking takes time and events reported meanwhile count
                 news = written
                 if not valid:
                     ledger.results_complete, ledger.over_at = False, None
@@ -216,7 +216,7 @@ class Watch:
                         await news.wait()
                         continue
                     if await game.size(REPLAY) != size:
-                        continue  # it is a long one, and still being written
+                        continue  # it is long, and still being written
                 ledger.results_complete, ledger.over_at = True, ledger.seconds()
                 with anyio.move_on_after(options.linger):
                     await news.wait()

@@ -1,4 +1,4 @@
-"""Environments of PettingZoo made of rules."""
+"""PettingZoo environments made from rules."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ except ModuleNotFoundError as error:
 __all__ = ["ActionSpace", "ObservationSpace", "RulesAECEnv", "RulesParallelEnv", "as_aec_env", "as_parallel_env"]
 
 Observe = Callable[[Any], Any]
-"""Makes an element of a space of an observation, which is JSON."""
+"""Turns an observation (as JSON) into an element of a space."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class ActionSpace:
 
     Attributes:
         space: The space; `Discrete` wherever the actions can be numbered.
-        every: The actions by number as JSON; None where an action has no number of its own.
-        masks: Whether there is a mask of what is legal: 1 where it is.
+        every: The actions by number as JSON; None if actions have no numbers of their own.
+        masks: Whether there is a mask, with 1 for each legal action.
     """
 
     space: Space[Any]
@@ -60,12 +60,12 @@ class ActionSpace:
 
         Args:
             schema: What an action is, as JSON Schema.
-            actions: All actions as JSON, in the order of their numbers; or how many there are at most at a time, and
-                then number n is the n-th legal one; or None: what the schema says.
-            name: The game's.
+            actions: All actions as JSON, in the order of their numbers; or the largest number of legal actions at a
+                time, so that number n is the n-th legal one; or None: what the schema says.
+            name: The game's name.
 
         Raises:
-            UsageError: The schema says neither how many actions there are, nor what numbers they are made of.
+            UsageError: The schema says neither how many actions there are nor which numbers they consist of.
         """
         if isinstance(actions, int):
             return cls(spaces.Discrete(actions), None, True, {}, None)
@@ -86,7 +86,7 @@ class ActionSpace:
         return cls(made.space, None, False, {}, made)
 
     def mask(self, legal: Sequence[str] | None) -> Any:
-        """1 for each action that is legal, of those that are given as JSON texts; all where None is."""
+        """1 for each legal action, 0 for the others; legal actions are JSON texts, and None means all."""
         count = int(cast("spaces.Discrete", self.space).n)
         if legal is None:
             return np.ones(count, np.int8)
@@ -108,7 +108,7 @@ class ActionSpace:
         return found
 
     def decode(self, element: Any, legal: Callable[[], Sequence[Any] | None]) -> Any:
-        """The action as JSON; None where there is none of that number."""
+        """The action as JSON; None if no action has that number."""
         if self._codec is not None:
             return self._codec.decode(element)
         number = int(element)
@@ -118,11 +118,11 @@ class ActionSpace:
 
 @dataclass(frozen=True)
 class ObservationSpace:
-    """The space of observations, and how one becomes an element.
+    """The space of observations, and how an observation becomes an element of it.
 
     Attributes:
         space: The space, without a mask.
-        encode: Makes an element of an observation.
+        encode: Turns an observation into an element.
     """
 
     space: Space[Any]
@@ -141,14 +141,14 @@ class ObservationSpace:
         """The space of observations.
 
         Args:
-            schema: What an observation is, as JSON Schema; `{}` where nothing says.
-            example: Gives one, where nothing says.
-            observe: Makes an element of `space` of an observation.
-            space: The space; both or neither is given.
-            name: The game's.
+            schema: What an observation is, as JSON Schema; `{}` if unknown.
+            example: Returns an example, used if the schema is empty.
+            observe: Turns an observation into an element of `space`.
+            space: The space; give both this and `observe`, or neither.
+            name: The game's name.
 
         Raises:
-            UsageError: There is no telling.
+            UsageError: The space cannot be determined.
         """
         if (observe is None) != (space is None):
             raise UsageError("observe= and space= belong together.", code="no_space")
@@ -165,7 +165,7 @@ class ObservationSpace:
         return cls(made.space, made.encode)
 
     def with_mask(self, actions: ActionSpace) -> Space[Any]:
-        """A space of what is seen, with a mask where actions have one."""
+        """The space of what an agent sees, with a mask if the actions have one."""
         own = deepcopy(self.space)
         if not actions.masks:
             return own
@@ -174,7 +174,7 @@ class ObservationSpace:
 
 
 class _Arena:
-    """What both kinds of environment have: a play, and the way between it and spaces."""
+    """The part shared by both kinds of environment: a play, and the conversion to and from spaces."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class _Arena:
             name=rules.__name__,
         )
         self._seeds = random.Random()
-        # Each agent has spaces of its own, as each samples by itself.
+        # Each agent has its own spaces, because each space has its own random generator.
         self.action_spaces = {agent: deepcopy(self.actions.space) for agent in self.agents}
         self.observation_spaces = {agent: self.observations.with_mask(self.actions) for agent in self.agents}
         self.last = [0.0] * len(self.agents)
@@ -241,7 +241,7 @@ class _Arena:
         return self.actions.masks
 
     def action(self, agent: str, element: Any) -> tuple[Any, dict[str, Any]]:
-        """The action that an element stands for, and what its agent is told of it; None where it is refused."""
+        """The action that an element stands for, or None if it is refused, and what the agent is told about it."""
         seat = self.seat[agent]
         if element is None or seat not in self.play.to_act:
             return None, {}
@@ -255,7 +255,7 @@ class _Arena:
         return [json.loads(text) for text in self.play.legal(seat) or ()]
 
     def step(self, actions: Mapping[int, Any]) -> list[float]:
-        """Go on by one tick; returns what each seat has got by it."""
+        """Play one tick. Returns what each seat gained in it."""
         self.play.step(actions)
         scores = self.play.scores_now() or self.last
         gained = [now - before for now, before in zip(scores, self.last, strict=True)]
@@ -267,9 +267,9 @@ class _Arena:
 
 
 class RulesAECEnv(AECEnv[str, Any, Any]):
-    """Rules as an environment of PettingZoo in which agents act one after another; `as_aec_env` makes it.
+    """A PettingZoo environment of rules in which agents act one after another; `as_aec_env` makes it.
 
-    Seats that act in the same tick are asked in ascending order; the tick is played when the last of them has acted.
+    Seats that act in the same tick are asked in ascending order; the tick is played once the last of them has acted.
     """
 
     def __init__(self, arena: Any, render_mode: str | None) -> None:
@@ -293,7 +293,7 @@ class RulesAECEnv(AECEnv[str, Any, Any]):
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Begin a new episode; without a seed, one that follows from the last seed."""
+        """Begin a new episode; without a seed, use one derived from the last seed."""
         self._arena.reset(seed)
         self.agents = list(self.possible_agents)
         self.rewards = dict.fromkeys(self.agents, 0.0)
@@ -304,11 +304,11 @@ class RulesAECEnv(AECEnv[str, Any, Any]):
         self._ask()
 
     def observe(self, agent: str) -> Any:
-        """What an agent sees, and which of its actions are legal."""
+        """What an agent sees, and which actions are legal for it."""
         return self._arena.observe(agent)
 
     def step(self, action: Any) -> None:
-        """Take the action of the agent that is selected; one that is not legal has missed its time."""
+        """Take the action of the selected agent; an illegal action counts as none in time."""
         agent = self.agent_selection
         if self.terminations[agent] or self.truncations[agent]:
             self._was_dead_step(action)
@@ -334,7 +334,7 @@ class RulesAECEnv(AECEnv[str, Any, Any]):
         return self._arena.render() if self.render_mode == "ansi" else None
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: the environment holds no resources."""
 
     def _ask(self) -> None:
         self._chosen = {}
@@ -343,9 +343,9 @@ class RulesAECEnv(AECEnv[str, Any, Any]):
 
 
 class RulesParallelEnv(ParallelEnv[str, Any, Any]):
-    """Rules as an environment of PettingZoo in which all act at once; `as_parallel_env` makes it.
+    """A PettingZoo environment of rules in which all agents act at once; `as_parallel_env` makes it.
 
-    The action of an agent that is not to act is not heard; its mask is all zeros.
+    The action of an agent that is not to act is ignored, and its mask is all zeros.
     """
 
     def __init__(self, arena: Any, render_mode: str | None) -> None:
@@ -377,7 +377,7 @@ class RulesParallelEnv(ParallelEnv[str, Any, Any]):
     def step(
         self, actions: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
-        """Go on by one tick; an agent whose action is not legal has missed its time."""
+        """Play one tick; an illegal action counts as none in time."""
         if not self.agents:
             return {}, {}, {}, {}, {}
         chosen: dict[int, Any] = {}
@@ -396,7 +396,7 @@ class RulesParallelEnv(ParallelEnv[str, Any, Any]):
         return self._arena.render() if self.render_mode == "ansi" else None
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: the environment holds no resources."""
 
     def _seen(self) -> dict[str, Any]:
         return {agent: self._arena.observe(agent) for agent in self.agents}
@@ -417,27 +417,27 @@ def as_aec_env(
     max_cycles: int | None = None,
     render_mode: str | None = None,
 ) -> RulesAECEnv:
-    """Make an environment of PettingZoo in which agents act one after another.
+    """Make a PettingZoo environment in which agents act one after another.
 
-    Agents are `seat_0`, `seat_1`, …. What they see is `{"observation": …, "action_mask": …}` where actions can be
-    numbered, as in PettingZoo's own games, and the observation alone where they cannot. An action that is refused
-    counts as a missed time, with the reason in `infos[agent]["refused"]`. The reward of a tick is the difference that
-    it made to the score: at the end all of it, unless the rules have `live_scores`.
+    Agents are `seat_0`, `seat_1`, …. They see `{"observation": …, "action_mask": …}` if the actions can be numbered, as
+    in PettingZoo's own games, and otherwise only the observation. A refused action counts as none in time;
+    `infos[agent]["refused"]` has the reason. The reward of a tick is the change of the score: without `live_scores` in
+    the rules, the whole score comes at the end.
 
     Args:
         rules: The game.
-        config: The rules' own config, or its fields as JSON; by default one that is all defaults.
-        seats: How many seats; by default the least that the game has.
-        actions: All actions as JSON in the order of their numbers, for types that do not bound them; or how many are
-            legal at most at a time, and then number n is the n-th legal one.
-        observe: Makes an element of `space` of an observation as JSON.
-        space: The space of observations; without it, what `rules.Observation` says (`spaces.codec`), or where that is
-            not said, what the first observation looks like (`spaces.like`).
+        config: The rules' config, or its fields as JSON; defaults if omitted.
+        seats: How many seats; by default the smallest number that the game allows.
+        actions: All actions as JSON in the order of their numbers, for types that do not bound them; or the largest
+            number of legal actions at a time, so that number n is the n-th legal one.
+        observe: Turns an observation (as JSON) into an element of `space`.
+        space: The space of observations. By default derived from `rules.Observation` (`spaces.codec`) or, if that is
+            not declared, from the first observation (`spaces.like`).
         max_cycles: Ticks after which an episode is truncated.
         render_mode: `ansi` for text.
 
     Raises:
-        UsageError: The config cannot be played, or nothing says what a space is.
+        UsageError: The config is invalid, or a space cannot be determined.
         RulesError: The rules fail. Any method may raise it.
     """
     return RulesAECEnv(_arena(rules, config, seats, actions, observe, space, max_cycles), render_mode)
@@ -454,9 +454,9 @@ def as_parallel_env(
     max_cycles: int | None = None,
     render_mode: str | None = None,
 ) -> RulesParallelEnv:
-    """Make an environment of PettingZoo in which all agents act at once; all else is as with `as_aec_env`.
+    """Make a PettingZoo environment in which all agents act at once; otherwise like `as_aec_env`.
 
-    In a game of turns, only the actions of those who are to act are heard.
+    In a turn-based game, only the actions of agents whose turn it is count.
     """
     return RulesParallelEnv(_arena(rules, config, seats, actions, observe, space, max_cycles), render_mode)
 

@@ -1,4 +1,4 @@
-"""One episode of rules, in the process."""
+"""One episode of rules, played in this process."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from ..random_player import RANDOM, sample
 __all__ = ["PolicyError", "PolicyTable", "Rollout", "SeatPolicies", "SeatPolicy", "rollout", "several"]
 
 SeatPolicy = Act | type | str | os.PathLike[str]
-"""A function `act(observation, legal, rng)`, awaited where it is asynchronous; a class that has it, made anew for each
-episode and seat; a file or module that has one, as `load_player` finds it; or `random`."""
+"""A function `act(observation, legal, rng)`, which may be asynchronous; a class with such a method, instantiated for
+each episode and seat; a file or module that contains one, as `load_player` finds it; or `random`."""
 
 SeatPolicies = SeatPolicy | Sequence[SeatPolicy]
 """One policy for all seats, or one for each."""
@@ -45,13 +45,13 @@ _Choose = Callable[[Play, int], Any]
 
 
 class PolicyError(CoworldError):
-    """A policy that raised.
+    """A policy raised an exception.
 
     Attributes:
-        tick: The ticks that had been played.
-        seat: Whose policy it is.
-        lines: The lines that lead to it, as a traceback has them, innermost last; without ours.
-        replay: The game up to there, where one was kept.
+        tick: The number of ticks played.
+        seat: The policy's seat.
+        lines: The lines of its traceback, innermost last, without ours.
+        replay: The replay up to that point, if one was kept.
     """
 
     kind = "answer"
@@ -71,15 +71,15 @@ class PolicyError(CoworldError):
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
-    """An episode that was played.
+    """A finished episode.
 
     Attributes:
         scores: The score of each seat; more is better.
-        ticks: Ticks played.
-        results: The results, as the game leaves them: `scores`, `ticks`, and what the rules add.
-        seed: The seed of all chance.
-        refused: How many actions of each seat were refused; each has missed its time instead.
-        replay: The replay, where one was asked for; `read_replay` reads it.
+        ticks: The number of ticks played.
+        results: The game's results: `scores`, `ticks`, and what the rules add.
+        seed: The seed of all random numbers.
+        refused: The number of refused actions of each seat; each counted as no action in time.
+        replay: The replay, if one was requested; `read_replay` reads it.
     """
 
     scores: tuple[float, ...]
@@ -101,8 +101,8 @@ def rollout(
 ) -> Rollout:
     """Play one episode to its end, in this process and without a clock.
 
-    A policy sees what its seat would see at a websocket. What it returns is checked in the same way; an action that is
-    refused counts in `refused`, and its seat has missed its time. `None` lets time pass on purpose.
+    A policy sees what its seat would see at a websocket, and its return value is checked in the same way: a refused
+    action is counted in `refused` and counts as no action in time. `None` lets time pass on purpose.
 
     ::
 
@@ -110,28 +110,28 @@ def rollout(
 
     Args:
         rules: The game.
-        policies: Who plays, one for all seats or one for each.
-        config: The rules' own config, or its fields as JSON; by default one that is all defaults.
-        seats: How many seats; by default as many as there are policies, or the least that the game has.
-        seed: The seed of all chance, that of the policies too.
+        policies: The players, one for all seats or one for each.
+        config: The rules' config, or its fields as JSON; defaults if omitted.
+        seats: How many seats; by default the number of policies, or the smallest number that the game allows.
+        seed: The seed of all random numbers, those of the policies included.
         record: Whether to keep a replay.
 
     Raises:
-        UsageError: There is no such policy, their number is wrong, or the config cannot be played.
-        RulesError: The rules fail; its `replay` has the game up to there, if one was to be kept.
-        PolicyError: A policy raises; the same.
+        UsageError: There is no such policy, their number is wrong, or the config is invalid.
+        RulesError: The rules failed; its `replay` has the game up to that point, if one was to be kept.
+        PolicyError: A policy raised an exception; likewise.
     """
     with PolicyTable(rules, policies, config=config, seats=seats) as table:
         return table.play(seed, record=record)
 
 
 def several(policies: SeatPolicies) -> bool:
-    """Whether there is one for each seat."""
+    """Whether there is one policy for each seat."""
     return isinstance(policies, Sequence) and not isinstance(policies, str | os.PathLike)
 
 
 class PolicyTable:
-    """Rules and who sits there, ready for any number of episodes.
+    """Rules and the players of each seat, ready for any number of episodes.
 
     Args:
         rules: The game.
@@ -224,7 +224,7 @@ class PolicyTable:
                 writer.add(play.frame(), done)
 
     def _chance(self, seat: int) -> random.Random:
-        """The random numbers of a seat: what one draws changes nothing for another. Seeding costs as much as a move."""
+        """A seat's own random generator, so that seats do not influence each other. Seeding costs as much as a move."""
         if seat not in self._chances:
             self._chances[seat] = random.Random((self._seed << 16) + seat + 1)
         return self._chances[seat]
@@ -239,7 +239,7 @@ class PolicyTable:
             names=[f"Seat {seat}" for seat in range(self._seats)],
         )
 
-    # who sits there
+    # the players of the seats
 
     def _chooser(self, policy: SeatPolicy) -> _Choose:
         if policy == RANDOM:
@@ -256,7 +256,7 @@ class PolicyTable:
         return self._asking(getattr(player, "act", player))
 
     def _object(self, player: Any) -> _Choose:
-        """One object for each seat that it takes, for one episode."""
+        """One object for each of its seats, for one episode."""
 
         def choose(play: Play, seat: int) -> Any:
             if seat not in self._players:
@@ -279,7 +279,7 @@ class PolicyTable:
             raise PolicyError(error, tick=play.tick, seat=seat) from error
 
     def _asking(self, act: Act) -> _Choose:
-        # What is no function may still be asked like one.
+        # A callable object may have an asynchronous `__call__`.
         asked = act if inspect.isroutine(act) else getattr(act, "__call__", act)  # noqa: B004
         waits = inspect.iscoroutinefunction(asked)
 
@@ -295,7 +295,7 @@ class PolicyTable:
                 return None
             if legal is not None and options is not None:
                 for index, one in enumerate(legal):
-                    # One of those that were handed out, unless it was changed meanwhile.
+                    # One of the handed-out options, unless it was changed meanwhile.
                     if one is answer and (type(one) in _UNCHANGED or to_plain(options[index]) == one):
                         return options[index]
             try:
@@ -311,7 +311,7 @@ class PolicyTable:
 
         def choose(play: Play, seat: int) -> Any:
             nonlocal schema
-            # One stream for all that play at random.
+            # All random players share one stream.
             rng = self._chances.get(-1) or self._chance(-1)
             options = play.options(seat)
             if options is not None:
@@ -329,7 +329,7 @@ class PolicyTable:
         if self._portal is None:
             from anyio.from_thread import start_blocking_portal
 
-            # A notebook has an event loop already, in which nobody can wait for another.
+            # A notebook already runs an event loop, which cannot be blocked to wait for another one.
             self._portal = self._stack.enter_context(start_blocking_portal())
         return self._portal.call(act, *arguments)
 

@@ -1,4 +1,4 @@
-"""One seat of a Coworld as an environment of Gymnasium: the game and the others are programs, the seat is yours."""
+"""One seat of a Coworld as a Gymnasium environment: the game and the other players are programs, the seat is yours."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 __all__ = ["SeatEnv"]
 
 WATCH: Final = 0.2
-"""Seconds between two looks whether the program is ending."""
+"""Seconds between two checks whether the program is ending."""
 
 
 class SeatEnv(gymnasium.Env[Any, Any]):
-    """A seat of a Coworld: `reset` starts an episode, `step` acts in it, and the reward comes at its end, as the score.
+    """A seat of a Coworld: `reset` starts an episode, `step` acts in it, and the score comes as the reward at the end.
 
     ::
 
@@ -59,34 +59,35 @@ class SeatEnv(gymnasium.Env[Any, Any]):
             seen, info = env.reset(seed=1)
             seen, reward, over, _, info = env.step(env.action_space.sample(mask=seen["action_mask"]))
 
-    Games of the kit say themselves what their actions and observations are: the spaces and the mask are those of
-    `as_aec_env`, and are known once an episode has begun, which asking for one does. Any other game needs all of
-    `encode`, `decode`, `space` and `action_space`. The game's clock runs: whoever takes longer for a step than a move
-    may take has missed its time. An action that is refused changes nothing; `info["refused"]` says why, and it may be
-    tried again while there is time.
+    Games made with the kit declare their actions and observations: the spaces and the mask are those of `as_aec_env`.
+    They are known once an episode has begun; reading a space begins one. For any other game, all of `encode`, `decode`,
+    `space` and `action_space` are required. The game's clock runs: a step that takes longer than a move may take counts
+    as no move. A refused action changes nothing; `info["refused"]` has the reason, and it may be tried again while
+    there is time.
 
-    The episodes run in the background, in a thread of their own. `close` ends all of it, as do the end of a `with`
-    block and of the program.
+    Episodes run in the background, in a thread of their own. `close`, the end of a `with` block or the end of the
+    program stops everything.
 
     Args:
-        package: The Coworld, or where it is, as for `run_episode`.
+        package: The Coworld or its location, as for `run_episode`.
         seat: Which seat.
-        opponents: Who sits in the other seats, one for all or one for each; by default the package's own players.
+        opponents: The players of the other seats, one for all or one for each; by default the package's own players.
         variant: Id of a variant; by default the first.
-        backend: An entered backend is not to be had here: the name of one.
+        backend: The name of a backend (not an entered backend).
         options: How episodes are run.
-        workspace: A directory in which each episode leaves its evidence, in one of its own; None keeps nothing.
+        workspace: A directory in which each episode gets a directory for its evidence; None keeps nothing.
         actions: As for `as_aec_env`.
         observe: As for `as_aec_env`.
         space: The space of observations, with `observe` or `encode`.
-        encode: Makes an element of `space` of a message of the game, parsed where it is JSON; None where it asks for no
-            action.
-        decode: Makes the message to the game of an action; a string goes as it is, all else as JSON, None not at all.
+        encode: Turns a message of the game (parsed, if it is JSON) into an element of `space`; None if the message asks
+            for no action.
+        decode: Turns an action into the message to the game: a string is sent as is, None is not sent, anything else is
+            sent as JSON.
         action_space: The space of actions, with `decode`.
-        render_mode: `ansi` for the observation in words, where the game has words.
+        render_mode: `ansi` for the observation in words, if the game provides them.
 
     Raises:
-        UsageError: There is no such seat or player, or something is missing for a game that is none of the kit.
+        UsageError: There is no such seat or player, or a game not made with the kit lacks one of the arguments above.
     """
 
     metadata = {"render_modes": ["ansi"]}  # noqa: RUF012 - as Gymnasium declares it
@@ -114,7 +115,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
             raise UsageError("encode=, decode=, space= and action_space= belong together.", code="no_space")
         self.render_mode = render_mode
         self.record: EpisodeRecord | None = None
-        """The record of the episode that was over last."""
+        """The record of the last finished episode."""
         self._package = package
         self._seat = seat
         self._opponents = [opponents] if isinstance(opponents, str) else list(opponents)
@@ -139,17 +140,17 @@ class SeatEnv(gymnasium.Env[Any, Any]):
 
     @property
     def observation_space(self) -> Space[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The space of what the seat sees."""
+        """The space of observations."""
         self._known()
         return self._words.observation_space
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode, and wait until the seat is to act; one that is going on is stopped.
+        """Start an episode, and wait until it is the seat's turn; an episode in progress is stopped.
 
-        Without a seed it is one that follows from the last seed, where the game takes seeds.
+        Without a seed, one is derived from the last seed if the game takes seeds.
 
         Raises:
-            EpisodeError: The episode is over before the seat was to act.
+            EpisodeError: The episode ended before the seat's turn.
         """
         super().reset(seed=seed)
         if not (self._fresh and seed is None):
@@ -158,10 +159,10 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         return self._words.element(), dict(self._words.info)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Act, and wait until the seat is to act again or the episode is over.
+        """Act, and wait until it is the seat's turn again or the episode is over.
 
         Raises:
-            EpisodeError: It did not come to its end as it should; the message says by whose fault.
+            EpisodeError: The episode did not end as it should; the message says whose fault that was.
         """
         episode = self._episode
         if episode is None:
@@ -180,7 +181,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         return self._words.info.get("text", "") if self.render_mode == "ansi" else None
 
     def close(self) -> None:
-        """End the episode, and everything in the background; the environment may be reset again all the same."""
+        """End the episode and everything in the background. The environment can be reset afterwards."""
         episode, self._episode, self._fresh = self._episode, None, False
         home, self._home = self._home, None
         if home is not None:
@@ -237,7 +238,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
             raise
 
     def _listen(self, episode: _Episode) -> bool:
-        """Whether the seat is to act; else the episode is over."""
+        """Wait for the seat's turn. Returns False if the episode is over."""
         while (message := episode.receive()) is not None:
             if self._words.heard(message):
                 return True
@@ -246,11 +247,11 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         return False
 
 
-# --- words ----------------------------------------------------------------------------------------------------------
+# --- messages -------------------------------------------------------------------------------------------------------
 
 
 class _KitWords:
-    """What a game of the kit says, and what it is told."""
+    """The messages of a game made with the kit."""
 
     def __init__(self, actions: Sequence[Any] | int | None, observe: Observe | None, space: Space[Any] | None) -> None:
         self._given = (actions, observe, space)
@@ -281,7 +282,7 @@ class _KitWords:
         self.info = {}
 
     def heard(self, message: Any) -> bool:
-        """Whether the seat is to act."""
+        """Take in a message. Returns whether it is the seat's turn."""
         said = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
         match said.get("type"):
             case "hello" if said.get("protocol") == PROTOCOL:
@@ -299,7 +300,7 @@ class _KitWords:
                 return bool(said.get("your_turn"))
             case "refused":
                 self.info["refused"] = said.get("reason")
-                # What comes late is of a tick that is over; there is nothing to be tried again.
+                # A late action belongs to a tick that is over, so it cannot be tried again.
                 return said.get("tick") == self._asked.get("tick") and "late" not in str(said.get("reason"))
             case "over":
                 self._asked = {**self._asked, "your_turn": False}
@@ -342,7 +343,7 @@ class _KitWords:
 
 
 class _OwnWords:
-    """What the author of an environment makes of a game that speaks a protocol of its own."""
+    """The messages of a game with a protocol of its own, converted by the environment's author."""
 
     known = True
     over = False
@@ -399,7 +400,7 @@ class _Home:
             opened = self._portal.wrap_async_context_manager(open_backend(backend, self.package))
             self._backend: Backend = stack.enter_context(opened)[0]
             self._stack = stack.pop_all()
-        # The end of a program waits for threads before it calls what is registered for the end.
+        # A program waits for its threads before it calls the registered exit functions.
         self._watch = threading.Thread(target=self._until_the_end, name="SeatEnv watch")
         self._watch.start()
         atexit.register(self.close)
@@ -455,11 +456,11 @@ class _Episode:
             raise
 
     def receive(self) -> Any:
-        """The next message, parsed where it is JSON; None when the connection is closed."""
+        """The next message, parsed if it is JSON; None when the connection is closed."""
         return self._portal.call(_received, self._socket)
 
     def send(self, said: Any) -> None:
-        """Send a message; one that the game does not wait for any more is nobody's."""
+        """Send a message; it is dropped if the game does not wait for it any more."""
         self._portal.call(_sent, self._socket, said if isinstance(said, str) else json.dumps(said))
 
     def finished(self) -> EpisodeRecord:
@@ -468,7 +469,7 @@ class _Episode:
         return self._record.result()
 
     def stop(self) -> None:
-        """End the episode, however far it is."""
+        """End the episode, whatever its state."""
         if not self._record.done():
             self._record.cancel()
         with suppress(CancelledError, Exception):
@@ -480,7 +481,7 @@ async def _connected(url: str) -> ClientConnection:
     from websockets.exceptions import WebSocketException
 
     try:
-        # As players do: games of older kinds do not answer pings, and observations have no limit.
+        # As players do: games of older generations do not answer pings, and observations have no size limit.
         return await connect(url, ping_timeout=None, max_size=None, compression=None, proxy=None)
     except (WebSocketException, OSError, EOFError) as error:
         raise EnvironmentFault(

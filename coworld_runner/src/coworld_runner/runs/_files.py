@@ -1,4 +1,4 @@
-"""Files that units write: seen when they are complete, fetched without trust, logs kept within bounds."""
+"""Files that units write: detected when complete, fetched without trusting them, logs kept within a size limit."""
 
 from __future__ import annotations
 
@@ -46,29 +46,29 @@ _EVENT_HEAD = struct.Struct("iIII")
 
 _POLL_SECONDS = 0.05
 _POLLS_STABLE = 4
-"""Without inotify a file counts as closed when it has not changed for this many looks."""
+"""Without inotify, a file counts as closed when it has not changed for this many polls."""
 
 
 @asynccontextmanager
 async def watch_directory(
     directory: Path, *, until: Callable[[], Awaitable[object]] | None = None
 ) -> AsyncGenerator[MemoryObjectReceiveStream[str], None]:
-    """Names of regular files directly in a directory, each time a writer closed one or renamed it into place.
+    """Stream names of regular files directly in a directory as writers close them or rename them into place.
 
-    Files that are there when the watch is opened are reported first, whoever still writes to them; such a file is
-    reported again when it is closed. Directories below are not watched. A reader that falls behind loses no file:
-    the kernel's queue is bounded, and when it overflows everything present is reported again.
+    Files present when the watch is opened are reported first, even if something is still writing to them; such a file
+    is reported again when it is closed. Subdirectories are not watched. A slow reader loses no file: the kernel's queue
+    is bounded, and when it overflows every file present is reported again.
 
     Args:
         directory: The directory; must exist.
-        until: When this has returned, what is pending is reported and the stream ends. None: it ends with the
+        until: When this returns, pending names are reported and the stream ends. None: it ends with the
             context.
 
     Raises:
         FileNotFoundError: There is no such directory.
     """
     descriptor = _inotify_open(directory)
-    # listed after the watch is open: a file may be named twice, never missed
+    # list after opening the watch: a file may be reported twice, but is never missed
     present = _regular_files(directory)
     send, receive = anyio.create_memory_object_stream[str](64)
     try:
@@ -99,7 +99,7 @@ def _inotify_open(directory: Path) -> int | None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
     if sys.platform != "linux":
         return None
-    import ctypes  # 10 ms, which only a run needs to pay
+    import ctypes  # takes 10 ms, so only runs pay for it
 
     libc = ctypes.CDLL(None, use_errno=True)
     try:
@@ -116,7 +116,7 @@ def _inotify_open(directory: Path) -> int | None:
 
 
 def _inotify_read(descriptor: int) -> tuple[list[str], bool]:
-    """What happened since the last look: names in order, and whether the kernel dropped some."""
+    """What happened since the last read: names in order, and whether the kernel dropped events."""
     names: list[str] = []
     overflow = False
     while True:
@@ -135,7 +135,7 @@ def _inotify_read(descriptor: int) -> tuple[list[str], bool]:
             elif name and not mask & _IN_ISDIR and name not in names:
                 names.append(name)
         if len(names) > 256:
-            # enough for one go; the rest waits in the kernel
+            # enough for one read; the rest stays in the kernel's queue
             return names, overflow
 
 
@@ -158,7 +158,7 @@ async def _follow(
             if over:
                 return
             async with nursery() as tasks:
-                # whichever comes first: something to read, or the end
+                # whichever comes first: an event to read, or the end
                 tasks.start_soon(cancel_after, ended, tasks.cancel_scope)
                 await anyio.wait_readable(descriptor)
 
@@ -207,15 +207,15 @@ def _is_regular(path: Path) -> bool:
 # --- fetching ---------------------------------------------------------------------------------------------------
 
 LOGS = "logs/"
-"""What the names of files begin with that are in the one directory below a unit's own that is looked into."""
+"""Name prefix of files in the one subdirectory of a unit's directory that is read."""
 _CHUNK = 1 << 20
 _ZEROS = bytes(1 << 16)
 _LISTED = 3000
-"""How many names are told of what a unit has left."""
+"""The most names that are listed of the files that a unit has left."""
 
 
 def list_files(directory: Path | None) -> list[str]:
-    """Names of the regular files that a unit has left, as ``fetch_file`` takes them; none without a directory."""
+    """Names of the regular files that a unit has left, in the form ``fetch_file`` takes; none without a directory."""
     if directory is None:
         return []
     found = _regular_files(directory)
@@ -226,7 +226,7 @@ def list_files(directory: Path | None) -> list[str]:
 
 @contextlib.contextmanager
 def _below(directory: Path) -> Generator[int, None, None]:
-    """A descriptor of the directory of logs; what was put in its place as a link is not followed."""
+    """A descriptor of the directory of logs; a link in its place is not followed."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(directory / LOGS.rstrip("/"), flags)
     try:
@@ -236,23 +236,23 @@ def _below(directory: Path) -> Generator[int, None, None]:
 
 
 async def fetch_file(directory: Path, name: str, target: Path, *, limit: int | None = None) -> int:
-    """Copy one regular file out of a directory that somebody else writes to.
+    """Copy one regular file out of a directory that another program writes to.
 
-    No link is followed, no pipe or device opened for longer than it takes to see what it is, and the target appears
-    whole or not at all: a temporary file beside it is renamed into its place.
+    No link is followed. A pipe or device is opened only long enough to see what it is. The target appears whole or not
+    at all: a temporary file beside it is renamed into place.
 
     Args:
         directory: Where the file is.
-        name: Its plain name, without any directory, or ``logs/NAME``.
+        name: A plain file name, without any directory, or ``logs/NAME``.
         target: Where it goes; replaced when it exists.
-        limit: How many bytes it may have; None: any number.
+        limit: The most bytes it may have; None: any number.
 
     Returns:
         Its size in bytes.
 
     Raises:
         FileNotFoundError: There is no such file.
-        TransferError: The name is no plain file name, the file is not regular or larger than ``limit``, or it could
+        TransferError: The name is not a plain file name, the file is not regular or larger than ``limit``, or it could
             not be read or written.
     """
     check_name(name.removeprefix(LOGS))
@@ -260,13 +260,13 @@ async def fetch_file(directory: Path, name: str, target: Path, *, limit: int | N
 
 
 def copy_given(source: Path, target: Path) -> None:
-    """Copy a file, or a directory with all that is in it, so that every user can read it. Runs in a worker thread.
+    """Copy a file, or a directory with everything in it, readable for every user. Runs in a worker thread.
 
-    A link that is named itself is followed; below a directory nothing but files and directories is copied.
+    If ``source`` itself is a link, it is followed; inside a directory only files and directories are copied.
 
     Raises:
         OSError: There is no such file, or a directory cannot be read.
-        TransferError: There is something in it that is no regular file, or it could not be read or written.
+        TransferError: It contains something that is not a regular file, or it could not be read or written.
     """
     source = source.resolve(strict=True)
     if not source.is_dir():
@@ -287,7 +287,7 @@ def _copy_given(directory: Path, name: str, target: Path) -> None:
 
 
 def check_name(name: str) -> None:
-    """Refuse what is no plain name of a file.
+    """Refuse a name that is not a plain file name.
 
     Raises:
         TransferError: ``file_name``.
@@ -297,12 +297,12 @@ def check_name(name: str) -> None:
 
 
 def check_size(size: int, limit: int | None, context: Mapping[str, object]) -> None:
-    """Refuse what is too large.
+    """Refuse a file that is too large.
 
     Args:
-        size: Bytes of the file.
-        limit: How many it may have; None: any number.
-        context: Of the error; its ``name`` is the file's.
+        size: The file's size in bytes.
+        limit: The most bytes it may have; None: any number.
+        context: Context of the error; its ``name`` is the file's.
 
     Raises:
         TransferError: ``file_too_large``.
@@ -317,7 +317,7 @@ def check_size(size: int, limit: int | None, context: Mapping[str, object]) -> N
 
 
 def not_regular(context: Mapping[str, object]) -> TransferError:
-    """What a file is that is none; the context's ``name`` is its name."""
+    """The error for something that is not a regular file; the context's ``name`` is its name."""
     return TransferError(
         f"{context['name']} is not a regular file, so it is not fetched.",
         code="not_regular",
@@ -327,7 +327,7 @@ def not_regular(context: Mapping[str, object]) -> TransferError:
 
 
 def not_written(error: OSError, context: Mapping[str, object]) -> TransferError:
-    """What came of a copy that could not be written; the context's ``name`` goes to its ``target``."""
+    """The error for a copy that could not be written; the context has the file's ``name`` and its ``target``."""
     full = error.errno in {errno.ENOSPC, errno.EDQUOT}
     return TransferError(
         f"{context['name']} could not be written to {context['target']}: {error.strerror}.",
@@ -342,7 +342,7 @@ def _fetch(directory: Path, name: str, target: Path, limit: int | None) -> int:
     with _open_regular(directory, name, context) as source:
         size = os.fstat(source).st_size
         check_size(size, limit, context)
-        # made with the caller's umask, like any file of theirs; mkstemp's would be readable by nobody else
+        # created with the caller's umask, like the caller's other files; mkstemp would make it private
         part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
         try:
             sink = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
@@ -376,7 +376,7 @@ def _open_regular(directory: Path, name: str, context: dict[str, object]) -> Gen
             below = None
             if name.startswith(LOGS):
                 below, path = stack.enter_context(_below(directory)), name.removeprefix(LOGS)
-            # looked at before it is opened, since opening a device may do something
+            # checked before opening it, since opening a device may have side effects
             if not stat.S_ISREG(os.stat(path, dir_fd=below, follow_symlinks=False).st_mode):
                 raise wrong
             descriptor = os.open(path, flags, dir_fd=below)
@@ -399,10 +399,10 @@ def _open_regular(directory: Path, name: str, context: dict[str, object]) -> Gen
 
 
 def write_sparse(descriptor: int, data: bytes) -> None:
-    """Append to a copy, and leave holes for zeros: a file that takes no room stays one that takes none.
+    """Append to a copy, writing zeros as holes, so that a sparse file stays sparse.
 
     Raises:
-        OSError: There is no room for it, say.
+        OSError: The write failed, for example because the disk is full.
     """
     hole = False
     for start in range(0, len(data), len(_ZEROS)):
@@ -415,7 +415,7 @@ def write_sparse(descriptor: int, data: bytes) -> None:
         while view:
             view = view[os.write(descriptor, view) :]
     if hole:
-        # it may be the end of it all
+        # the hole may be the end of the file
         os.ftruncate(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR))
 
 
@@ -427,13 +427,13 @@ def _read(source: int, name: str, context: dict[str, object]) -> bytes:
 
 
 def cut_unfinished(file: int) -> int:
-    """Take away a last line that was not written to its end, as by a program that was killed.
+    """Remove an incomplete last line, such as one left by a program that was killed.
 
     Args:
-        file: A descriptor that may be read and written.
+        file: A descriptor open for reading and writing.
 
     Returns:
-        Bytes that are left.
+        The bytes that are left.
     """
     size = at = os.fstat(file).st_size
     while at:
@@ -454,13 +454,13 @@ def cut_unfinished(file: int) -> int:
 class CappedLog:
     """A log file that never grows beyond its limit and never fails its writer.
 
-    When more comes than fits, the file ends with one line that says so and holds ``limit`` bytes in all (less the
-    line when even that has no room); everything later is counted and dropped.
+    When the limit is reached, the file ends with one line that says so and holds ``limit`` bytes in all (without the
+    line if there is no room for it); everything later is counted and dropped.
 
     Args:
-        path: The file; made new, or emptied.
-        limit: How many bytes it may hold.
-        on_truncated: Called once, when the first byte is dropped for want of room.
+        path: The file; created, or emptied.
+        limit: The most bytes it may hold.
+        on_truncated: Called once, when the first byte is dropped because of the limit.
     """
 
     def __init__(self, path: Path, limit: int, on_truncated: Callable[[], None]) -> None:
@@ -529,15 +529,15 @@ class CappedLog:
 
 
 def log_tail(paths: Sequence[Path], limit: int = 4000) -> str:
-    """The end of one log or several as text, reading no more than that.
+    """The end of one or more logs as text, reading no more than needed.
 
     Args:
-        paths: The files, in the order they should appear; missing ones count as empty, one named twice counts once.
-        limit: How many bytes in all; what a short log leaves is the others'.
+        paths: The files, in the order to show them. Missing ones count as empty, and a repeated one counts once.
+        limit: The most bytes in all; what a short log does not use is left to the others.
 
     Returns:
-        Text with undecodable bytes replaced and control sequences stripped. A line that was cut at the start is left
-        out when that loses little.
+        Text with undecodable bytes replaced and control sequences stripped. A line that was cut at the start is omitted
+        if that loses little.
     """
     sizes: dict[Path, int] = {}
     for path in paths:

@@ -1,10 +1,10 @@
-"""The run's own directory: labelled before anything is in it, locked while its runner lives.
+"""A run's own directory: labelled before anything is in it, and locked while its runner lives.
 
-Every run has one directory below ``<temporary files>/coworld-<uid>/``, or below ``$XDG_RUNTIME_DIR/coworld-<uid>/``
-where somebody else has taken that name: a directory for runtime files is nobody else's, but most often it is memory,
-and games write gigabytes. Its name is the run id; it holds what units exchange with the runner, and a lock file that
-the runner keeps locked. The lock is how anyone tells a living run from a dead one: the kernel drops it with the
-process, even after SIGKILL, so there is no pid to be mistaken about.
+Every run has one directory below ``<temporary files>/coworld-<uid>/``, or below ``$XDG_RUNTIME_DIR/coworld-<uid>/`` if
+another user has taken that name. The runtime directory always belongs to this user, but it comes second because it is
+usually in memory, and games write gigabytes. The directory's name is the run id. It holds the files that units exchange
+with the runner, and a lock file that the runner keeps locked. The lock tells a living run from a dead one: the kernel
+drops it with the process, even after SIGKILL, so there is no pid to be mistaken about.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ __all__ = [
 ]
 
 REMOVE_SECONDS = 20.0
-"""How long removing what a run has left may keep anyone."""
+"""The most seconds that removing the files of a run may take."""
 _LOCK = "owner.lock"
 
 
 def scratch_roots() -> dict[Path, str]:
-    """Directories below which this user's runs may be, the best first, and why nothing in one may be trusted.
+    """Directories that may hold this user's runs, in order of preference, each with the reason not to trust it.
 
-    The reason is empty where there is none; a directory that is not there yet has none.
+    The reason is empty if the directory is safe or does not exist yet.
     """
     user = os.getuid() if hasattr(os, "getuid") else "user"
     places = [tempfile.gettempdir(), os.environ.get("XDG_RUNTIME_DIR") or ""]
@@ -60,9 +60,9 @@ def scratch_roots() -> dict[Path, str]:
 
 
 def scratch_root() -> Path:
-    """The directory below which this user's runs keep theirs.
+    """The directory below which this user's runs have theirs.
 
-    It stays the same while it is there, whatever others do: theirs may come and go.
+    Once it exists, the choice stays the same, whatever appears or disappears elsewhere.
     """
     roots = scratch_roots()
     safe = [root for root, why in roots.items() if not why]
@@ -72,7 +72,7 @@ def scratch_root() -> Path:
 
 def _unsafe(root: Path) -> str:
     try:
-        # what is opened is looked at, so that nothing else can take its place meanwhile
+        # check the opened descriptor, so that nothing can be swapped in between
         descriptor = _open_root(root)
     except FileNotFoundError:
         return ""
@@ -97,20 +97,20 @@ def _open_root(root: Path) -> int:
 
 @dataclass(frozen=True)
 class Scratch:
-    """The directory of one run. Only its owner may look into it (mode 0700). A context manager: removed on leaving."""
+    """The directory of one run, private to its owner (mode 0700). A context manager: removed on leaving."""
 
     run_id: str
     path: Path
     lock: int
-    """Descriptor of its lock file, which is locked as long as this is open."""
+    """Descriptor of its lock file, which stays locked while this is open."""
 
     def directory(self, name: str, *, shared: bool = False) -> Path:
         """Make a directory for one unit.
 
         Args:
             name: The unit's name.
-            shared: Whether a program under another user id (a container's) must be able to write into it. Nobody
-                else on this machine can reach it, since the directory above is closed.
+            shared: Whether a program under another user id (a container's) must be able to write into it. Other users
+                of this machine cannot reach it, because the directory above is private.
         """
         path = self.path / name
         path.mkdir()
@@ -124,13 +124,13 @@ class Scratch:
         self.remove()
 
     def remove(self, within: float = math.inf) -> str:
-        """Remove it with all it holds, its lock last. Blocks.
+        """Remove the directory with its content, its lock last. Blocks.
 
         Args:
-            within: Seconds it may take; then what is left stays, and is found as a dead run's.
+            within: The most seconds to take; the rest is left and found later as a dead run's.
 
         Returns:
-            Why it is still there; an empty string when it is not.
+            Why it still exists; an empty string if it does not.
         """
         try:
             return remove_run(self.path, within)
@@ -139,7 +139,7 @@ class Scratch:
 
 
 def remove_run(path: Path, within: float = math.inf) -> str:
-    """Remove the directory of a run, its lock last; the arguments and the answer are those of ``remove_tree``."""
+    """Remove the directory of a run, its lock last; arguments and result are those of ``remove_tree``."""
     return remove_tree(path, last=_LOCK, within=within)
 
 
@@ -147,7 +147,7 @@ def _is_locked(descriptor: int) -> bool:
     import fcntl
 
     try:
-        # shared, so that two who look at the same time do not take each other for the owner
+        # a shared lock, so that two processes that look at the same time do not take each other for the owner
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return True
@@ -156,7 +156,7 @@ def _is_locked(descriptor: int) -> bool:
 
 @contextmanager
 def _guard(root: Path, *, alone: bool) -> Generator[None]:
-    """Keep a directory that was just made, and is not locked yet, from being taken for a dead run's."""
+    """Keep a new directory that is not locked yet from being taken for a dead run's."""
     import fcntl
 
     descriptor = _open_root(root)
@@ -168,9 +168,9 @@ def _guard(root: Path, *, alone: bool) -> Generator[None]:
 
 
 def owner_is_alive(directory: Path) -> bool:
-    """Whether the runner that made a run's directory still runs on this machine; True when that cannot be told.
+    """Whether the runner that made a run's directory still runs on this machine; True if that cannot be determined.
 
-    Unlike ``run_is_alive`` it knows runs of other users, and of the same one under another ``TMPDIR``.
+    Unlike ``run_is_alive``, this also covers runs of other users, and runs under another ``TMPDIR``.
     """
     try:
         descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -185,7 +185,7 @@ def owner_is_alive(directory: Path) -> bool:
 
 
 def run_is_alive(run_id: str) -> bool:
-    """Whether the runner of that run still runs on this machine, as this user."""
+    """Whether the runner of that run still runs on this machine as this user."""
     return any(_is_held(root / run_id) for root, why in scratch_roots().items() if not why)
 
 
@@ -204,7 +204,7 @@ def make_scratch(run_id: str) -> Scratch:
     """Make a run's directory and keep it locked, until ``Scratch.remove``.
 
     Raises:
-        EnvironmentFault: It cannot be made: no room, no permission, or the root is not safely ours.
+        EnvironmentFault: It cannot be made: no room, no permission, or the root is not safely this user's.
     """
     import fcntl
 
@@ -222,7 +222,7 @@ def make_scratch(run_id: str) -> Scratch:
         with _guard(root, alone=False):
             path.mkdir(mode=0o700)
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            # waits for nobody but one who is just looking
+            # only waits for a process that is just checking the lock
             fcntl.flock(lock, fcntl.LOCK_EX)
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -237,13 +237,13 @@ def make_scratch(run_id: str) -> Scratch:
 
 @asynccontextmanager
 async def open_scratch(run_id: str, *, on_leak: Callable[[Path, str], None] | None = None) -> AsyncGenerator[Scratch]:
-    """Make the run's directory, keep it locked, and remove it with all it holds, off the event loop.
+    """Make the run's directory, keep it locked, and remove it with its content, off the event loop.
 
-    Removing takes ``REMOVE_SECONDS`` at most, however much a program has left; ``coworld clean`` does the rest.
+    Removing takes at most ``REMOVE_SECONDS``, whatever a program has left; ``coworld clean`` removes the rest.
 
     Args:
         run_id: The run's label.
-        on_leak: Told the path and the reason when it could not be removed.
+        on_leak: Called with the path and the reason if it could not be removed.
 
     Raises:
         EnvironmentFault: See ``make_scratch``.
@@ -259,7 +259,7 @@ async def open_scratch(run_id: str, *, on_leak: Callable[[Path, str], None] | No
 
 
 def find_scratch(run_id: str | None = None) -> tuple[Found, ...]:
-    """Directories of runs on this machine, of this user; none where ``scratch_roots`` says why they may not be his."""
+    """This user's run directories on this machine, except below roots that ``scratch_roots`` does not trust."""
     return tuple(item for root, why in scratch_roots().items() if not why for item in _find_below(root, run_id))
 
 
@@ -290,7 +290,7 @@ def _find_below(root: Path, run_id: str | None) -> list[Found]:
 
 
 def reap_scratch(found: Sequence[Found], *, force: bool = False) -> tuple[Reaped, ...]:
-    """Remove directories of dead runs (of living ones too with ``force``)."""
+    """Remove directories of dead runs, and with ``force`` those of living ones too."""
     reaped: list[Reaped] = []
     for item in found:
         if item.kind != "directory":

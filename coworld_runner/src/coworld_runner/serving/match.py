@@ -1,4 +1,4 @@
-"""One running game: seats, clocks and spectators. Clients are told through outboxes and never waited for."""
+"""One running game: seats, clocks and spectators. Messages go through outboxes, so no client is waited for."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ OVER: Final = "the game is over"
 REPLACED: Final = "replaced by a newer connection"
 
 OWN_QUEUE: Final = 1.0
-"""Most seconds between asking a seat and the bytes having left that are taken for ours; more are the reader's."""
+"""Delays of up to this many seconds until an observation is delivered count as ours; longer ones are the
+client's."""
 
 MAX_LINES: Final = 100
-"""Lines of the log for one seat."""
+"""The most log lines for one seat."""
 
 
 @dataclass
 class _Seat:
-    """One seat: who sits there now, what it has said, and its clock."""
+    """One seat: its connection, what it has said, and its clock."""
 
     bank: float
     outbox: Outbox | None = None
@@ -49,11 +50,11 @@ class _Seat:
     action: Any = None
     acted: bool = False
     told: int = -1
-    """The tick of the newest observation that was handed out."""
+    """The tick of the newest observation in its outbox; -1 once that has been delivered."""
     asked: float = math.inf
-    """When it was asked, by the event loop's clock."""
+    """When the seat's clock for this tick started, on the event loop's clock."""
     said: int = 0
-    """Lines that the log has of it."""
+    """Number of log lines about it."""
 
 
 class Match:
@@ -62,8 +63,8 @@ class Match:
     Args:
         rules: The game.
         config: Its config.
-        seed: The seed of all chance.
-        log: Takes lines for people; nothing said there holds a token.
+        seed: The seed of all random numbers.
+        log: Receives log lines for people; they never contain a token.
 
     Raises:
         RulesError: The game cannot even start.
@@ -107,8 +108,8 @@ class Match:
     def join(self, slot: int) -> Outbox:
         """Give a seat to a new connection; an older connection is closed.
 
-        The game starts once every seat was taken at some time, so a player that drops and comes back does not hold up
-        the others.
+        The game starts once every seat has been taken at some time, so a player that drops and comes back does not
+        delay the others.
         """
         seat = self._seats[slot]
         if seat.outbox is not None:
@@ -126,7 +127,7 @@ class Match:
         return outbox
 
     def leave(self, slot: int, outbox: Outbox) -> None:
-        """Take note that the connection behind `outbox` is gone."""
+        """Record that the connection behind `outbox` is gone."""
         seat = self._seats[slot]
         if seat.outbox is outbox:
             seat.outbox = None
@@ -134,10 +135,10 @@ class Match:
                 self._say(seat, f"seat {slot} disconnected")
 
     def watch(self) -> Outbox:
-        """Add a spectator, who gets the present state at once."""
+        """Add a spectator, who gets the current state at once."""
         outbox = Outbox()
         outbox.notify(_json({"type": "hello", **_about(self._rules, self._config)}))
-        # The state after the end is the last one, and the end comes after it.
+        # After the end, spectators get the last state and then the end.
         (outbox.put if self._end is None else outbox.notify)(_state(self._frame))
         if self._end is not None:
             outbox.finish(self._end, reason=OVER)
@@ -150,21 +151,21 @@ class Match:
         self._viewers.discard(outbox)
 
     def fail(self, error: RulesError) -> None:
-        """Let the game end with a failure that was seen elsewhere: rules may fail while a newcomer is greeted."""
+        """End the game with a failure seen elsewhere: rules may fail while a new client is greeted."""
         self._failure = self._failure or error
         self._all_seen.set()
         self._heard.set()
 
-    # what players say
+    # messages from players
 
     def delivered(self, slot: int) -> None:
-        """Take note that what was pending for a seat has left: its clock does not run while we are busy."""
+        """Record that a seat's pending messages were sent: its clock does not run while we are busy."""
         seat, now = self._seats[slot], anyio.current_time()
         if seat.told == self._play.tick and now - seat.asked < OWN_QUEUE and not seat.acted:
             seat.told, seat.asked = -1, now
 
     def hear(self, slot: int, message: str | bytes) -> str | None:
-        """Take a message of the player in a seat; return what it is told of it where it is refused."""
+        """Handle a message from the player of a seat; returns the reply if it is refused."""
         try:
             return self._hear(slot, message)
         except RulesError as error:
@@ -204,7 +205,7 @@ class Match:
 
         Raises:
             RulesError: The rules fail.
-            TimeoutError: No player has come at all.
+            TimeoutError: No player has connected.
         """
         with anyio.move_on_after(self._config.connect_timeout):
             await self._all_seen.wait()
@@ -239,11 +240,11 @@ class Match:
         return self._play.results()
 
     def replay(self, *, reason: str, results: Mapping[str, Any] | None = None) -> bytes:
-        """The replay of all that was played; the game cannot go on after that."""
+        """The replay of the whole game, which cannot go on after that."""
         return self._writer.finish(reason=reason, results=results)
 
     def finish(self, *, reason: str, results: Mapping[str, Any] | None = None) -> None:
-        """Tell everybody that it is over, and close every connection."""
+        """Tell everyone that the game is over, and close every connection."""
         scores = None if results is None else results["scores"]
         self._end = _json({"type": "over", "scores": scores, "results": results, "reason": reason})
         for slot, seat in enumerate(self._seats):
@@ -256,7 +257,7 @@ class Match:
             viewer.finish(self._end, reason=OVER)
 
     def _show_end(self, slot: int, outbox: Outbox) -> None:
-        """Tell a seat what became of its last action, where the rules have something to say of that."""
+        """Send a seat the outcome of its last action, if the rules report one."""
         try:
             outbox.notify(self._observe(slot))
         except RulesError as error:
@@ -283,13 +284,13 @@ class Match:
             waiting = [seat for seat in map(self._seats.__getitem__, self._play.to_act) if not seat.acted and seat.seen]
             left = max((self._deadline(seat) for seat in waiting), default=0.0) - anyio.current_time()
             if left <= 0:
-                # Connections have their turn even where nobody needs to be waited for.
+                # Give connections a turn even when there is no need to wait.
                 await anyio.lowlevel.checkpoint()
                 break
             with anyio.move_on_after(left):
                 await self._heard.wait()
                 continue
-            # What has come while we were busy has come in time.
+            # Messages that arrived while we were busy are in time.
             for _ in range(3):
                 await anyio.lowlevel.checkpoint()
         for slot in self._play.to_act:
@@ -302,8 +303,8 @@ class Match:
         assert isinstance(self._config.pace, Ticks)
         period = 1 / self._config.pace.hz
         due += period
-        # Small delays are made good by the schedule. After a long one it starts afresh, because a burst of ticks would
-        # give the players no time to answer.
+        # The schedule absorbs small delays. After a long one it restarts, because a burst of ticks would give the
+        # players no time to answer.
         if (now := anyio.current_time()) > due:
             due = now + period
         await anyio.sleep_until(due)
@@ -318,12 +319,12 @@ class Match:
             seat.bank = max(seat.bank - max(used - self._clock.per_move, 0.0), 0.0)
 
     def _say(self, seat: _Seat, line: str) -> None:
-        # Somebody who comes and goes all the time fills nobody's disk.
+        # A client that keeps reconnecting must not fill the disk.
         if seat.said < MAX_LINES:
             seat.said += 1
             self._log(line)
 
-    # words
+    # messages
 
     def _observe(self, slot: int) -> str:
         seat, play = self._seats[slot], self._play
@@ -350,11 +351,11 @@ def _read_act(message: str | bytes) -> tuple[int, Any]:
     """The tick and the action of a player's message.
 
     Raises:
-        ValueError: Why it is none.
+        ValueError: The message is not valid; the text says why.
     """
     try:
         value: Any = json.loads(message)
-    # Deep nesting exhausts the stack of the parser; numbers of many digits are refused by Python.
+    # Deeply nested input exhausts the parser's stack, and Python refuses numbers with very many digits.
     except (ValueError, RecursionError):
         raise ValueError("the message is no JSON") from None
     if not isinstance(value, dict) or cast("dict[str, Any]", value).get("type") != "act":
@@ -371,7 +372,7 @@ def _state(frame: Frame) -> str:
 
 
 def _schemas(rules: type[Rules]) -> dict[str, Any]:
-    """What `hello` says of actions, and of observations where the rules declare them."""
+    """The schemas in `hello`: of actions, and of observations if the rules declare them."""
     found: dict[str, Any] = {}
     for name, where, schema in (
         ("action_schema", "Action", action_schema),

@@ -1,15 +1,15 @@
-"""The Docker backend: units are containers of a local engine, kept apart from each other, the internet and the host.
+"""The Docker backend: units are containers of a local engine, isolated from each other, the internet and the host.
 
-What it holds by default, beside the limits of a unit's spec: no capabilities for players (a game keeps those that an
-image's start script needs to become another user), no new privileges, no core files, no log kept by the engine.
+Defaults, besides the limits of a unit's spec: no capabilities for players (a game keeps those that an image's start
+script needs to switch users), no new privileges, no core files, no log kept by the engine.
 
-A client whose network is ``game-only`` shares a network of its own with what it connects to, and nothing else: other
-clients, the internet and the host's services are out of its reach, and it cannot even ask for names outside. A unit
-that publishes a port and is not ``open`` has no route to the internet either, but services of the host that listen on
-every address can be reached from it: publishing on loopback needs an address there.
+A client whose network is ``game-only`` shares a network with the unit it connects to, and nothing else: it cannot reach
+other clients, the internet or the host's services, and cannot even look up outside names. A unit that publishes a port
+and is not ``open`` has no route to the internet either, but it can reach services of the host that listen on every
+address, because publishing on loopback needs an address on the host.
 
-A process limit is held by the kernel, which refuses to make more; what becomes of that is up to the program, and its
-end is reported as any other.
+The kernel enforces process limits by refusing to create more. What a program does then is up to the program, and its
+end is reported like any other.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class DockerBackend(BaseBackend):
     """Runs units as containers of a Docker engine on this machine.
 
     Args:
-        host: Where the engine listens, e.g. ``unix:///run/user/1000/docker.sock``. By default what the ``docker``
+        host: The engine's address, e.g. ``unix:///run/user/1000/docker.sock``. By default the one that the ``docker``
             command would use: ``DOCKER_HOST``, the current context, ``/var/run/docker.sock``.
-        pull: Whether an image that is not here is fetched (``missing``) or refused (``never``).
-        logins: User and password by registry (host and port) for fetching, in the place of what ``docker login`` has
-            kept for it.
+        pull: Whether a missing image is pulled (``missing``) or refused (``never``).
+        logins: User and password by registry (host and port) for pulling, instead of those that ``docker login`` has
+            stored.
     """
 
     name = "docker"
@@ -81,12 +81,12 @@ class DockerBackend(BaseBackend):
 
     @classmethod
     def of(cls, options: BackendOptions) -> Self:
-        """The engine that the ``docker`` command would use: what ``coworld.backends`` names."""
+        """The engine that the ``docker`` command would use: the factory that ``coworld.backends`` names."""
         return cls()
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the engine enforces; before it was asked, what one on Linux usually does."""
+        """What the engine enforces; before it has been asked, what an engine on Linux usually does."""
         info: Mapping[str, Any] = self._engine.info if self._engine is not None else {}
         return Capabilities(
             images=True,
@@ -137,7 +137,7 @@ class DockerBackend(BaseBackend):
     # --- before anything runs
 
     async def check(self) -> tuple[Issue, ...]:
-        """See whether the engine can be used, what it cannot hold, and whether it has room."""
+        """Check that the engine can be used, what it cannot enforce, and whether it has disk space."""
         try:
             if self._engine is not None:
                 return await _issues(self._engine)
@@ -147,7 +147,7 @@ class DockerBackend(BaseBackend):
             return (Issue(code=error.code, message=error.message, hint=error.hint),)
 
     async def has_image(self, image: str) -> bool:
-        """Whether the engine holds the image; no registry is asked."""
+        """Whether the engine has the image; no registry is asked."""
         self._entered()
         assert self._images is not None
         return await self._images.inspect(image) is not None
@@ -155,7 +155,7 @@ class DockerBackend(BaseBackend):
     async def ensure_image(
         self, image: str, *, platform: str | None = None, publish: Publish | None = None
     ) -> ImageInfo:
-        """Have an image here; fetched when it is not, unless ``pull`` is ``never``."""
+        """Make sure an image is present; a missing one is pulled, unless ``pull`` is ``never``."""
         self._entered()
         assert self._images is not None
         return await self._images.ensure(image, platform=platform, publish=publish)
@@ -169,7 +169,7 @@ class DockerBackend(BaseBackend):
         platform: str | None = None,
         publish: Publish | None = None,
     ) -> ImageInfo:
-        """Have the engine make an image, unless it has it."""
+        """Build an image, unless the engine has it."""
         engine = self._entered()
         # episodes that begin at the same time want the same image
         async with self._building:
@@ -192,7 +192,7 @@ class DockerBackend(BaseBackend):
 
         read = read_dockerfile(await anyio.Path(context, "Dockerfile").read_text(encoding="utf-8"))
         for base in read.images:
-            # the engine itself would ask for a registry's even where one is here
+            # the engine itself would ask a registry even if the image is present
             await self.ensure_image(base, platform=platform, publish=publish)
         await build_image(
             engine,
@@ -213,7 +213,7 @@ class DockerBackend(BaseBackend):
     async def group(
         self, specs: Sequence[UnitSpec], *, publish: Publish, tasks: TaskGroup
     ) -> AsyncGenerator[Sequence[DockerUnit], None]:
-        """Containers that their run knows of while they are there."""
+        """Containers, registered with their run while they exist."""
         engine = self._entered()
         units = [
             DockerUnit(
@@ -244,23 +244,23 @@ class DockerBackend(BaseBackend):
             if not run.units:
                 self._runs.pop(unit.spec.run_id, None)
 
-    # --- what was left
+    # --- leftovers
 
     async def find_units(self, run_id: str | None) -> Sequence[Found]:
-        """Containers, networks and volumes by label."""
+        """Containers, networks and volumes, found by label."""
         return await find_labelled(self._entered(), run_id)
 
     async def remove_found(self, found: Found) -> str:
-        """Remove a container, a network or a volume; returns why it is still there, if it is."""
+        """Remove a container, a network or a volume; returns why it still exists, if it does."""
         return await reap_labelled(self._entered(), found)
 
 
 def _ignored(_: BaseEvent) -> None:
-    """For whoever wants no events."""
+    """Discard an event."""
 
 
 async def _issues(engine: Engine) -> tuple[Issue, ...]:
-    """What an engine cannot hold, and whether it has room."""
+    """What an engine cannot enforce, and whether it has disk space."""
     info = engine.info
     issues = [
         Issue(
@@ -316,12 +316,12 @@ async def _issues(engine: Engine) -> tuple[Issue, ...]:
 
 
 def _free_bytes(directory: str) -> int | None:
-    """Room where the engine keeps its things, if that is on this machine and can be seen."""
+    """Free bytes where the engine stores its data, if that is on this machine and visible."""
     while directory:
         try:
             return shutil.disk_usage(directory).free
         except PermissionError:
-            # the file system is the same one level up, unless it was mounted just there
+            # the parent is on the same file system, unless this very directory is a mount point
             directory = os.path.dirname(directory) if len(directory) > 1 else ""  # noqa: PTH120
         except OSError:
             return None

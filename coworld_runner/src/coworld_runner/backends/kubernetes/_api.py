@@ -1,8 +1,8 @@
-"""The Kubernetes API: which cluster, its objects, and connections to ports of pods.
+"""The Kubernetes API: the cluster, its objects, and connections to ports of pods.
 
-``kubernetes_asyncio`` signs in and carries it all, connections, TLS, proxies and credentials; objects stay plain JSON,
-as the server speaks it. Here is what it has not: calls that are made again, streams that tell when they break, and
-port-forwarding. It is imported only when a cluster is connected to.
+``kubernetes_asyncio`` signs in and handles connections, TLS, proxies and credentials; objects stay plain JSON, as the
+server sends them. This module adds what the library lacks: retried calls, streams that report when they break, and
+port-forwarding. The library is imported only when a cluster is connected to.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Cluster(ApiServer):
     async def connect(
         cls, *, context: str | None = None, namespace: str | None = None, kubeconfig: Path | None = None
     ) -> Cluster:
-        """Find the cluster the way ``kubectl`` does, sign in, and see whether it answers.
+        """Find the cluster the way ``kubectl`` does, sign in, and check that it answers.
 
         Args:
             context: A context of the kubeconfig; None: the current one.
-            namespace: Where everything is made; None: the context's own, else ``default``.
+            namespace: The namespace of all objects; None: the context's own, else ``default``.
             kubeconfig: The file; None: ``KUBECONFIG``, ``~/.kube/config``, or the pod's own service account.
 
         Raises:
@@ -74,7 +74,7 @@ class Cluster(ApiServer):
         try:
             await self.call("GET", f"/api/v1/namespaces/{quote(self.namespace)}", patience=0)
         except ClusterRefused as error:
-            # who may not look at namespaces may well use one
+            # a user who may not read the namespace object may still be allowed to use the namespace
             return error.status != 404
         return True
 
@@ -86,9 +86,9 @@ class Cluster(ApiServer):
         return "/".join((base, *(quote(part) for part in (name, *more) if part)))
 
     async def create(self, kind: Kind, body: Mapping[str, Any], *, patience: float = 60.0) -> Any:
-        """Create an object; one that is there already under its unique name is taken for the one that was asked for.
+        """Create an object. If one with its unique name exists already, return that one.
 
-        A call that was cut off may have been carried out, so that the next try finds the object there.
+        A call that was cut off may have succeeded, so a retry may find the object there.
         """
         try:
             return await self.call("POST", self.path(kind), body=body, patience=patience)
@@ -98,7 +98,7 @@ class Cluster(ApiServer):
         return await self.call("GET", self.path(kind, body["metadata"]["name"]), patience=patience)
 
     async def get(self, kind: Kind, name: str, *, patience: float = 60.0) -> Any | None:
-        """An object, or None when there is none of that name."""
+        """An object, or None if there is none of that name."""
         try:
             return await self.call("GET", self.path(kind, name), patience=patience)
         except ClusterRefused as error:
@@ -109,7 +109,7 @@ class Cluster(ApiServer):
     async def list(
         self, kind: Kind, selector: str = "", *, namespace: str | None = None, patience: float = 60.0
     ) -> Mapping[str, Any]:
-        """All objects of a kind that carry these labels; ``items`` and ``metadata.resourceVersion``."""
+        """All objects of a kind with these labels; ``items`` and ``metadata.resourceVersion``."""
         items: list[Any] = []
         more: str | None = None
         while True:
@@ -132,12 +132,12 @@ class Cluster(ApiServer):
         Args:
             kind: Its kind.
             name: Its name.
-            grace: Seconds a pod has for its end; 0: forget it at once. None: its own.
-            uid: Only the object with this id, not another that was made later under its name.
-            patience: Seconds in which the call is made again.
+            grace: Seconds that a pod has to end; 0 removes it at once. None: the pod's own.
+            uid: Delete only the object with this id, not a later one of the same name.
+            patience: Seconds in which the call is retried.
 
         Returns:
-            Whether it was there.
+            Whether it existed.
         """
         body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
         if grace is not None:
@@ -153,11 +153,11 @@ class Cluster(ApiServer):
         return True
 
     async def delete_all(self, kind: Kind, selector: str, *, patience: float = 60.0) -> None:
-        """Delete all objects of a kind that carry these labels."""
+        """Delete all objects of a kind with these labels."""
         await self.call("DELETE", self.path(kind), query={"labelSelector": selector}, patience=patience)
 
     async def review(self, verb: str, kind: str, *, group: str = "", subresource: str = "") -> bool:
-        """Whether we may do that in the namespace."""
+        """Whether we have that permission in the namespace."""
         attributes = {
             "namespace": self.namespace,
             "verb": verb,
@@ -181,7 +181,7 @@ class Cluster(ApiServer):
         """Connect to a port of a pod, through the API server and the pod's node.
 
         Raises:
-            ClusterRefused: There is no such pod, or it is not permitted.
+            ClusterRefused: There is no such pod, or forwarding is not permitted.
             ClusterGone: The API server did not answer.
         """
         import aiohttp
@@ -190,7 +190,7 @@ class Cluster(ApiServer):
         client = self.connected(call)
         headers: dict[str, str] = {}
         await client.update_params_for_auth(headers, [], CREDENTIALS)
-        # not with the library's own client for websockets, which knows neither proxies nor names of servers
+        # not the library's own websocket client, which supports neither proxies nor TLS server names
         way = client.rest_client
         with self.reaching(call, timeout, counts=False):
             try:
@@ -210,7 +210,7 @@ class Cluster(ApiServer):
 
 
 def _unusable(cluster: Cluster, error: ClusterRefused) -> BackendUnavailable:
-    """Why a cluster that answers cannot be used."""
+    """The error for a cluster that answers but cannot be used."""
     if error.status == 401:
         return BackendUnavailable(
             f"The cluster {cluster.server} does not know who we are: {error.words}.",

@@ -1,4 +1,4 @@
-"""Talking to the collector in a pod: what it has seen, and the files it hands out."""
+"""Talking to the collector in a pod: what it reports, and the files it serves."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ __all__ = ["Collector", "CollectorGone"]
 
 _CALL_SECONDS = 20.0
 _SILENCE = 20.0
-"""A stream of the collector says something every five seconds."""
+"""Seconds without data after which a collector's stream counts as broken; it sends something every five seconds."""
 _PATIENCE = 30.0
-"""How long a collector may be out of reach."""
+"""Seconds for which a collector may be unreachable."""
 _BACKOFF = Backoff(base=0.1, cap=1.5)
 _PUT_BACKOFF = Backoff(base=2.0, cap=2.0)
 _TRIES = 4
-"""How often a file is brought, or is fetched that changes meanwhile."""
+"""How often an upload, or the download of a file that keeps changing, is attempted."""
 _BREAKS = 5
-"""How often a connection may break without a byte in between."""
+"""How often in a row a connection may break without delivering a byte."""
 _CHUNK = 1 << 18
 
 
@@ -52,8 +52,8 @@ class Collector:
     Args:
         cluster: Where the pod is.
         pod: The pod's name.
-        port: Where the collector listens.
-        token: What it wants to hear.
+        port: The collector's port.
+        token: The token that it requires.
     """
 
     def __init__(self, cluster: Cluster, pod: str, port: int, token: str) -> None:
@@ -64,7 +64,7 @@ class Collector:
 
     @asynccontextmanager
     async def _ask(self, method: str, target: str, **more: Any) -> AsyncGenerator[Answer]:
-        """One request.
+        """Make one request.
 
         Raises:
             CollectorGone: It cannot be reached, or the connection broke.
@@ -89,7 +89,7 @@ class Collector:
             ) from error
 
     async def call(self, method: str, target: str, *, patience: float = _PATIENCE, **more: Any) -> Any:
-        """Ask for something small, again while it cannot be reached; returns its JSON.
+        """Make a small request, retrying while the collector is unreachable; returns its JSON.
 
         Raises:
             CollectorGone: It could not be reached within ``patience`` seconds, or refused.
@@ -118,21 +118,21 @@ class Collector:
             await anyio.sleep(pause)
 
     async def signal(self, name: str) -> int:
-        """Send TERM to the unit's first process, or KILL to all; returns to how many."""
+        """Send TERM to the unit's first process, or KILL to all; returns the number of processes."""
         answer = await self.call("POST", f"/signal?name={name}", patience=10)
         return int(answer["sent"])
 
-    # --- what it sees
+    # --- observations
 
     async def lines(self, target: str, *, heard: Callable[[], object] | None = None) -> AsyncGenerator[dict[str, Any]]:
-        """The objects of a stream of lines, until it ends or breaks. To be closed by who iterates.
+        """The objects of a stream of lines, until it ends or breaks. The caller must close the generator.
 
         Args:
-            target: What is asked for.
-            heard: Told whenever something comes, also when that says only that the stream is there.
+            target: The path of the stream.
+            heard: Called whenever something arrives, including keep-alives.
 
         Raises:
-            CollectorGone: It broke.
+            CollectorGone: The stream broke.
         """
         async with self._ask("GET", target) as answer:
             rest = b""
@@ -152,10 +152,10 @@ class Collector:
                         yield json.loads(line)
 
     async def follow_written(self, note: Callable[[str], object]) -> None:
-        """Tell each file that a writer closed, until the unit has ended and all are told.
+        """Report each file that a writer has closed, until the unit has ended and all files are reported.
 
         Raises:
-            CollectorGone: It could not be reached for half a minute.
+            CollectorGone: It was unreachable for half a minute.
         """
         since = 0
         tries = Tries(_BACKOFF, patience=_PATIENCE)
@@ -179,7 +179,7 @@ class Collector:
             await anyio.sleep(pause)
 
     async def until_ready(self, port: int, path: str, interval: float, note: Callable[[str, bool], object]) -> None:
-        """Wait until the unit answers 200; tell until then what is seen, and whether it was reached to be seen."""
+        """Wait until the unit answers 200, reporting each observation, and whether the unit could be reached."""
         query = urlencode({"port": port, "path": path, "interval": interval})
         pauses = _BACKOFF.pauses()
         while True:
@@ -196,7 +196,7 @@ class Collector:
     # --- files
 
     async def left(self) -> tuple[str, ...]:
-        """Names of the files that are there now.
+        """Names of the files that exist now.
 
         Raises:
             CollectorGone: It cannot be reached any more.
@@ -204,7 +204,7 @@ class Collector:
         return tuple((await self.call("GET", "/left"))["names"])
 
     async def size(self, name: str) -> int | None:
-        """Bytes of a file as it is; None when there is none."""
+        """Current size of a file in bytes; None if it does not exist."""
         try:
             with anyio.fail_after(_CALL_SECONDS):
                 async with self._ask("GET", f"/size/{quote(name, safe='')}") as answer:
@@ -214,14 +214,14 @@ class Collector:
         return content.get("size")
 
     async def put(self, name: str, path: Path) -> None:
-        """Bring a file, before the unit starts.
+        """Upload a file, before the unit starts.
 
         Args:
-            name: Where it goes: ``files/NAME`` or ``inputs/PATH``.
+            name: Its path in the collector: ``files/NAME`` or ``inputs/PATH``.
             path: The file.
 
         Raises:
-            CollectorGone: It could not be brought.
+            CollectorGone: It could not be uploaded.
         """
         size = (await anyio.Path(path).stat()).st_size
         digest = hashlib.sha256()
@@ -248,7 +248,7 @@ class Collector:
                     said = json.loads(await answer.read(1 << 16))
                     if said.get("sha256") == digest.hexdigest():
                         return
-                # what arrived is not what was sent
+                # the digest of what arrived differs
                 raise CollectorGone(f"{name} could not be brought to pod {self._pod}.", context={"pod": self._pod})
             except (CollectorGone, ValueError):
                 pause = tries.again()
@@ -257,14 +257,14 @@ class Collector:
             await anyio.sleep(pause)
 
     async def fetch(self, name: str, target: Path, *, limit: int | None) -> int:
-        """Copy a file out, whole and as the collector's own digest says, or not at all.
+        """Copy a file out completely, checked against the collector's digest, or not at all.
 
         Returns:
             Its size in bytes.
 
         Raises:
             FileNotFoundError: There is no such file.
-            TransferError: It is no regular file, is larger than ``limit`` bytes, or could not be copied.
+            TransferError: It is not a regular file, is larger than ``limit`` bytes, or could not be copied.
             CollectorGone: The collector cannot be reached any more.
         """
         check_name(name.removeprefix(LOGS))
@@ -286,7 +286,7 @@ class Collector:
                 part.unlink()
 
     async def _fetch_once(self, name: str, part: Path, limit: int | None, context: Mapping[str, object]) -> int | None:
-        """Copy it, going on where a connection broke; None when it has changed meanwhile."""
+        """Copy it, resuming broken connections; None if it has changed meanwhile."""
         digest = hashlib.sha256()
         copied = 0
         state: str | None = None
@@ -342,7 +342,7 @@ class Collector:
 
 
 def _write(descriptor: int, data: bytes) -> OSError | None:
-    """Write it all; returns what went wrong, so that it is not taken for the connection's fault."""
+    """Write all data; returns the error, so that it is not mistaken for one of the connection."""
     try:
         write_sparse(descriptor, data)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a cluster is told to create for a unit, as plain values: names, labels, and the bodies of the objects."""
+"""The objects that a cluster is asked to create for a unit, as plain values: names, labels and bodies."""
 
 from __future__ import annotations
 
@@ -57,29 +57,29 @@ _GIVEN = "/coworld-given"
 _COLLECTOR_DIRECTORY = "/coworld-unit"
 _COLLECTOR_INPUTS = "/coworld-unit-inputs"
 _PORTS = (47931, 47932, 47933, 47934)
-"""Where the collector listens: the first that the unit does not."""
+"""Ports for the collector: it takes the first one that the unit does not use."""
 _LOG_ROOM = 512 * 1024**2
-"""What a node may keep of a unit's output, beside what the unit itself may write."""
+"""Bytes of a unit's output that a node may keep, besides what the unit itself may write."""
 _SECRET_BYTES = 700 * 1024
-"""What goes into one Secret; the server takes 1 MiB, base64 and all."""
+"""Bytes that go into one Secret; the server accepts 1 MiB, base64 included."""
 _SECRET_FILES = 500
-"""How many files go into it: each stands in the pod by its path too."""
+"""The most files in one Secret: each is also listed by path in the pod's spec."""
 
 _COLLECTOR_CAPABILITIES = ("DAC_READ_SEARCH", "KILL")
-"""The unit may run as any user; its files are read and its processes signalled all the same."""
+"""Needed because the unit may run as any user, and its files must be read and its processes signalled."""
 
 PULL_SECONDS = 900
-"""How long an image may take to be pulled before the cluster ends the attempt by itself."""
+"""Seconds that pulling an image may take before the cluster ends the attempt."""
 
 _NOBODY = 65534
-"""Whom a program runs as that is none of anybody's."""
+"""The user id of programs that belong to no one."""
 NO_SCHEDULER = "coworld-nobody"
-"""A scheduler that does not exist: a pod of it waits for ever, on no node."""
+"""A scheduler that does not exist: a pod that names it waits forever, on no node."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Requests:
-    """What the scheduler keeps free for a container. Limits are the unit's own."""
+    """The resources that the scheduler reserves for a container. Limits come from the unit."""
 
     cpu: str
     """A quantity: ``250m``."""
@@ -87,7 +87,7 @@ class Requests:
     """A quantity: ``256Mi``."""
 
     def as_map(self) -> dict[str, str]:
-        """By the cluster's names."""
+        """The values by the cluster's names."""
         return {"cpu": self.cpu, "memory": self.memory}
 
 
@@ -107,10 +107,10 @@ def _requests() -> dict[Component, Requests]:
 
 @dataclass(frozen=True, kw_only=True)
 class PodOptions:
-    """What all pods of a backend have in common."""
+    """Options shared by all pods of a backend."""
 
     collector_image: str
-    """Any image with Python 3.9 or later: the program itself is brought along."""
+    """Any image with Python 3.9 or later; the collector's program is added to the pod."""
     pull: Literal["missing", "never", "always"] = "missing"
     requests: Mapping[Component, Requests] = field(default_factory=_requests)
     run_as_user: int | None = None
@@ -121,17 +121,17 @@ class PodOptions:
     runtime_class: str | None = None
     priority_class: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Further labels of the pods: ``kueue.x-k8s.io/queue-name`` has Kueue admit them when there is room."""
+    """Further labels of the pods: with ``kueue.x-k8s.io/queue-name``, Kueue admits them when there is room."""
     lifetime: float = 24 * 3600.0
-    """Seconds after which the cluster ends a pod by itself."""
+    """Seconds after which the cluster ends a pod."""
 
     @property
     def pull_policy(self) -> str:
-        """The cluster's word for ``pull``."""
+        """The cluster's name for ``pull``."""
         return {"missing": "IfNotPresent", "never": "Never", "always": "Always"}[self.pull]
 
     def placing(self, platform: str | None) -> dict[str, Any]:
-        """Which nodes a pod goes to, and with which Secrets they pull, as part of its spec.
+        """The part of a pod's spec that selects nodes and names the pull Secrets.
 
         Args:
             platform: ``os/arch`` of the nodes; None: any.
@@ -155,7 +155,7 @@ _COLLECTOR_MEMORY = "256Mi"
 
 
 def object_name(run_id: str, *parts: str) -> str:
-    """The name of an object: at most 63 characters that a host name may have, unique for the run and the parts."""
+    """The name of an object: at most 63 characters, valid in a host name, and unique for the run and the parts."""
     text = "-".join(("coworld", run_id, *parts))
     plain = re.sub(r"[^a-z0-9-]+", "-", text.lower()).strip("-")
     if plain == text and len(plain) <= 63:
@@ -164,19 +164,19 @@ def object_name(run_id: str, *parts: str) -> str:
 
 
 def label(text: str) -> str:
-    """A text as a label's value; one that cannot be one becomes its digest."""
+    """A text as a label value; a text that is not a valid value becomes its digest."""
     if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", text):
         return text
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def run_selector(run_id: str | None) -> str:
-    """What finds everything of one run, or of all."""
+    """The selector for everything of one run, or of all runs."""
     return f"{RUN}={label(run_id)}" if run_id is not None else RUN
 
 
 def call_selector(call: str) -> str:
-    """What finds everything that was made by one call of ``units``."""
+    """The selector for everything made by one call of ``units``."""
     return f"{CALL}={call}"
 
 
@@ -186,7 +186,7 @@ def labels_of(spec: UnitSpec, call: str) -> dict[str, str]:
 
 
 def annotations_of(run_id: str, **more: str) -> dict[str, str]:
-    """Who made it: enough to see from the same machine whether that runner lives."""
+    """The owner's identity: enough to tell on the same machine whether that runner is alive."""
     return {**run_labels(run_id), "coworld.pid": str(os.getpid()), **UNDISTURBED, **more}
 
 
@@ -200,13 +200,13 @@ def _metadata(spec: UnitSpec, call: str, owner: Mapping[str, Any], *parts: str) 
 
 
 def owner_reference(job: Mapping[str, Any]) -> dict[str, Any]:
-    """What ties an object to its run: it goes when the run's Job does."""
+    """The reference that ties an object to its run: it is removed with the run's Job."""
     return {"apiVersion": "batch/v1", "kind": "Job", "name": job["metadata"]["name"], "uid": job["metadata"]["uid"]}
 
 
 @lru_cache(maxsize=1)
 def program() -> Mapping[str, bytes]:
-    """The collector's source by file, as it is brought to each pod."""
+    """The collector's source by file name, as it is copied into each pod."""
     package = files("coworld_runner").joinpath("collector")
     return {item.name: item.read_bytes() for item in package.iterdir() if item.name.endswith(".py")}
 
@@ -215,14 +215,14 @@ def program() -> Mapping[str, bytes]:
 
 
 def owner_body(run_id: str, *, lease: int, image: str) -> dict[str, Any]:
-    """The Job that everything of a run belongs to, and that the cluster removes when nobody renews its lease.
+    """The Job that owns everything of a run, and that the cluster removes when its lease is not renewed.
 
-    It runs nothing: its one pod names a scheduler that does not exist. At its deadline the cluster fails the Job,
-    removes it after ``ttlSecondsAfterFinished``, and with it all it owns.
+    It runs nothing: its only pod names a scheduler that does not exist. At its deadline the cluster fails the Job, and
+    after ``ttlSecondsAfterFinished`` removes it with everything it owns.
 
     Args:
         run_id: The run's label.
-        lease: Seconds until then; raised while the runner lives.
+        lease: Seconds until its deadline; raised while the runner lives.
         image: Any image; it is never pulled.
     """
     least = {"cpu": "1m", "memory": "1Mi"}
@@ -248,12 +248,12 @@ def owner_body(run_id: str, *, lease: int, image: str) -> dict[str, Any]:
 
 
 def pull_spec(image: str, *, policy: str, user: int = _NOBODY, **more: Any) -> dict[str, Any]:
-    """A pod for an image with a program that does not exist: the image is pulled, and nothing of it runs.
+    """A pod that runs a program that does not exist, so that its image is pulled and nothing is run.
 
     Args:
-        image: What is pulled.
-        policy: Whether it is pulled when a node has it, in the cluster's word.
-        user: What the program would run as.
+        image: The image to pull.
+        policy: The pull policy, by the cluster's name.
+        user: The user id of the program.
         more: Further fields of the pod's spec.
     """
     nothing = container(
@@ -270,21 +270,21 @@ def pull_spec(image: str, *, policy: str, user: int = _NOBODY, **more: Any) -> d
 
 @dataclass(frozen=True)
 class Given:
-    """The files that a unit finds when it starts, by where the collector takes them.
+    """The files that a unit finds when it starts, by their path in the collector.
 
-    ``files/NAME`` is one of its directory, ``inputs/PATH`` one of its inputs.
+    ``files/NAME`` is a file of its directory, ``inputs/PATH`` one of its inputs.
     """
 
     small: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """Those that fit into its Secret."""
+    """The files that fit into its Secret."""
     large: Mapping[str, Path] = field(default_factory=dict[str, Path])
-    """Those that are brought when its pod is there."""
+    """The files that are uploaded once its pod is there."""
     inputs_bytes: int = 0
-    """What its inputs take in all."""
+    """Total size of its inputs."""
 
     @classmethod
     def of(cls, spec: UnitSpec) -> Given:
-        """Read a unit's directory, and its inputs at any depth: regular files only."""
+        """Read a unit's directory, and its inputs at any depth; regular files only."""
         small: dict[str, bytes] = {}
         large: dict[str, Path] = {}
         room = _SECRET_BYTES
@@ -322,7 +322,7 @@ def secret_body(
     given: Given,
     token: str,
 ) -> dict[str, Any]:
-    """The Secret with what nobody else may see of a unit: its environment, its files, its collector's token."""
+    """The Secret with the private parts of a unit: its environment, its files, its collector's token."""
     data = concealing(environment.values())
     data |= {f"file.{index}": content for index, content in enumerate(given.small.values())}
     data |= {f"collector.{name}": source for name, source in program().items()}
@@ -338,7 +338,7 @@ def service_body(spec: UnitSpec, call: str, owner: Mapping[str, Any]) -> dict[st
 
 
 def policy_body(spec: UnitSpec, call: str, owner: Mapping[str, Any]) -> dict[str, Any]:
-    """Who may connect to a unit that is kept apart (its clients), and to whom it may (what it connects to)."""
+    """The network policy of an isolated unit: its clients may connect to it, and it may connect to its target."""
 
     def peers(*names: str) -> list[dict[str, Any]]:
         return [
@@ -367,7 +367,7 @@ def policy_body(spec: UnitSpec, call: str, owner: Mapping[str, Any]) -> dict[str
 
 
 def collector_port(spec: UnitSpec) -> int:
-    """Where a unit's collector listens."""
+    """The port of a unit's collector."""
     taken = {port.number for port in spec.ports}
     return next(port for port in _PORTS if port not in taken)
 
@@ -381,7 +381,7 @@ def pod_body(
     environment: Mapping[str, str],
     given: Given,
 ) -> dict[str, Any]:
-    """The pod of a unit: its own container, and the collector beside it, which is up and watches before it starts."""
+    """The pod of a unit: its own container, and the collector, which is up and watching before the unit starts."""
     name = object_name(spec.run_id, spec.name)
     sources = [{"key": f"collector.{file}", "path": f"collector/{file}"} for file in program()]
     volumes: list[dict[str, Any]] = [
@@ -398,7 +398,7 @@ def pod_body(
         security = {"runAsNonRoot": user != 0, "runAsUser": user, "runAsGroup": user, "fsGroup": user}
     names: dict[str, Any] = {}
     if spec.network != "open":
-        # names of the outside are not even looked up: a question carries data
+        # outside names are not even looked up: a DNS query can carry data
         patience = [{"name": "timeout", "value": "1"}, {"name": "attempts", "value": "1"}]
         names = {"dnsPolicy": "None", "dnsConfig": {"nameservers": ["127.0.0.1"], "options": patience}}
     pod = pod_spec(
@@ -407,7 +407,7 @@ def pod_body(
         seconds=spec.lifetime or options.lifetime,
         grace=2,
         security=security,
-        # an init process of the pod: TERM ends programs that do not handle it, and the collector can send it
+        # an init process for the pod: TERM ends programs that do not handle it, and the collector can send it
         shareProcessNamespace=True,
         volumes=volumes,
         runtimeClassName=options.runtime_class,
@@ -423,7 +423,7 @@ def pod_body(
 def _size(spec: UnitSpec) -> dict[str, Any]:
     if spec.limits.disk_bytes is None:
         return {}
-    # the collector ends the unit at its limit; this is for one that writes faster than anybody looks
+    # the collector ends the unit at its limit; this stops a unit that writes faster than the collector checks
     return {"sizeLimit": str(spec.limits.disk_bytes * 2 + 64 * 1024**2)}
 
 
@@ -443,7 +443,7 @@ def _main(
     if spec.gpu:
         limits["nvidia.com/gpu"] = "1"
     if wanted.disk_bytes is not None:
-        # what it was given counts as the pod's too
+        # the unit's input files count towards the pod's storage too
         limits["ephemeral-storage"] = str(wanted.disk_bytes * 2 + _LOG_ROOM + inputs_bytes)
         requests["ephemeral-storage"] = "16Mi"
     mounts: list[dict[str, Any]] = []
@@ -502,7 +502,7 @@ def _collector(spec: UnitSpec, options: PodOptions, secret: str, given: Given) -
         capabilities=_COLLECTOR_CAPABILITIES if own else (),
         user=0 if own else None,
         imagePullPolicy=options.pull_policy,
-        # containers start in order, each when the one before has been through this
+        # containers start in order, each after the previous one's postStart hook has finished
         lifecycle={"postStart": {"exec": {"command": [*python, f"{_PROGRAM}/collector/waiting.py", port]}}},
         volumeMounts=mounts,
     )

@@ -1,4 +1,4 @@
-"""One API server: who we are to it, calls to it, streams from it, and whether it answers."""
+"""One API server: signing in, calls, streams, and whether it answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["CALL_SECONDS", "CREDENTIALS", "ApiServer", "ClusterGone", "ClusterRe
 
 CALL_SECONDS = 30.0
 CREDENTIALS = ["BearerToken"]
-"""What the library calls them, whatever they are."""
+"""The library's name for credentials of any kind."""
 _BACKOFF = Backoff(base=0.15, cap=4.0)
 _ERROR_BYTES = 64 * 1024
 
@@ -30,10 +30,10 @@ class ClusterRefused(BackendError):
     """The API server answered a call with an error.
 
     Attributes:
-        status: The HTTP status: 403 forbidden or over quota, 404 no such thing, 409 there is one already, ...
-        reason: The server's own word for it: ``Forbidden``, ``AlreadyExists``, ...
-        words: What the server said.
-        retry_after: Seconds it asks to wait, if it does.
+        status: The HTTP status: 403 forbidden or over quota, 404 not found, 409 already exists, ...
+        reason: The server's own name for it: ``Forbidden``, ``AlreadyExists``, ...
+        words: The server's message.
+        retry_after: Seconds to wait, if the server asks for that.
     """
 
     default_code = "cluster_refused"
@@ -47,7 +47,7 @@ class ClusterRefused(BackendError):
 
     @property
     def over_quota(self) -> bool:
-        """Whether there is no room left in the namespace's quota, so that it may be asked again later."""
+        """Whether the namespace's quota is used up, so that the call may succeed later."""
         return self.status == 403 and "exceeded quota" in self.words
 
 
@@ -72,11 +72,11 @@ def _broken() -> tuple[type[Exception], ...]:
 
 
 class ApiServer:
-    """An API server that is spoken to; any number of calls may be made at once.
+    """A connection to an API server; any number of calls may run at once.
 
     Args:
         context: A context of the kubeconfig; None: the current one.
-        namespace: Where everything is made; None: the context's own, else ``default``.
+        namespace: The namespace of all objects; None: the context's own, else ``default``.
         kubeconfig: The file; None: ``KUBECONFIG``, ``~/.kube/config``, or the pod's own service account.
     """
 
@@ -93,10 +93,10 @@ class ApiServer:
         self._silent_since: float | None = None
 
     async def sign_in(self) -> None:
-        """Sign in, once more where that has been done before.
+        """Sign in, or renew the credentials.
 
         Raises:
-            BackendUnavailable: There is nothing to sign in with.
+            BackendUnavailable: There are no credentials to sign in with.
         """
         login = await sign_in(*self._wanted)
         previous, self._client = self._client, login.client
@@ -111,11 +111,11 @@ class ApiServer:
             await client.close()
 
     def is_at_least(self, major: int, minor: int) -> bool:
-        """Whether the server's version is that or a later one; True when it does not say."""
+        """Whether the server has at least this version; True if it does not say."""
         match = re.match(r"v?(\d+)\.(\d+)", self.version)
         return match is None or (int(match[1]), int(match[2])) >= (major, minor)
 
-    # --- whether it answers
+    # --- availability
 
     @property
     def silent_since(self) -> float | None:
@@ -124,12 +124,12 @@ class ApiServer:
 
     @contextmanager
     def reaching(self, call: str, seconds: float | None, *, counts: bool = True) -> Generator[None]:
-        """Wait for the server, and take note of whether it answers.
+        """Wait for the server, and record whether it answers.
 
         Args:
-            call: What is asked, in words.
-            seconds: How long it may take; None: for ever.
-            counts: Whether silence is the server's own, and nobody's whom it asks.
+            call: The call in words.
+            seconds: The most seconds to wait; None: forever.
+            counts: Whether silence counts as the API server's, rather than that of a server behind it.
 
         Raises:
             ClusterGone: It does not answer.
@@ -161,19 +161,19 @@ class ApiServer:
         patience: float = 60.0,
         timeout: float = CALL_SECONDS,
     ) -> Any:
-        """Make a call and wait for its answer, again and again while the server is busy, restarting or not there.
+        """Make a call and return its answer, retrying while the server is busy, restarting or unreachable.
 
         Args:
             method: The HTTP method.
             path: Path on the server.
-            query: Parameters; None values are left out.
-            body: What to send, as JSON.
-            content_type: What kind of JSON it is.
-            patience: Seconds in which a call that failed for the server's own reasons is made again.
-            timeout: Seconds for one try.
+            query: Parameters; None values are omitted.
+            body: Sent as JSON.
+            content_type: The media type of the body.
+            patience: Seconds in which a call that failed for the server's own reasons is retried.
+            timeout: Seconds for one attempt.
 
         Returns:
-            The answer's JSON; text when it is none.
+            The answer's JSON; text if it is not JSON.
 
         Raises:
             ClusterRefused: The server answered with an error.
@@ -186,7 +186,7 @@ class ApiServer:
                 return await self._once(method, path, query, body, content_type, timeout)
             except ClusterRefused as error:
                 if error.status == 401 and not renewed:
-                    # a token of a sign-in program has run out
+                    # the token of a sign-in program has expired
                     renewed = True
                     await self.sign_in()
                     continue
@@ -218,7 +218,7 @@ class ApiServer:
         body: Any = None,
         content_type: str = "application/json",
     ) -> Any:
-        """Send a request; returns the answer of a server that accepted it, to be read or closed."""
+        """Send a request; returns the successful response, which the caller must read or close."""
         call = f"{method} {path}"
         client = self.connected(call)
         response = await client.call_api(
@@ -253,16 +253,16 @@ class ApiServer:
     async def stream(
         self, path: str, query: Mapping[str, Any] | None = None, *, silence: float | None = None
     ) -> AsyncGenerator[AsyncIterator[bytes]]:
-        """Hand out an answer's bytes as they come.
+        """Stream the bytes of an answer as they arrive.
 
         Args:
             path: Path on the server.
             query: Parameters.
-            silence: Seconds without a byte after which the stream counts as broken; None: it may be silent.
+            silence: Seconds without a byte after which the stream counts as broken; None: no limit.
 
         Raises:
             ClusterRefused: The server answered with an error.
-            ClusterGone: It did not answer, or the stream broke; a stream that ends in order just ends.
+            ClusterGone: It did not answer, or the stream broke; a stream that ends properly just ends.
         """
         call = f"GET {path}"
         with self.reaching(call, CALL_SECONDS):
@@ -280,7 +280,8 @@ class ApiServer:
             async with contextlib.aclosing(chunks()) as pieces:
                 yield pieces
         finally:
-            # not read to its end: a followed log may have none. And TLS would say farewell and wait for an answer
+            # close without reading on: a followed log may have no end, and closing TLS properly would wait for an
+            # answer
             connection = response.connection
             if connection is not None and connection.transport is not None:
                 connection.transport.abort()

@@ -1,4 +1,4 @@
-"""A container of a pod as a unit, observed by watch from its start to its end."""
+"""A container of a pod as a unit, watched from its start to its end."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ from ._watch import follow
 __all__ = ["WatchedUnit", "watch_units", "watch_until_lost"]
 
 _GONE_LOG_SECONDS = 10.0
-"""How long the rest of the log of a pod that is not there any more may take."""
+"""Seconds for reading the rest of the log of a pod that no longer exists."""
 _REFUSED_SECONDS = 30.0
-"""How long it may be forbidden to watch pods before units count as lost."""
+"""Seconds for which watching pods may be forbidden before units count as lost."""
 _SAME_END = 2.0
-"""How long after a collector's end that of its unit may show for the two to have come together."""
+"""Two ends, of a collector and of its unit, within this many seconds count as simultaneous."""
 
 
 class WatchedUnit(EngineUnit):
-    """What is seen of one container. A subclass has its pod made (``make_pod``) and ended.
+    """A container observed through the API server. A subclass creates its pod (``make_pod``) and ends it.
 
     Args:
         spec: What it runs.
-        backend: Whose unit it is.
-        publish: Where its events go.
-        cluster: Where the pod is.
-        tasks: Where it is followed, whatever is cancelled, until ``forsake``.
+        backend: The backend it belongs to.
+        publish: Receives its events.
+        cluster: The pod's cluster.
+        tasks: The task group that follows it, shielded from cancellation, until ``forsake``.
         pod: The pod's name, known before it exists.
-        container: Which of its containers.
+        container: The name of its container.
     """
 
     log_seconds: ClassVar[float] = 30.0
-    """How long the rest of its log may take once it has ended."""
+    """Seconds for reading the rest of its log once it has ended."""
     forbidden_hint: ClassVar[str]
-    """The hint for objects that may not be created."""
+    """The hint for objects that the user may not create."""
 
     def __init__(
         self,
@@ -68,39 +68,39 @@ class WatchedUnit(EngineUnit):
         self._cluster = cluster
         self._container = container
         self._uid = ""
-        """The pod's; empty while it is not known."""
+        """The pod's uid; empty until it is known."""
         self._state: Mapping[str, Any] = {}
-        """The pod as it was seen last; empty before it was."""
+        """The last observed state of the pod; empty before the first."""
         self._lost_why = ""
         self.over = anyio.Event()
         """Set when the container is known to have ended."""
 
     @property
     def id(self) -> str:
-        """The pod's name with its namespace."""
+        """The pod's namespace and name."""
         return f"{self._cluster.namespace}/{self.pod}"
 
-    # --- for a subclass to fill in
+    # --- implemented by a subclass
 
     @abc.abstractmethod
     async def make_pod(self) -> None:
-        """Have its pod made, where it is not there already.
+        """Create its pod, unless that exists already.
 
         Raises:
-            StartError: It cannot be.
+            StartError: It cannot be created.
             ClusterRefused: The cluster refused.
             ClusterGone: The cluster did not answer.
         """
 
     async def prepare(self) -> None:
-        """Whatever it needs between its pod and its start."""
+        """Prepare its start, once its pod exists."""
 
     @abc.abstractmethod
     def explain(self, trouble: state.Trouble) -> tuple[str, str]:
-        """The code of an error that says why it does not start, and a hint."""
+        """The error code and hint for a unit that does not start."""
 
     def patience(self) -> float:
-        """Seconds that it may still take to start as its pod is.
+        """Seconds that it may still take to start, given the state of its pod.
 
         Raises:
             StartError: There are none left.
@@ -108,27 +108,27 @@ class WatchedUnit(EngineUnit):
         return math.inf
 
     async def settle(self, ended: Exit) -> Exit:
-        """What is to be done when it has ended, before it counts as ended; returns how it did."""
+        """Finish up after its end, before it counts as ended; returns its final exit."""
         return ended
 
-    # --- what is seen of it
+    # --- observations
 
     @property
     def is_silent(self) -> bool:
-        """Whether it may exist and has not ended, so that an API server that does not answer hides it."""
+        """Whether it may exist and has not ended, so that a silent API server would hide its end."""
         return self.presence is Presence.MADE and self.exit is None
 
     def observe(self, pod: Mapping[str, Any]) -> None:
-        """Note the current state of the pod."""
+        """Record the current state of the pod."""
         if self._is_ours(pod):
             self._state = pod
             self.wake()
 
     def vanish(self, last: Mapping[str, Any]) -> None:
-        """Note that the pod was deleted.
+        """Record that the pod was deleted.
 
         Args:
-            last: It as it was seen last.
+            last: The pod's last state.
         """
         if self._is_ours(last):
             self._state = last
@@ -142,10 +142,10 @@ class WatchedUnit(EngineUnit):
         self._lost_why = why
         self.note(Presence.LOST)
 
-    # --- started
+    # --- start
 
     async def launch(self) -> None:
-        """Make its pod, and wait until that runs.
+        """Create its pod, and wait until that runs.
 
         Raises:
             StartError: It could not be started.
@@ -164,10 +164,10 @@ class WatchedUnit(EngineUnit):
             raise
 
     async def _until(self, reached: Callable[[], bool]) -> None:
-        """Wait until the pod has come so far.
+        """Wait until the pod has reached a state.
 
         Raises:
-            StartError: It will not; the message has the cluster's own words.
+            StartError: It never will; the message has the cluster's own words.
         """
         while not reached():
             changed = self.changed
@@ -194,7 +194,7 @@ class WatchedUnit(EngineUnit):
         )
 
     def _refused(self, what: str, error: ClusterRefused | ClusterGone) -> BackendError:
-        """The error for an object of it that could not be created."""
+        """The error for an object of the unit that could not be created."""
         context: dict[str, object] = {"unit": self.name, "pod": self.id, "image": self.spec.image}
         code, hint = None, None
         if isinstance(error, ClusterGone):
@@ -209,7 +209,7 @@ class WatchedUnit(EngineUnit):
         words = f"The {what} of {self.name} could not be made: {error.words}"
         return StartError(words, code=code, hint=hint, context=context)
 
-    # --- followed
+    # --- supervision
 
     async def _supervise(self) -> None:
         await self.started.wait()
@@ -238,11 +238,11 @@ class WatchedUnit(EngineUnit):
             if self.presence is Presence.LOST:
                 return Exit(reason="lost", detail=self._lost_why)
             words = "" if self.ended_by else state.collector_end(self._state)
-            # its node may report the two ends one after the other
+            # the node may report the two ends one after the other
             with anyio.move_on_after(_SAME_END if words else None) as waiting:
                 await changed.wait()
             if waiting.cancelled_caught:
-                # its files cannot be fetched any more, and its readiness cannot be asked
+                # without the collector, files cannot be fetched and readiness cannot be checked
                 return Exit(reason="lost", detail=f"the collector of pod {self.id} ended by itself: {words}")
 
     async def _keep_log(self, logged: anyio.Event) -> None:
@@ -268,14 +268,14 @@ class WatchedUnit(EngineUnit):
             logged.set()
 
     def finish(self, exit: Exit) -> None:
-        """Keep how it ended; nothing more comes from it."""
+        """Record its end; nothing more comes from it."""
         self.over.set()
         super().finish(exit)
 
-    # --- ended
+    # --- end
 
     async def remove(self) -> None:
-        """Give back what was made of it; nothing follows it any more."""
+        """Stop following it, and release its resources."""
         self.forsake()
 
 
@@ -287,14 +287,14 @@ async def watch_units(
     on_error: Callable[[ClusterRefused], object],
     on_seen: Callable[[], object] = lambda: None,
 ) -> None:
-    """Tell units what becomes of their pods. Never returns.
+    """Report to units what becomes of their pods. Never returns.
 
     Args:
-        cluster: Where they are.
-        selector: Which pods, by label; others than those of the units may be among them.
+        cluster: The pods' cluster.
+        selector: Label selector for the pods; it may match other pods too.
         units: The units.
-        on_error: Told of a refusal, such as a right that was taken away.
-        on_seen: Told that something is seen.
+        on_error: Called when the server refuses, such as after a permission was revoked.
+        on_seen: Called whenever watching works.
     """
     by_name = {unit.pod: unit for unit in units}
 
@@ -313,14 +313,14 @@ async def watch_units(
 async def watch_until_lost(
     cluster: Cluster, selector: str, units: Sequence[WatchedUnit], *, outage: float, trouble: Callable[[], str]
 ) -> None:
-    """Tell units what becomes of their pods, or that nothing can be seen any more. Never returns.
+    """Report to units what becomes of their pods, or that they can no longer be observed. Never returns.
 
     Args:
-        cluster: Where they are.
-        selector: Which pods, by label.
+        cluster: The pods' cluster.
+        selector: Label selector for the pods.
         units: The units.
         outage: Seconds without an answer of the API server after which units count as lost.
-        trouble: What to say then.
+        trouble: Returns the reason to report then.
     """
     refused_since: float | None = None
 
@@ -334,7 +334,7 @@ async def watch_until_lost(
         refused_since = None
 
     def refused(error: ClusterRefused) -> None:
-        # a server that has just been started refuses what it will permit in a moment
+        # a server that has just started refuses what it will permit a moment later
         nonlocal refused_since
         refused_since = refused_since or anyio.current_time()
         if anyio.current_time() - refused_since > _REFUSED_SECONDS:

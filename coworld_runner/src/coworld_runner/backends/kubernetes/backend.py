@@ -1,18 +1,18 @@
-"""The Kubernetes backend: units are pods of a cluster, reached through its API server alone.
+"""The Kubernetes backend: units are pods of a cluster, reached only through its API server.
 
-Each unit is one pod with two containers: the unit's own, and the *collector*, which fills the unit's directory, watches
-it, hands its files out with their digests, and signals the unit's processes. Nothing is shared with this machine, and
-nothing has to be reachable but the API server: ports and files come by way of the pods' port-forwarding.
+Each unit is a pod with two containers: the unit's own, and the *collector*, which fills the unit's directory, watches
+it, serves its files with their digests, and signals the unit's processes. Nothing is shared with this machine, and only
+the API server has to be reachable: ports and files use the pods' port-forwarding.
 
-Everything of a run belongs to one Job that runs nothing. While the runner lives it pushes the Job's deadline ahead;
-when it does not any more, the cluster removes the Job, and with it all that it owns. Before Kubernetes 1.23 a deadline
-cannot be put off, so there it is a little more than the lifetime of the run's units, from the start.
+Everything of a run belongs to a Job that runs nothing. A live runner keeps postponing the Job's deadline; once the
+runner is gone, the cluster removes the Job and everything it owns. Before Kubernetes 1.23 a deadline cannot be
+postponed, so there it is set once, to slightly more than the lifetime of the run's units.
 
-What holds by default, beside the limits of a unit's spec: no service account token, the runtime's seccomp profile, no
-new privileges, no capabilities for players (a game keeps those that an image's start script needs to become another
-user). Environment and files are in Secrets, never in the pod's own text.
+Defaults, besides the limits of a unit's spec: no service account token, the runtime's seccomp profile, no new
+privileges, and no capabilities for players (a game keeps those that an image's start script needs to switch users).
+Environment and files are in Secrets, never in the pod's own spec.
 
-asyncio only: ``kubernetes_asyncio`` sits on aiohttp.
+asyncio only, because ``kubernetes_asyncio`` is built on aiohttp.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ from ._watched import watch_until_lost
 __all__ = ["DEFAULT_COLLECTOR_IMAGE", "KubernetesBackend", "PodOptions", "Requests"]
 
 DEFAULT_COLLECTOR_IMAGE = "python:3.12-slim"
-"""Any image with Python does; ``COWORLD_COLLECTOR_IMAGE`` names another."""
+"""Any image with Python works; ``COWORLD_COLLECTOR_IMAGE`` names another one."""
 
 _SWEEP_SECONDS = 30.0
-"""How long removing what belonged to the pods may take."""
+"""Seconds that removing the objects of the pods may take."""
 _OLDEST = (1, 19)
-"""The first version that keeps a seccomp profile instead of dropping it without a word."""
+"""The first version that keeps a seccomp profile instead of dropping it silently."""
 
 
 class KubernetesBackend(BaseBackend):
@@ -62,15 +62,15 @@ class KubernetesBackend(BaseBackend):
 
     Args:
         context: A context of the kubeconfig; None: the current one.
-        namespace: Where everything is made; None: the context's own, else ``default``.
+        namespace: The namespace of all objects; None: the context's own, else ``default``.
         kubeconfig: The kubeconfig; None: ``KUBECONFIG``, ``~/.kube/config``, or the pod's own service account.
         collector_image: An image with Python 3.9 or later for the container beside each unit; None:
             ``COWORLD_COLLECTOR_IMAGE``, else ``DEFAULT_COLLECTOR_IMAGE``.
-        pods: What all pods have in common; ``collector_image`` counts over the one in it.
-        pull_secrets: Names of Secrets in the namespace with which images are pulled, beside those that ``pods`` names.
-        network_policy: Whether the cluster enforces network policies; None: seen from what is installed there.
-        lease: Seconds after which the cluster removes what a killed runner left (from Kubernetes 1.23 on; before, it is
-            a minute after the lifetime of the run's units).
+        pods: Options shared by all pods; ``collector_image`` takes precedence over the one in it.
+        pull_secrets: Names of Secrets in the namespace for pulling images, in addition to those in ``pods``.
+        network_policy: Whether the cluster enforces network policies; None: detected from what is installed there.
+        lease: Seconds after which the cluster removes the leftovers of a killed runner (from Kubernetes 1.23 on;
+            before, a minute after the lifetime of the run's units).
         outage: Seconds without an answer of the API server after which units count as lost.
         pending: Seconds that a pod may wait for room on the cluster.
     """
@@ -113,7 +113,7 @@ class KubernetesBackend(BaseBackend):
 
     @classmethod
     def of(cls, options: BackendOptions) -> Self:
-        """The cluster that was named, or the current one: what ``coworld.backends`` names."""
+        """The named cluster, or the current one: the factory that ``coworld.backends`` names."""
         cluster = options.cluster
         return cls(
             context=cluster.context,
@@ -126,7 +126,7 @@ class KubernetesBackend(BaseBackend):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the cluster enforces; whether it keeps pods apart is known once it was asked."""
+        """What the cluster enforces; whether it isolates pods is known only once it has been asked."""
         return Capabilities(
             images=True,
             network_isolation=self._enforced,
@@ -168,7 +168,7 @@ class KubernetesBackend(BaseBackend):
         return self._cluster
 
     def engine_version(self) -> str:
-        """The cluster's version, and where it is."""
+        """The cluster's version and location."""
         if self._cluster is None:
             return ""
         return f"Kubernetes {self._cluster.version} ({self._cluster.context}, namespace {self._cluster.namespace})"
@@ -189,7 +189,7 @@ class KubernetesBackend(BaseBackend):
     # --- before anything runs
 
     async def check(self) -> tuple[Issue, ...]:
-        """See whether the cluster can be used: permissions, images, name service, quota, network policies."""
+        """Check that the cluster can be used: permissions, images, name service, quota, network policies."""
         context, namespace, kubeconfig = self._where
         try:
             cluster = await Cluster.connect(context=context, namespace=namespace, kubeconfig=kubeconfig)
@@ -205,7 +205,7 @@ class KubernetesBackend(BaseBackend):
                 await cluster.close()
 
     async def has_image(self, image: str) -> bool:
-        """Whether a node holds the image; no registry is asked."""
+        """Whether a node has the image; no registry is asked."""
         self._entered()
         assert self._images is not None
         return await self._images.has(image)
@@ -213,7 +213,7 @@ class KubernetesBackend(BaseBackend):
     async def ensure_image(
         self, image: str, *, platform: str | None = None, publish: Publish | None = None
     ) -> ImageInfo:
-        """See that the cluster has an image, or can pull it; nodes that get a pod later may still have to."""
+        """Check that the cluster has an image or can pull it; nodes that get a pod later may still have to pull it."""
         self._entered()
         assert self._images is not None
         return await self._images.ensure(image, platform=platform, publish=publish)
@@ -224,7 +224,7 @@ class KubernetesBackend(BaseBackend):
     async def group(
         self, specs: Sequence[UnitSpec], *, publish: Publish, tasks: TaskGroup
     ) -> AsyncGenerator[Sequence[KubernetesUnit], None]:
-        """Pods for which there is room, watched, in runs whose leases are renewed."""
+        """Watched pods, admitted when there is room, in runs whose leases are renewed."""
         cluster = self._entered()
         assert self._room is not None
         room = self._room
@@ -249,7 +249,7 @@ class KubernetesBackend(BaseBackend):
         runs = {unit.spec.run_id: self._run(unit.spec.run_id) for unit in units}
         for run in runs.values():
             tasks.start_soon(run.renew, name=f"lease of {run.run_id}")
-        # shielded: whatever is cancelled, the ends of the units have still to be seen
+        # shielded: the ends of the units must be seen even after a cancellation
         watching = anyio.CancelScope(shield=True)
 
         async def watch() -> None:
@@ -307,7 +307,7 @@ class KubernetesBackend(BaseBackend):
                 self._room.leave(run_id)
 
     async def _sweep(self, cluster: Cluster, units: Sequence[KubernetesUnit], call: str, publish: Publish) -> None:
-        """Remove what belonged to the pods, and the owner of each run of which these were the last."""
+        """Remove the objects of the pods, and the owner of each run that has no other pods."""
 
         async def remove(what: str, act: Callable[[], Awaitable[object]]) -> None:
             try:
@@ -334,14 +334,14 @@ class KubernetesBackend(BaseBackend):
             if all((run_id, name) in ours for name in run.units):
                 await remove(f"job {run.name}", run.close)
 
-    # --- what was left
+    # --- leftovers
 
     async def find_units(self, run_id: str | None) -> Sequence[Found]:
-        """Pods, services, secrets, policies and Jobs by label."""
+        """Pods, services, secrets, policies and Jobs, found by label."""
         return await find_labelled(self._entered(), run_id)
 
     async def remove_found(self, found: Found) -> str:
-        """Remove a pod to its end, or what it used, or its Job; returns why it is still there, if it is."""
+        """Remove a pod (waiting for its end), one of its objects, or a Job; returns why it still exists, if it does."""
         return await reap_labelled(self._entered(), found)
 
 

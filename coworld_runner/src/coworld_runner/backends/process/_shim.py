@@ -1,25 +1,25 @@
-"""What every local unit runs under: a small process that owns the unit's whole tree and outlives nobody.
+"""The parent of every local unit: a small process that owns the unit's whole process tree and dies with the runner.
 
-It is started as a bare interpreter without site packages, so it may import little, and only from the standard
-library: each millisecond here is paid once per unit. Its own environment is the unit's.
+It runs in a bare interpreter without site packages, so it imports little, and only from the standard library: each unit
+pays for every millisecond here. Its environment is the unit's.
 
-The **control** descriptor is one end of a socket pair. From the runner come single bytes: ``G`` (run the command; until
-then the shim only waits, so that this is quick), ``T`` (ask the tree to end), ``K`` (kill it). That the other end
-closes means that the runner is gone, however it died, so the tree is killed: this does not depend on which thread
-started us, as a parent-death signal would. To the runner go lines:
+The **control** descriptor is one end of a socket pair. The runner sends single bytes: ``G`` (run the command; the shim
+waits for this, so that starting is quick), ``T`` (ask the tree to end), ``K`` (kill it). When the other end closes, the
+runner is gone, however it died, and the tree is killed. Unlike a parent-death signal, this does not depend on which
+thread started us. The shim sends lines to the runner:
 
 * ``S <pid>``: the command runs;
 * ``F <errno> <what>``: it could not be started, because of ``what`` (``directory`` or ``program``);
 * ``E <wait status> <reason> <detail>``: it ended; ``reason`` is ``-`` (by itself), ``stopped``, ``oom``, ``pids`` or
   ``disk``;
 
-and the end of the stream once nothing of the tree is left. The shim is the reaper of orphans below it, so children
-that left their session, or whose parents are gone, are still found and counted, whatever their environment.
+and closes the stream once the whole tree is gone. The shim is the subreaper of its descendants, so children that left
+their session, or whose parents are gone, are still found and counted, whatever their environment.
 
-On Linux there are two of it. The first does nothing but look after the second, which is the unit's parent: it has it go
-on when the unit stops it, and when the unit kills it, what was below it is the first one's to kill. When somebody kills
-the first, the second ends the unit. What a unit keeps that kills both at one stroke is known by its control group,
-where there can be one: the first joins it before anything else runs, and leaves it last.
+On Linux there are two such processes. The first only guards the second, which is the unit's parent: it continues the
+second if the unit stops it, and if the unit kills it, the first kills the unit's tree. If the first is killed, the
+second ends the unit. If a unit kills both at once, what remains is found through its control group, where one is
+available: the first joins it before anything else runs, and leaves it last.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
 else:
-    # ``signal`` makes its names with enum, which takes longer to import than all the rest together
+    # ``signal`` builds its names with enum, whose import takes longer than everything else together
     try:
         import _signal as signal
     except ImportError:
@@ -54,21 +54,21 @@ _TAKEN = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 _LINUX = sys.platform == "linux"
 
 _TICK = 0.1
-"""Seconds between two looks at memory and processes."""
+"""Seconds between two checks of memory and processes."""
 _DISK_TICK = 0.25
-"""Seconds between two looks at the disk, unless a look itself takes long."""
+"""Seconds between two checks of the disk, unless a check itself takes long."""
 _DISK_SHARE = 10
+"""Checks of the disk may take at most one part in this many of the time."""
 _GUARD_TICK = 1.0
-"""Seconds between two looks whether the runner is still there, which the other end of its socket tells as well."""
-"""A look at the disk may take at most one part in so many of the time."""
+"""Seconds between two checks that the runner is alive, besides the end of its socket."""
 
 
 def descendants(root: int, most: int = 0) -> dict[int, int]:
-    """Every process below one, and how many threads each has; empty where the platform does not tell.
+    """Every descendant of a process, with its number of threads; empty if the platform does not tell.
 
     Args:
         root: The process.
-        most: Stop looking once more processes than this were found; 0: never.
+        most: Stop once more processes than this have been found; 0: never stop.
     """
     found: dict[int, int] = {}
     pending = [root]
@@ -99,7 +99,7 @@ def _resident(pid: int) -> int:
 
 
 def _proportional(pid: int) -> int:
-    """Resident bytes with what is shared counted by share; dear, so only asked when the cheap sum is too much."""
+    """Resident bytes, with shared memory counted by share. Slow, so used only when the plain sum is too large."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:  # noqa: PTH123
             for line in file:
@@ -111,7 +111,7 @@ def _proportional(pid: int) -> int:
 
 
 class _Tree:
-    """The command and everything below it."""
+    """The command and all its descendants."""
 
     def __init__(self, memory: int, pids: int, disk: int, entries: int, files: int, directories: list[str]) -> None:
         self.memory = memory
@@ -131,7 +131,7 @@ class _Tree:
     # -- starting
 
     def start(self, argv: list[str], context: str) -> tuple[int, str]:
-        """Start the command; returns errno and what failed, or 0."""
+        """Start the command. Returns errno and what failed, or 0."""
         read, write = os.pipe()
         me = os.getpid()
         prctl = self.prctl
@@ -146,7 +146,7 @@ class _Tree:
                     if os.getppid() != me:
                         os._exit(1)
                 os.setsid()
-                # ours, Python's own, and those that a shell has its jobs in the background ignore
+                # the shim's own, Python's, and those that a shell lets its background jobs ignore
                 for number in (*_TAKEN, signal.SIGQUIT, signal.SIGPIPE):
                     signal.signal(number, signal.SIG_DFL)
                 if hasattr(signal, "SIGXFSZ"):
@@ -159,10 +159,10 @@ class _Tree:
             except OSError as error:
                 number = error.errno
                 if number == errno.EACCES and what == "program" and not _on_path(argv[0]):
-                    number = errno.ENOENT  # what may not be entered is a directory of PATH, not the program
+                    number = errno.ENOENT  # EACCES is about a directory in PATH, not about the program
                 os.write(write, f"{number} {what}".encode())
             except BaseException:  # noqa: BLE001
-                # nothing may return from here into the parent's code
+                # control must never return from here into the parent's code
                 os.write(write, f"{errno.EINVAL} {what}".encode())
             finally:
                 os._exit(127)
@@ -182,7 +182,7 @@ class _Tree:
             _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
             resource.setrlimit(resource.RLIMIT_NOFILE, (self.files, hard))
         if self.disk:
-            # one byte more than allowed, so that who runs into this is also seen to be over the limit
+            # one byte more than allowed, so that a unit that hits this limit is also reported as over it
             most = self.disk + 1
             _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
             if hard == resource.RLIM_INFINITY or hard > most:
@@ -191,7 +191,7 @@ class _Tree:
     # -- watching
 
     def over_limit(self) -> bool:
-        """Look whether the tree uses more than it may, and note which limit it was."""
+        """Whether the tree exceeds one of its limits; records which one."""
         if self.memory or self.pids:
             processes = descendants(os.getpid(), self.pids)
             tasks = sum(processes.values())
@@ -207,7 +207,7 @@ class _Tree:
         return (now >= self._disk_due or (now >= self._disk_spared and self._room.fell())) and self.over_disk()
 
     def over_disk(self) -> bool:
-        """Look whether the tree's directories hold more than they may."""
+        """Whether the tree's directories exceed the disk limit."""
         if not self.disk and not self.entries:
             return False
         began = time.monotonic()
@@ -229,7 +229,7 @@ class _Tree:
     # -- ending
 
     def reap(self) -> bool:
-        """Take what has ended; returns whether anything is left."""
+        """Reap ended processes. Returns whether any process is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -244,7 +244,7 @@ class _Tree:
         """Send a signal to everything in the tree."""
         pids = list(descendants(os.getpid()))
         if not pids and self.status is None:
-            # a platform that does not list processes: the command's own group is all we know
+            # the platform does not list processes: only the command's own group is known
             try:
                 os.killpg(self.main, number)
             except OSError:
@@ -256,17 +256,17 @@ class _Tree:
         """Kill everything, and return once nothing is left."""
         pause = 0.0005
         self._kill_groups()
-        # a program of its own, which has nothing else to do; the kernel tells nobody that a group is empty
+        # polling is fine here: this process has nothing else to do, and no event reports an empty group
         while self.reap():
             time.sleep(pause)
             pause = min(0.05, pause * 2)
             self._kill_groups()
 
     def _kill_groups(self) -> None:
-        """Kill every process group that has somebody in the tree.
+        """Kill every process group that has a member in the tree.
 
-        A whole group dies at one stroke, so a fork bomb does not outrun it; who opens groups all the time is
-        stopped first, since what is stopped opens no more.
+        All members of a group die at once, so a fork bomb does not outrun this. Processes that keep opening new groups
+        are stopped first, since a stopped process opens no more.
         """
         if self.status is None or not _LINUX:
             _kill_group(self.main)
@@ -295,7 +295,7 @@ def _on_path(program: str) -> bool:
 
 
 def _kill_group(group: int) -> None:
-    # the group of the shim itself is not the unit's
+    # the shim's own group does not belong to the unit
     if group > 1 and group != os.getpgrp():
         try:
             os.killpg(group, signal.SIGKILL)
@@ -313,7 +313,7 @@ def _kill(pid: int, number: int) -> None:
 
 
 def _prctl():
-    """The system call of that name, where there is one."""
+    """The ``prctl`` function, if the platform has it."""
     if not _LINUX:
         return None
     import ctypes
@@ -322,7 +322,7 @@ def _prctl():
 
 
 def _guarded(tree: _Tree) -> bool:
-    """Go on in a child, and look after that; False in the parent, when nothing of the child's tree is left."""
+    """Continue in a child and guard it. Returns False in the parent once nothing of the child's tree is left."""
     prctl = tree.prctl
     if prctl is None:
         return True
@@ -347,14 +347,14 @@ def _guarded(tree: _Tree) -> bool:
             _kill(shim, signal.SIGTERM)
         elif heard is not None and heard.si_signo != signal.SIGCHLD:
             _kill(shim, heard.si_signo)
-    # what the child has left is ours now
+    # the child's descendants are ours now
     tree.status = status
     tree.kill()
     return False
 
 
 def _join(group: str) -> bool:
-    """Make a control group, and be in it; whether that could be done."""
+    """Create a control group and join it. Returns whether that worked."""
     try:
         os.mkdir(group)  # noqa: PTH102
         _enter(group)
@@ -364,7 +364,7 @@ def _join(group: str) -> bool:
 
 
 def _leave(group: str) -> None:
-    """Go back to where we came from, and remove the group, unless somebody is left in it."""
+    """Return to the previous control group, and remove this one unless a process is left in it."""
     try:
         _enter(os.path.dirname(group))  # noqa: PTH120
         os.rmdir(group)  # noqa: PTH106
@@ -378,16 +378,16 @@ def _enter(group: str) -> None:
 
 
 def _noted(_number: int, _frame: object) -> None:
-    """Its number is already in the wake-up pipe; what it means is decided in the loop."""
+    """Do nothing: the signal's number is already in the wake-up pipe, and the loop handles it."""
 
 
 def main(arguments: list[str]) -> None:
-    """Run a command until it ends, is stopped, goes over a limit, or the runner is gone.
+    """Run a command until it ends, is stopped, exceeds a limit, or the runner is gone.
 
     Args:
         arguments: Control descriptor, memory, pids, disk, files and directories (0: no limit), open files (0: as many
-            as we may have), the control group to make (or nothing), the directory to run in, the number of directories
-            that count as the unit's, those, and the command.
+            as we may have), the control group to create (or nothing), the directory to run in, the number of
+            directories that count as the unit's, those directories, and the command.
     """
     control, memory, pids, disk, entries, files = map(int, arguments[:6])
     group, context = arguments[6:8]
@@ -417,7 +417,7 @@ def main(arguments: list[str]) -> None:
         try:
             os.write(control, (line + "\n").encode())
         except OSError:
-            return  # the runner is gone, which the next read says too
+            return  # the runner is gone, which the next read reports too
 
     failed, what = tree.start(argv, context)
     if failed:
@@ -434,7 +434,7 @@ def main(arguments: list[str]) -> None:
     try:
         while tree.status is None:
             if os.getppid() != runner:
-                # nobody is left who could be told how it ended
+                # the runner is gone, so there is nothing to report the end to
                 return
             if b"K" in orders:
                 tree.reason = "stopped"
@@ -459,10 +459,10 @@ def main(arguments: list[str]) -> None:
                 numbers = os.read(wake, 256)
                 if any(number != signal.SIGCHLD for number in numbers):
                     killed = True
-            # before any order is obeyed: what has ended by itself was not stopped
+            # before obeying any order: a process that ended by itself was not stopped
             tree.reap()
         if tree.reason == "-":
-            # what ran into the limit between two looks
+            # the limit may have been exceeded between two checks
             tree.over_disk()
         tell(f"E {tree.status} {tree.reason} {tree.detail}")
     finally:
