@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import json as jsonlib
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +16,10 @@ from coworld_core.errors import UsageError
 
 from .settings import Settings, write_secret
 
-__all__ = ["Out", "keep_secret", "runs", "to_file", "where"]
+if TYPE_CHECKING:
+    from .services import Services
+
+__all__ = ["Out", "keep_secret", "run", "runs", "to_file", "where", "with_services"]
 
 
 class Out:
@@ -36,6 +40,17 @@ class Out:
         """Write a part of the result for a person."""
         if not self.json:
             click.echo(text)
+
+    def table(self, *rows: Sequence[object], right: Collection[int] = ()) -> None:
+        """Write rows of cells for a person, the first its heading; columns ``right`` are set to the right."""
+        cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        for row in cells:
+            placed = (
+                cell.rjust(width) if index in right else cell.ljust(width)
+                for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            self.say("  ".join(placed).rstrip())
 
     def answer(self, value: object) -> None:
         """Write the result for a program, on one line."""
@@ -77,6 +92,35 @@ def where(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, settings=settings, out=Out(json), **kwargs)
 
     return wrapped
+
+
+def run(function: Callable[..., Any], *args: Any) -> Any:
+    """Do what a command does, in the name of whoever is at the machine."""
+    import getpass
+    import socket
+
+    import anyio
+
+    from .store.audit import Actor, acting
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"uid {os.getuid()}"  # a user without a name, as in some containers
+    with acting(Actor(kind="operator", origin=f"{user}@{socket.gethostname()}"[:256])):
+        return anyio.run(function, *args)
+
+
+def with_services(settings: Settings, work: Callable[[Services], Any]) -> Any:
+    """Do something with the stores of an Observatory, which may be served meanwhile."""
+
+    async def inside() -> Any:
+        from .services import open_services
+
+        async with open_services(settings) as services:
+            return await work(services)
+
+    return run(inside)
 
 
 def to_file(function: Callable[..., Any]) -> Callable[..., Any]:

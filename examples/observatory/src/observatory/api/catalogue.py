@@ -22,6 +22,7 @@ from coworld_core.manifest.models import ROLE_SECTIONS, Manifest
 from ..errors import Refusal, conflict, forbidden, invalid, not_found
 from ..identity.auth import Caller
 from ..naming import name_key
+from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Coworld, CoworldName, Game, Image, League, LeagueSeed
 from ..work.smoke import check_state, order_check
@@ -108,6 +109,8 @@ async def set_visibility(call: Known, name: str, body: api.VisibilityBody) -> Js
     changed = any(row.visibility != body.visibility for row in rows)
     for row in rows:
         row.visibility = body.visibility
+    if changed:
+        audit(call.db, "coworld.shown", user_id=owner.user_id, subject=owner.name, visibility=body.visibility)
     await call.db.flush()
     await _publish_images(call.db, rows)
     hidden = sa.select(League.id).join(Game).where(Game.name_key == owner.key, League.public.is_(False))
@@ -219,6 +222,7 @@ async def add_coworld(
     )
     session.add(coworld)
     await session.flush()
+    audit(session, "coworld.uploaded", user_id=user.id, subject=f"{coworld.name} {version}", visibility=visibility)
     if visibility == "public":
         for image in images:
             image.public = True

@@ -17,6 +17,7 @@ from coworld_core import api
 
 from ..errors import Refusal, not_found
 from ..identity.auth import Caller
+from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Image, RegistryTag, User
 from .calls import ApiRouter, Call, Json, Known, gate, refusals
@@ -106,6 +107,8 @@ async def complete_upload(call: Known, body: api.ImageCompleteBody) -> Json:
                 code="image_not_pushed",
             )
         image.status, image.digest = "ready", tag.digest
+        subject = f"{image.repository}:{image.tag}"
+        audit(call.db, "image.uploaded", user_id=image.user_id, subject=subject, digest=image.digest)
         await call.db.flush()
     return Json(image_json(image, call.services.settings.registry))
 

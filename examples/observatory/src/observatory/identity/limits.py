@@ -19,7 +19,10 @@ from ..errors import Refusal
 from ..quotas import Quotas
 from ..store.models import EpisodeRequest, User
 
-__all__ = ["RequestLimit", "quotas_of", "require_episodes"]
+__all__ = ["QUOTA_CODES", "RequestLimit", "quotas_of", "require_episodes"]
+
+QUOTA_CODES = frozenset({"quota_exceeded", "too_many_requests"})
+"""Of what is refused for a quota."""
 
 
 def quotas_of(user: User, base: Quotas) -> Quotas:

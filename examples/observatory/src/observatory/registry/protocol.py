@@ -20,6 +20,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ..errors import Refusal
 from ..identity.auth import Caller
 from ..identity.worker_login import is_worker
 from ..services import Services
@@ -263,6 +264,8 @@ def _visited(action: Action, handler: _Handler) -> Callable[[Request], Awaitable
             return await handler(visit)
         except _Refused as refused:
             return refused.response
+        except Refusal as refusal:
+            return _Refused(refusal.status, "DENIED", refusal.message, refusal.headers).response
 
     return endpoint
 

@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from collections.abc import Awaitable, Callable
+from functools import wraps
 
+from fastapi import APIRouter, Request, Response
+
+from ..errors import Refusal
+from ..identity.auth import ANONYMOUS, SESSION_COOKIE
 from . import account, lobby, pages, static
+from .visit import trouble
 
 __all__ = ["router"]
+
+
+def _shown(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """A page whose refusals are pages, too; a browser that shows the session of a disabled account is signed out."""
+
+    @wraps(handler)
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except Refusal as refusal:
+            said = trouble(request, ANONYMOUS, refusal.status, "Not with this account", refusal.message)
+            if refusal.code == "account_disabled":
+                said.delete_cookie(SESSION_COOKIE)
+            return said
+
+    return answer
+
 
 router = APIRouter(include_in_schema=False)
 for _path, _page in {
@@ -24,11 +47,11 @@ for _path, _page in {
     "/static/{name}": static.asset,
     "/favicon.ico": static.icon,
 }.items():
-    router.add_api_route(_path, _page, methods=["GET", "HEAD"])
+    router.add_api_route(_path, _shown(_page), methods=["GET", "HEAD"])
 for _path, _form in {
     "/episodes/{episode_id}/replay": pages.start_replay,
     "/play/{session_id}": lobby.take_seat,
     "/sign-in": account.sign_in,
     "/sign-out": account.sign_out,
 }.items():
-    router.add_api_route(_path, _form, methods=["POST"])
+    router.add_api_route(_path, _shown(_form), methods=["POST"])
