@@ -70,7 +70,7 @@ def cli() -> None:
     multiple=True,
     metavar="NAME=NUMBER",
     help="The most that one account may have: episodes that wait or are played (2000), sessions that people play (2), "
-    "requests a second (500). `none` lifts a limit. May be repeated.",
+    "bytes that are `stored` (50G), requests a second (500). `none` lifts a limit. May be repeated.",
 )
 @click.option("--verbose", "-v", is_flag=True, help="Log every request.")
 def serve_command(

@@ -21,6 +21,7 @@ from coworld_core.manifest.models import ROLE_SECTIONS, Manifest
 
 from ..errors import Refusal, conflict, forbidden, invalid, not_found
 from ..identity.auth import Caller
+from ..identity.limits import require_stored
 from ..naming import name_key
 from ..store.audit import audit
 from ..store.columns import JsonObject
@@ -74,6 +75,7 @@ async def upload_coworld(call: Known, body: api.CoworldUploadBody) -> Json:
     coworld = await add_coworld(
         call.db, call.caller, manifest, visibility=body.visibility or "public", certification=body.certification
     )
+    await require_stored(call.db, call.caller.require(), call.services.settings.quotas)
     return Json(coworld_json(coworld, await _images_of(call.db, [coworld]), call))
 
 
@@ -94,6 +96,7 @@ async def patch_commissioner(call: Known, body: api.PatchCommissionerBody) -> Js
     chosen[0]["image"] = body.container_image_id
     manifest["game"]["version"] = body.version or next_version(present.version)
     coworld = await add_coworld(call.db, call.caller, await _checked(manifest), visibility=present.visibility)
+    await require_stored(call.db, call.caller.require(), call.services.settings.quotas)
     return Json(coworld_json(coworld, await _images_of(call.db, [coworld]), call))
 
 

@@ -12,6 +12,7 @@ from coworld_core import api
 
 from ..errors import Refusal, forbidden, not_found
 from ..identity.auth import Caller
+from ..identity.limits import require_stored
 from ..naming import name_key
 from ..store.audit import audit
 from ..store.columns import JsonObject, now
@@ -68,6 +69,7 @@ async def put_secret(call: Annotated[Call, gate("known", held=False)], coworld: 
         subject = f"{owner.name}/{name}"
         audit(session, "secret.kept", user_id=row.user_id, subject=subject, bytes=len(content))
         await session.flush()
+        await require_stored(session, call.caller.require(), call.services.settings.quotas)
         await call.services.vault.put("coworld", row.id, content)
         return Json(_secret_json(row, owner, await _canonical_id(session, owner)))
 

@@ -17,6 +17,7 @@ from coworld_core import api
 
 from ..errors import Refusal, not_found
 from ..identity.auth import Caller
+from ..identity.limits import require_stored
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Image, RegistryTag, User
@@ -68,6 +69,8 @@ async def begin_upload(call: Annotated[Call, gate("known", secret=True)], body: 
         return Json({"image": image_json(image, registry), "pre_signed_info": None})
     if image is None:
         image = await _new_image(call.db, user, body)
+    # nothing comes with this request: an account that is full is told before it sends gigabytes
+    await require_stored(call.db, user, call.services.settings.quotas, more=1)
     token = await call.services.tokens.mint(
         call.db,
         "registry",
