@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from pathlib import Path
 
@@ -19,9 +20,12 @@ from observatory.operating.closing import (
     enable_user,
     find_policy,
 )
+from observatory.operating.retention import PRUNED, prune
 from observatory.quotas import Quotas
+from observatory.settings import Retention
 from observatory.store.audit import Actor, acting, audit, audit_lines
-from observatory.store.models import AuditEntry
+from observatory.store.columns import now
+from observatory.store.models import AuditEntry, EpisodeRequest
 from observatory.work.queue import Queue
 
 OPERATOR = Actor(kind="operator", origin="root@here")
@@ -209,3 +213,41 @@ async def test_the_audit_log_only_grows(tmp_path: Path, database: str | None) ->
                     await session.execute(statement)
         async with platform.services.database.reading() as session:
             assert [line["action"] for line in await audit_lines(session)] == ["league.made"]
+
+
+async def test_what_old_episodes_have_left_goes_and_their_scores_stay(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, parallel=1) as platform:
+        services = platform.services
+        ann = await platform.account("ann")
+        world = await seed(services, ann.id)
+        version = await platform.policy(ann, "a")
+        await platform.join(world, version)
+        old, new = [await platform.until_played(await platform.play_round(world, version, version)) for _ in range(2)]
+        async with platform.client(ann) as client:
+            place = f"/v2/divisions/{world.division}/leaderboard"
+            before = (await client.get(place)).json()
+            assert await prune(services, Retention(days=1)) == {"episodes": 0, "files": 0, "bytes": 0}
+            going = [item for item in old.artifacts if item.kind in PRUNED]
+            told = {"episodes": 1, "files": len(going), "bytes": sum(item.size for item in going)}
+            assert await prune(services, Retention(episodes=1), dry_run=True) == told
+            assert [path for item in going if (path := files(platform) / item.key).is_file()] != []
+            assert await prune(services, Retention(episodes=1)) == told
+            assert [path for item in going if (path := files(platform) / item.key).exists()] == []
+            gone = await client.get(f"/v2/episode-requests/{old.id}/artifacts/replay")
+            assert (gone.status_code, gone.json()["type"]) == (410, "not_kept")
+            for episode, kind in ((old.id, "results"), (new.id, "replay")):
+                assert (await client.get(f"/v2/episode-requests/{episode}/artifacts/{kind}")).status_code == 200
+            listed = (await client.get("/v2/episode-requests/download-manifest", params={"ids": old.id})).json()
+            states = {entry["category"]: entry["state"] for entry in listed["entries"]}
+            assert (states["replay"], states["results"]) == ("unavailable", "ready")
+            assert (await client.get(place)).json() == before
+        # by age, too; and once is enough
+        async with services.database.writing() as session:
+            await session.execute(sa.update(EpisodeRequest).values(completed_at=now() - dt.timedelta(days=3)))
+        assert (await prune(services, Retention(days=2)))["episodes"] == 1
+        assert (await prune(services, Retention(days=2, episodes=0)))["episodes"] == 0
+
+
+def files(platform: Platform) -> Path:
+    """Where artifacts are."""
+    return platform.settings.data / "artifacts"

@@ -16,9 +16,9 @@ import click
 from coworld_core.errors import CoworldError
 
 from .cli_operating import add_operating, add_user_operating
-from .cli_options import Out, keep_secret, run, runs, to_file, where, with_services
+from .cli_options import Out, keep_secret, retains, run, runs, to_file, where, with_services
 from .quotas import Quotas, read_quotas
-from .settings import DEFAULT_PORT, Settings
+from .settings import DEFAULT_PORT, Retention, Settings
 
 if TYPE_CHECKING:
     from .runtime import Place
@@ -64,6 +64,7 @@ def cli() -> None:
     help="Where artifacts are kept: a directory or an fsspec URL such as s3://BUCKET/PREFIX.",
 )
 @runs
+@retains
 @click.option(
     "--quota",
     "quotas",
@@ -82,6 +83,7 @@ def serve_command(
     url: str | None,
     artifacts: str | None,
     work: dict[str, Any],
+    retention: Retention,
     quotas: tuple[str, ...],
     verbose: bool,
 ) -> None:
@@ -93,7 +95,8 @@ def serve_command(
 
     from . import serving
 
-    settings = replace(settings, artifacts=artifacts, quotas=Quotas(**read_quotas(quotas)), **work)
+    limits = Quotas(**read_quotas(quotas))
+    settings = replace(settings, artifacts=artifacts, quotas=limits, retention=retention, **work)
     if settings.local_processes and not allow_remote:
         serving.require_loopback(host)
     _log_to_stderr(verbose)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
+import functools
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .cli_options import Out, where, with_services
-from .settings import Settings
+from .cli_options import Out, retains, run, where, with_services
+from .settings import Retention, Settings
 
 if TYPE_CHECKING:
     from .services import Services
@@ -27,7 +30,7 @@ def add_user_operating(group: click.Group) -> None:
 
 def add_operating(cli: click.Group) -> None:
     """Give the command line what operators need."""
-    for command in (_policy, _queue, _workers, _disk, _audit):
+    for command in (_policy, _queue, _workers, _disk, _audit, _backup, _restore, _retention):
         cli.add_command(command)
 
 
@@ -302,6 +305,88 @@ def _audit(settings: Settings, out: Out, since: str | None, user: str | None, la
         out.table(("WHEN", "BY", "FROM", "WHAT", "ABOUT", ""), *cells)
     else:
         out.note("Nothing is written there.")
+
+
+_stores = click.option(
+    "--artifacts",
+    metavar="URL",
+    envvar="OBSERVATORY_ARTIFACTS",
+    show_envvar=True,
+    help="Where the server keeps artifacts.  [default: in the directory]",
+)
+
+
+@click.command("backup")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--replace", is_flag=True, help="In the place of what is there.")
+@_stores
+@where
+def _backup(settings: Settings, out: Out, directory: Path, replace: bool, artifacts: str | None) -> None:
+    """Copy all that there is into a directory, but for the key; the server may go on meanwhile.
+
+    Keep the key apart: without it nobody can read the secrets.
+    """
+    to = directory.absolute()
+
+    async def copy(services: Services) -> dict[str, Any]:
+        from .operating.backup import back_up
+
+        return await back_up(services, to, replace=replace)
+
+    settings = dataclasses.replace(settings, artifacts=artifacts)
+    note = with_services(settings, copy)
+    out.answer({"directory": str(to), **note})
+    out.say(f"{directory}: {_contents(note)}.")
+    if note["missing"]:
+        out.note(f"Not there any more: {', '.join(note['missing'][:5])}{' …' if len(note['missing']) > 5 else ''}")
+    out.note(f"The key is not in it: {settings.key_file}")
+
+
+@click.command("restore")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False, exists=True))
+@click.option("--replace", is_flag=True, help="In the place of what is there, which is lost.")
+@_stores
+@where
+def _restore(settings: Settings, out: Out, directory: Path, replace: bool, artifacts: str | None) -> None:
+    """Make an Observatory of a backup, in --data, --database and --artifacts; its key has to be there.
+
+    It may go to another database and another store than it came from.
+    """
+    from .operating.backup import restore
+
+    settings = dataclasses.replace(settings, artifacts=artifacts)
+    note = run(functools.partial(restore, directory.absolute(), settings, replace=replace))
+    out.answer({"data": str(settings.data.absolute()), **note})
+    out.say(f"{settings.data}: {_contents(note)}.")
+
+
+@click.command("retention")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@retains
+@_stores
+@where
+def _retention(settings: Settings, out: Out, dry_run: bool, retention: Retention, artifacts: str | None) -> None:
+    """Throw away replays, logs and players' files of old episodes; records, results and scores stay.
+
+    `observatory serve` does it every hour by the same two options.
+    """
+    if retention == Retention():
+        raise click.UsageError("There is no rule: name --keep-days or --keep-episodes.")
+
+    async def work(services: Services) -> dict[str, Any]:
+        from .operating.retention import prune
+
+        return await prune(services, retention, dry_run=dry_run)
+
+    gone = with_services(dataclasses.replace(settings, artifacts=artifacts), work)
+    out.answer({**gone, "dry_run": dry_run})
+    files = f"{gone['files']} files ({_size(gone['bytes'])}) of {gone['episodes']} episodes"
+    out.say(f"{files} would be thrown away." if dry_run else f"{files} were thrown away.")
+
+
+def _contents(note: dict[str, Any]) -> str:
+    counts = ", ".join(f"{note[name]} {name}" for name in ("rows", "images", "artifacts", "secrets"))
+    return f"{counts} of {_moment(note['made_at'])} UTC"
 
 
 _AGES = {"d": "days", "h": "hours", "m": "minutes"}

@@ -14,12 +14,12 @@ import click
 from coworld_core import durations
 from coworld_core.errors import UsageError
 
-from .settings import Settings, write_secret
+from .settings import Retention, Settings, write_secret
 
 if TYPE_CHECKING:
     from .services import Services
 
-__all__ = ["Out", "keep_secret", "run", "runs", "to_file", "where", "with_services"]
+__all__ = ["Out", "keep_secret", "retains", "run", "runs", "to_file", "where", "with_services"]
 
 
 class Out:
@@ -155,6 +155,32 @@ def keep_secret(out: Out, to: Path | None, secret: str, answer: Mapping[str, obj
         raise UsageError(f"{to} cannot be written: {error.strerror or error}.", code="bad_file") from error
     out.answer({"file": str(to)})
     out.note(f"Written to {to}, for your eyes only.")
+
+
+def retains(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the rule of what is kept of old episodes; it takes ``retention``."""
+
+    @click.option(
+        "--keep-days",
+        type=click.IntRange(0),
+        metavar="N",
+        envvar="OBSERVATORY_KEEP_DAYS",
+        show_envvar=True,
+        help="Throw away replays, logs and players' files of episodes that were over longer ago.",
+    )
+    @click.option(
+        "--keep-episodes",
+        type=click.IntRange(0),
+        metavar="N",
+        envvar="OBSERVATORY_KEEP_EPISODES",
+        show_envvar=True,
+        help="The same, for all but the last so many episodes of each account.",
+    )
+    @functools.wraps(function)
+    def wrapped(*args: Any, keep_days: int | None, keep_episodes: int | None, **kwargs: Any) -> Any:
+        return function(*args, retention=Retention(days=keep_days, episodes=keep_episodes), **kwargs)
+
+    return wrapped
 
 
 def runs(function: Callable[..., Any]) -> Callable[..., Any]:
