@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from ..errors import Refusal
 from ..identity.auth import ANONYMOUS, SESSION_COOKIE
-from . import account, lobby, pages, static
+from . import account, lobby, operating, pages, static
 from .visit import trouble
 
 __all__ = ["router"]
@@ -42,6 +42,7 @@ for _path, _page in {
     "/policies/versions/{version_id}": pages.policy_version,
     "/observatory/v2": pages.deep_link,
     "/live": pages.live,
+    "/operator": operating.operator,
     "/play/{session_id}": lobby.lobby,
     "/sign-in": account.sign_in_page,
     "/static/{name}": static.asset,
@@ -53,5 +54,6 @@ for _path, _form in {
     "/play/{session_id}": lobby.take_seat,
     "/sign-in": account.sign_in,
     "/sign-out": account.sign_out,
+    "/operator/{kind}/{action}": operating.act,
 }.items():
     router.add_api_route(_path, _shown(_form), methods=["POST"])
