@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from support.observatory import Inside, inside
 
 from observatory.identity import auth
-from observatory.identity.accounts import disable_user, new_token
+from observatory.identity.accounts import new_token
+from observatory.operating.closing import disable_user
 from observatory.store.columns import now
 from observatory.store.models import Token, User
 
@@ -86,7 +87,7 @@ async def test_what_ends_a_token_ends_it_at_once(tmp_path: Path, database: str |
         assert len(await platform.get("/players", fresh.text)) == 1
         async with platform.services.database.writing() as db:
             await disable_user(db, "ann")
-        await platform.ask("GET", "/players", fresh.text, expect=401)
+        await platform.ask("GET", "/players", fresh.text, expect=403)
 
 
 async def test_team_rights_are_asked_for(tmp_path: Path) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from contextlib import closing
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
+import httpx2
 import pytest
 import sqlalchemy as sa
 from support.misfit_kit import leftovers
+from support.observatory import inside
 from support.observatory_kit import MISFITS, open_platform, roster, seed
+from support.uploads import Blob, image_parts, manifest_for, upload_image
 
 from observatory import serving
 from observatory.errors import Refusal
@@ -20,7 +24,9 @@ from observatory.hosted import sessions as hosted_sessions
 from observatory.identity.accounts import keep_quotas
 from observatory.identity.limits import RequestLimit
 from observatory.quotas import Quotas
-from observatory.store.models import EpisodeRequest, GameConfig
+from observatory.store.audit import audit_lines
+from observatory.store.models import EpisodeRequest, GameConfig, User
+from observatory.store.storage import stored_bytes
 from observatory.work.queue import Queue
 
 pytestmark = pytest.mark.timeout(1200)
@@ -109,6 +115,61 @@ async def test_what_many_episodes_share_is_stored_once(tmp_path: Path, database:
             assert sum(len(json.dumps(config)) for config in rows) < 10_000
             (shared,) = await session.scalars(sa.select(GameConfig))
             assert shared.size > 1_000_000
+
+
+async def test_stored_bytes_are_counted_and_freed(tmp_path: Path, database: str | None) -> None:
+    big = image_parts(os.urandom(20_000))
+    async with inside(tmp_path, database=database, quotas=Quotas(stored=60_000)) as platform:
+        ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
+        image = await upload_image(platform, ann, "one", big)
+        # the same layers under another name are stored once
+        await upload_image(platform, ann, "two", (*big[:2], Blob(big[2].content + b" ")))
+
+        async def room() -> int:
+            async with platform.services.database.reading() as session:
+                [user_id] = await session.scalars(sa.select(User.id).where(User.name == "ann"))
+                return 60_000 - await stored_bytes(session, user_id)
+
+        assert 38_000 < await room() < 40_000
+        manifest = manifest_for(image["id"], name="large")
+        manifest["game"]["description"] = "x" * 40_000
+        refused = await platform.ask("POST", "/v2/coworlds/upload", ann, json={"manifest": manifest}, expect=413)
+        assert refused.json()["type"] == "quota_exceeded"
+        assert refused.headers["RateLimit-Policy"] == '"requests";q=5000;w=10, "stored";q=60000;qu="content-bytes"'
+        assert refused.headers["RateLimit"].endswith(', "stored";r=0')
+        made = await platform.post("/v2/coworlds/upload", ann, {"manifest": manifest_for(image["id"])})
+        # a secret fits, and makes room again when it is deleted
+        large = b"x" * (await room() * 2 // 3)
+        place = f"/v2/coworlds/secrets/{made['name']}"
+        await platform.ask("PUT", f"{place}/a", ann, content=large)
+        await platform.ask("PUT", f"{place}/b", ann, content=large, expect=413)
+        await platform.ask("DELETE", f"{place}/a", ann)
+        await platform.ask("PUT", f"{place}/b", ann, content=large)
+        # layers are refused on their way, also one after the other
+        begun = await platform.post("/v2/container_images/upload", ann, {"name": "three", "client_hash": "sha256:3"})
+        grant = begun["pre_signed_info"]
+        shown = {"Authorization": f"Basic {grant['authorization_token']}"}
+        chunk = b"x" * (await room() // 2)
+        answers: list[httpx2.Response] = []
+        for _ in range(3):
+            upload = await platform.http.post(f"/v2/{grant['repository']}/blobs/uploads/", headers=shown)
+            answers.append(await platform.http.patch(upload.headers["Location"], content=chunk, headers=shown))
+        assert [answer.status_code for answer in answers] == [202, 202, 413]
+        assert "60000 may be" in answers[-1].json()["errors"][0]["message"]
+        # what others have is not hers, and an operator may give her more
+        await upload_image(platform, bob, "one", big)
+        async with platform.services.database.writing() as session:
+            await keep_quotas(session, "ann", ["stored=90K"])
+        await upload_image(platform, ann, "four")
+        # who is full may ask for no episodes, which would leave more
+        async with platform.services.database.writing() as session:
+            await keep_quotas(session, "ann", ["stored=10K"])
+        body = {"coworld_id": made["id"], "roster": roster("x")}
+        refused = await platform.ask("POST", "/v2/experience-requests", ann, json=body, expect=429)
+        assert (refused.json()["type"], refused.headers["Retry-After"]) == ("quota_exceeded", "3600")
+        async with platform.services.database.reading() as session:
+            actions = [line["action"] for line in await audit_lines(session, user="ann")]
+        assert actions.count("quota.refused") == 1
 
 
 def test_requests_have_a_rate_with_room_for_bursts() -> None:

@@ -49,10 +49,14 @@ def test_accounts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _run(capsys, "user", "quota", "ann", "--reset", *where)[1] == "ann: as everybody\n"
     status, out, err = _run(capsys, "user", "quota", "ann", "episode=5", *where)
     assert (status, out) == (2, "")
-    assert "episodes, sessions, requests" in err
+    assert "episodes, sessions, stored, requests" in err
     assert _run(capsys, "user", "disable", "ann", *where)[0] == 0
     _, out, _ = _run(capsys, "user", "list", *where)
-    assert [line.split("  ")[1:] for line in out.splitlines()] == [["ann", "(closed)"], ["bob", "(team)"]]
+    assert [line.split()[1:3] for line in out.splitlines()] == [
+        ["NAME", "QUOTAS"],
+        ["ann", "disabled"],
+        ["bob", "team"],
+    ]
     _, out, _ = _run(capsys, "user", "list", "--json", *where)
     assert [user["name"] for user in json.loads(out)["items"]] == ["ann", "bob"]
 

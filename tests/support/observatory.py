@@ -16,6 +16,7 @@ import httpx2
 
 from observatory.app import create_app
 from observatory.identity.accounts import add_user
+from observatory.quotas import Quotas
 from observatory.services import Services, open_services
 from observatory.settings import Settings
 
@@ -140,10 +141,11 @@ class Inside:
 
 @asynccontextmanager
 async def inside(
-    tmp_path: Path, *, database: str | None = None, artifacts: str | None = None
+    tmp_path: Path, *, database: str | None = None, artifacts: str | None = None, quotas: Quotas | None = None
 ) -> AsyncGenerator[Inside]:
     """The application without a server and without a worker, as long as the context is open."""
-    settings = Settings(data=tmp_path / "observatory", database=database, artifacts=artifacts)
+    data = tmp_path / "observatory"
+    settings = Settings(data=data, database=database, artifacts=artifacts, quotas=quotas or Quotas())
     async with open_services(settings) as services:
         transport = httpx2.ASGITransport(app=create_app(services))
         async with httpx2.AsyncClient(transport=transport, base_url=settings.url) as http:

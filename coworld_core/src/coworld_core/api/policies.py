@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, Field, StringConstraints, computed_field
 
 from ..errors import UsageError
-from ._wire import Body, Text, Wire, part, required
+from ._wire import Body, Text, Time, Wire, part, required
 from .ids import is_uuid
 
 __all__ = [
@@ -65,6 +65,8 @@ class PolicyVersionRow(Wire):
     )
     version: int = required("Number, from 1.", 0)
     player_id: str | None = Field(default=None, description="The player it is assigned to.")
+    disabled_at: Time | None = Field(default=None, description="When an operator disabled it: it is not scheduled.")
+    disabled_reason: str | None = Field(default=None, description="What the operator says about that.")
 
     @computed_field
     @property

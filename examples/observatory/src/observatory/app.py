@@ -55,6 +55,7 @@ PARTS = (
     "registry.protocol",
     "web.cli_sign_in",
     "work.housekeeping",
+    "operating.retention",
     "web",
 )
 """Modules of this package that take part in the application.
@@ -232,7 +233,9 @@ class _Envelope:
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-Id"] = request_id
-                headers.update(scope["state"].get("limits", {}))
+                for name, value in scope["state"].get("limits", {}).items():
+                    # a refusal for another quota has its own: both are lists
+                    headers[name] = f"{value}, {headers[name]}" if name in headers else value
                 headers.setdefault("X-Content-Type-Options", "nosniff")
                 headers.setdefault("Referrer-Policy", "no-referrer")
                 headers.setdefault("Cache-Control", "no-store")

@@ -6,7 +6,7 @@ import json as jsonlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -15,9 +15,10 @@ import click
 
 from coworld_core.errors import CoworldError
 
-from .cli_options import Out, keep_secret, runs, to_file, where
+from .cli_operating import add_operating, add_user_operating
+from .cli_options import Out, keep_secret, retains, run, runs, to_file, where, with_services
 from .quotas import Quotas, read_quotas
-from .settings import DEFAULT_PORT, Settings
+from .settings import DEFAULT_PORT, Retention, Settings
 
 if TYPE_CHECKING:
     from .runtime import Place
@@ -63,13 +64,14 @@ def cli() -> None:
     help="Where artifacts are kept: a directory or an fsspec URL such as s3://BUCKET/PREFIX.",
 )
 @runs
+@retains
 @click.option(
     "--quota",
     "quotas",
     multiple=True,
     metavar="NAME=NUMBER",
     help="The most that one account may have: episodes that wait or are played (2000), sessions that people play (2), "
-    "requests a second (500). `none` lifts a limit. May be repeated.",
+    "bytes that are `stored` (50G), requests a second (500). `none` lifts a limit. May be repeated.",
 )
 @click.option("--verbose", "-v", is_flag=True, help="Log every request.")
 def serve_command(
@@ -81,6 +83,7 @@ def serve_command(
     url: str | None,
     artifacts: str | None,
     work: dict[str, Any],
+    retention: Retention,
     quotas: tuple[str, ...],
     verbose: bool,
 ) -> None:
@@ -92,11 +95,12 @@ def serve_command(
 
     from . import serving
 
-    settings = replace(settings, artifacts=artifacts, quotas=Quotas(**read_quotas(quotas)), **work)
+    limits = Quotas(**read_quotas(quotas))
+    settings = replace(settings, artifacts=artifacts, quotas=limits, retention=retention, **work)
     if settings.local_processes and not allow_remote:
         serving.require_loopback(host)
     _log_to_stderr(verbose)
-    _run(_serve, settings, out, serving.bind(host, port), url)
+    run(_serve, settings, out, serving.bind(host, port), url)
 
 
 async def _serve(settings: Settings, out: Out, listener: Any, url: str | None) -> None:
@@ -142,7 +146,7 @@ def worker_command(settings: Settings, out: Out, url: str | None, artifacts: str
     if url is not None:
         settings = replace(settings, url=url.rstrip("/"))
     _log_to_stderr(verbose=False)
-    _run(_work, settings, out)
+    run(_work, settings, out)
 
 
 async def _work(settings: Settings, out: Out) -> None:
@@ -197,7 +201,7 @@ def pull_secret_command(settings: Settings, out: Out, url: str | None, name: str
     async def make(services: Services) -> dict[str, object]:
         return pull_secret(name, services.settings.registry, await worker_login(services))
 
-    made = _with_services(settings, make)
+    made = with_services(settings, make)
     keep_secret(out, to, jsonlib.dumps(made, indent=2), made)
 
 
@@ -222,7 +226,7 @@ def user_add(settings: Settings, out: Out, name: str, email: str | None, team: b
             user, token = await add_user(session, services.tokens, name, email=email, team=team)
         return {"id": user.id, "name": user.name, "team": user.is_team, "token": token.text}
 
-    _tell_token(out, to, _with_services(settings, add))
+    _tell_token(out, to, with_services(settings, add))
 
 
 @user_group.command("token")
@@ -240,25 +244,7 @@ def user_token(settings: Settings, out: Out, name: str, revoke: bool, to: Path |
             token = await new_token(session, services.tokens, name, revoke=revoke)
         return {"name": name, "token": token.text}
 
-    _tell_token(out, to, _with_services(settings, make))
-
-
-@user_group.command("disable")
-@click.argument("name")
-@where
-def user_disable(settings: Settings, out: Out, name: str) -> None:
-    """Close an account: its tokens are worth nothing from now on, what it made stays."""
-
-    async def close(services: Services) -> dict[str, object]:
-        from .identity.accounts import disable_user
-
-        async with services.database.writing() as session:
-            user = await disable_user(session, name)
-        return {"id": user.id, "name": user.name, "disabled_at": user.disabled_at}
-
-    result = _with_services(settings, close)
-    out.answer(result)
-    out.say(f"{name} is closed.")
+    _tell_token(out, to, with_services(settings, make))
 
 
 @user_group.command("quota")
@@ -279,7 +265,7 @@ def user_quota(settings: Settings, out: Out, name: str, quotas: tuple[str, ...],
             user = await keep_quotas(session, name, quotas, reset=reset)
         return {"id": user.id, "name": user.name, "quotas": user.quotas or {}}
 
-    result = _with_services(settings, keep)
+    result = with_services(settings, keep)
     out.answer(result)
     own = (
         ", ".join(f"{key} {'none' if value is None else value}" for key, value in result["quotas"].items())
@@ -288,36 +274,8 @@ def user_quota(settings: Settings, out: Out, name: str, quotas: tuple[str, ...],
     out.say(f"{name}: {own}")
 
 
-@user_group.command("list")
-@where
-def user_list(settings: Settings, out: Out) -> None:
-    """List the accounts."""
-
-    async def look(services: Services) -> list[dict[str, object]]:
-        from .identity.accounts import list_users
-
-        async with services.database.reading() as session:
-            users = await list_users(session)
-        return [
-            {
-                "id": user.id,
-                "name": user.name,
-                "email": user.email,
-                "team": user.is_team,
-                "quotas": user.quotas or {},
-                "created_at": user.created_at.isoformat(),
-                "disabled_at": user.disabled_at and user.disabled_at.isoformat(),
-            }
-            for user in users
-        ]
-
-    users = _with_services(settings, look)
-    out.answer({"items": users})
-    for user in users:
-        marks = [word for word, on in (("team", user["team"]), ("closed", user["disabled_at"])) if on]
-        out.say(f"{user['id']}  {user['name']}" + (f"  ({', '.join(marks)})" if marks else ""))
-    if not users:
-        out.note("Nobody yet: observatory user add NAME")
+add_user_operating(user_group)
+add_operating(cli)
 
 
 @cli.group("league")
@@ -342,7 +300,7 @@ def league_add(settings: Settings, out: Out, name: str, coworld: str, variant: s
             [division] = await league_divisions(session, league.id)
         return {"id": league.id, "name": league.name, "coworld": league.game.name, "division_id": division.id}
 
-    made = _with_services(settings, make)
+    made = with_services(settings, make)
     out.answer(made)
     out.say(f"{made['id']}  {made['name']} ({made['coworld']})")
 
@@ -359,7 +317,7 @@ def league_list(settings: Settings, out: Out) -> None:
             leagues = await all_leagues(session)
         return [{"id": row.id, "name": row.name, "coworld": row.game.name, "public": row.public} for row in leagues]
 
-    leagues = _with_services(settings, look)
+    leagues = with_services(settings, look)
     out.answer({"items": leagues})
     for league in leagues:
         out.say(f"{league['id']}  {league['name']} ({league['coworld']})" + ("" if league["public"] else "  (private)"))
@@ -370,22 +328,6 @@ def league_list(settings: Settings, out: Out) -> None:
 def _tell_token(out: Out, to: Path | None, made: dict[str, object]) -> None:
     keep_secret(out, to, str(made["token"]), made)
     out.note(f"This is the token of {made['name']}; it is not kept and cannot be shown again.")
-
-
-def _with_services(settings: Settings, work: Callable[[Services], Any]) -> Any:
-    async def inside() -> Any:
-        from .services import open_services
-
-        async with open_services(settings) as services:
-            return await work(services)
-
-    return _run(inside)
-
-
-def _run(function: Callable[..., Any], *args: Any) -> Any:
-    import anyio
-
-    return anyio.run(function, *args)
 
 
 def _log_to_stderr(verbose: bool) -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import functools
 import json as jsonlib
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from coworld_core import durations
 from coworld_core.errors import UsageError
 
-from .settings import Settings, write_secret
+from .settings import Retention, Settings, write_secret
 
-__all__ = ["Out", "keep_secret", "runs", "to_file", "where"]
+if TYPE_CHECKING:
+    from .services import Services
+
+__all__ = ["Out", "keep_secret", "retains", "run", "runs", "to_file", "where", "with_services"]
 
 
 class Out:
@@ -36,6 +40,17 @@ class Out:
         """Write a part of the result for a person."""
         if not self.json:
             click.echo(text)
+
+    def table(self, *rows: Sequence[object], right: Collection[int] = ()) -> None:
+        """Write rows of cells for a person, the first its heading; columns ``right`` are set to the right."""
+        cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        for row in cells:
+            placed = (
+                cell.rjust(width) if index in right else cell.ljust(width)
+                for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            self.say("  ".join(placed).rstrip())
 
     def answer(self, value: object) -> None:
         """Write the result for a program, on one line."""
@@ -79,6 +94,35 @@ def where(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def run(function: Callable[..., Any], *args: Any) -> Any:
+    """Do what a command does, in the name of whoever is at the machine."""
+    import getpass
+    import socket
+
+    import anyio
+
+    from .store.audit import Actor, acting
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"uid {os.getuid()}"  # a user without a name, as in some containers
+    with acting(Actor(kind="operator", origin=f"{user}@{socket.gethostname()}"[:256])):
+        return anyio.run(function, *args)
+
+
+def with_services(settings: Settings, work: Callable[[Services], Any]) -> Any:
+    """Do something with the stores of an Observatory, which may be served meanwhile."""
+
+    async def inside() -> Any:
+        from .services import open_services
+
+        async with open_services(settings) as services:
+            return await work(services)
+
+    return run(inside)
+
+
 def to_file(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command whose result is a secret ``--to``; it takes ``to``, for ``keep_secret``."""
     return click.option(
@@ -111,6 +155,32 @@ def keep_secret(out: Out, to: Path | None, secret: str, answer: Mapping[str, obj
         raise UsageError(f"{to} cannot be written: {error.strerror or error}.", code="bad_file") from error
     out.answer({"file": str(to)})
     out.note(f"Written to {to}, for your eyes only.")
+
+
+def retains(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the rule of what is kept of old episodes; it takes ``retention``."""
+
+    @click.option(
+        "--keep-days",
+        type=click.IntRange(0),
+        metavar="N",
+        envvar="OBSERVATORY_KEEP_DAYS",
+        show_envvar=True,
+        help="Throw away replays, logs and players' files of episodes that were over longer ago.",
+    )
+    @click.option(
+        "--keep-episodes",
+        type=click.IntRange(0),
+        metavar="N",
+        envvar="OBSERVATORY_KEEP_EPISODES",
+        show_envvar=True,
+        help="The same, for all but the last so many episodes of each account.",
+    )
+    @functools.wraps(function)
+    def wrapped(*args: Any, keep_days: int | None, keep_episodes: int | None, **kwargs: Any) -> Any:
+        return function(*args, retention=Retention(days=keep_days, episodes=keep_episodes), **kwargs)
+
+    return wrapped
 
 
 def runs(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from coworld_core.errors import UsageError
 
 __all__ = ["Quotas", "read_quotas"]
+
+_NUMBER = re.compile(r"none|(?P<number>\d{1,15})(?P<unit>[KMGT]?)", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,16 +20,20 @@ class Quotas:
     Args:
         episodes: Episodes that wait or are played.
         sessions: Games that run for people to play, of those that it has started.
+        stored: Bytes of its images, Coworlds and secrets, and of what the episodes that it asked for have left.
         requests: Calls of the API in a second, on average over ten. Callers without an account have it by address.
     """
 
     episodes: int | None = 2000
     sessions: int | None = 2
+    stored: int | None = 50 * 2**30
     requests: int | None = 500
 
 
 def read_quotas(words: Iterable[str]) -> dict[str, int | None]:
     """Quotas as they are written on a command line, by name: ``episodes=500``, or ``episodes=none`` for no limit.
+
+    Bytes may be written with a unit: ``stored=512M`` or ``stored=20G``, by powers of 1024.
 
     Raises:
         UsageError: There is no such quota, or it is no number (code ``bad_quota``).
@@ -35,11 +42,12 @@ def read_quotas(words: Iterable[str]) -> dict[str, int | None]:
     names = [field.name for field in fields(Quotas)]
     for word in words:
         name, _, value = word.partition("=")
-        if name not in names or not (value == "none" or (value.isascii() and value.isdigit())):
+        match = _NUMBER.fullmatch(value)
+        if name not in names or match is None or (match["unit"] and name != "stored"):
             raise UsageError(
                 f"{word!r} is no quota.",
                 code="bad_quota",
                 hint=f"Write NAME=NUMBER or NAME=none, with one of: {', '.join(names)}.",
             )
-        found[name] = None if value == "none" else int(value)
+        found[name] = None if value == "none" else int(match["number"]) * 1024 ** " KMGT".index(match["unit"] or " ")
     return found

@@ -140,6 +140,7 @@ async def open_worker(services: Services, place: Place, *, owner: str) -> AsyncG
     """A worker that works, as the settings say, while the context is open."""
     from coworld_runner.episode.running import EpisodeOptions
 
+    from .operating.presence import announced
     from .work.worker import Worker, WorkerOptions
 
     settings = services.settings
@@ -150,7 +151,7 @@ async def open_worker(services: Services, place: Place, *, owner: str) -> AsyncG
         episode=EpisodeOptions(timeout=settings.episode_timeout, on_player_failure="continue"),
     )
     worker = Worker(services, place.backend, place.admission, owner=owner, options=options)
-    async with worker.running():
+    async with announced(services.database, worker, place.backend.name, owner), worker.running():
         yield worker
 
 

@@ -11,6 +11,7 @@ from .identity.limits import RequestLimit
 from .runtime import Runtime
 from .settings import Settings, prepare_directory
 from .store.artifacts import ArtifactStore, artifact_store
+from .store.audit import RefusalLog
 from .store.blobs import BlobStore
 from .store.database import Database, open_database
 from .store.vault import Vault
@@ -29,6 +30,7 @@ class Services:
     vault: Vault
     tokens: Authenticator = field(default_factory=Authenticator)
     requests: RequestLimit = field(default_factory=RequestLimit)
+    refused: RefusalLog = field(default_factory=RefusalLog)
     runtime: Runtime = field(default_factory=Runtime)
     """What runs beside the stores while a server does."""
 

@@ -16,6 +16,7 @@ from .quotas import Quotas
 __all__ = [
     "DEFAULT_PORT",
     "BackendName",
+    "Retention",
     "Settings",
     "database_url",
     "prepare_directory",
@@ -28,6 +29,19 @@ DEFAULT_PORT = 8787
 
 BackendName = Literal["none", "auto", "process", "docker", "kubernetes"]
 """Where episodes run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retention:
+    """Which episodes keep their replays, logs and players' files; None: however old, however many.
+
+    Args:
+        days: Those that were over no longer ago.
+        episodes: Of each account, the last so many.
+    """
+
+    days: int | None = None
+    episodes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +62,7 @@ class Settings:
         lease: Seconds a worker's claim is good for without being renewed.
         episode_timeout: Seconds an episode may take, everything included.
         quotas: The most that one account may have, unless its own say otherwise.
+        retention: Which episodes keep all that they have left.
     """
 
     data: Path
@@ -63,6 +78,7 @@ class Settings:
     lease: float = 30.0
     episode_timeout: float = durations.EPISODE
     quotas: Quotas = field(default_factory=Quotas)
+    retention: Retention = field(default_factory=Retention)
 
     @property
     def database_url(self) -> str:

@@ -15,6 +15,7 @@ from coworld_core import api
 from ..errors import Refusal, forbidden, invalid, not_found
 from ..evidence.access import find_episode, own_slots, visible
 from ..evidence.sending import filename_of, plain_chunks, send, send_plain
+from ..operating.retention import PRUNED
 from ..services import Services
 from ..store.bundles import BundlePlan, Kept, ZipEntry, plan_bundle, stream_zip, unknown_tokens
 from ..store.columns import JsonObject
@@ -84,7 +85,7 @@ async def get_artifact(call: Anyone, ereq: str, kind: str) -> Response:
 @router.get(
     "/v2/episode-requests/{ereq}/{version_id}/policy-logs/{agent}",
     response_class=binary("text/plain"),
-    responses=refusals(409),
+    responses=refusals(409, 410),
 )
 async def get_policy_log(call: Known, ereq: str, version_id: str, agent: str) -> Response:
     """What one's own player wrote: its last 10,000 lines."""
@@ -206,7 +207,7 @@ async def _download(call: Call, row: EpisodeRequest, category: str, position: in
             "artifact_id": f"{row.id}:{category}:{position}",
             "version": None,
             "filename": "",
-            "state": "not_produced" if row.status in OVER else "pending",
+            "state": "pending" if row.status not in OVER else "unavailable" if row.pruned_at else "not_produced",
             "media_type": "",
             "encoding": "identity",
         }
@@ -231,7 +232,9 @@ async def _download(call: Call, row: EpisodeRequest, category: str, position: in
 # --- for the team, by job
 
 
-@router.get("/jobs/{job}/artifacts/{kind}", response_class=binary("application/octet-stream"), responses=refusals(409))
+@router.get(
+    "/jobs/{job}/artifacts/{kind}", response_class=binary("application/octet-stream"), responses=refusals(409, 410)
+)
 async def get_job_artifact(call: Team, job: str, kind: str) -> Response:
     """One artifact, by job: `results`, `replay` or `logs`."""
     row = await find_job(call, job)
@@ -246,7 +249,7 @@ async def list_job_logs(call: Team, job: str) -> Json:
     return Json(_names(await find_job(call, job), "player_logs"))
 
 
-@router.get("/jobs/{job}/policy-logs/{agent}", response_class=binary("text/plain"), responses=refusals(409))
+@router.get("/jobs/{job}/policy-logs/{agent}", response_class=binary("text/plain"), responses=refusals(409, 410))
 async def get_job_log(call: Team, job: str, agent: str) -> Response:
     """A player's log."""
     row = await find_job(call, job)
@@ -259,7 +262,9 @@ async def list_job_policy_artifacts(call: Team, job: str) -> Json:
     return Json(_names(await find_job(call, job), "player_artifact"))
 
 
-@router.get("/jobs/{job}/policy-artifact/{agent}", response_class=binary("application/zip"), responses=refusals(409))
+@router.get(
+    "/jobs/{job}/policy-artifact/{agent}", response_class=binary("application/zip"), responses=refusals(409, 410)
+)
 async def get_job_policy_artifact(call: Team, job: str, agent: str) -> Response:
     """What a player has kept."""
     row = await find_job(call, job)
@@ -291,6 +296,8 @@ def _kept(row: EpisodeRequest, kind: str, position: int = -1) -> Artifact:
     artifact = next((item for item in row.artifacts if (item.kind, item.position) == (kind, position)), None)
     if artifact is None:
         refuse_unfinished(row)
+        if row.pruned_at is not None and kind in PRUNED:
+            raise Refusal(410, f"What the episode {row.id} had left is not kept any longer.", code="not_kept")
         what = kind.replace("_", " ") if position < 0 else f"{kind.replace('_', ' ')} of slot {position}"
         raise Refusal(404, f"The episode {row.id} has left no {what}.", code="not_found")
     return artifact

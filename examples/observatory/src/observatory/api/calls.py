@@ -37,8 +37,9 @@ from starlette.routing import Match
 
 from ..errors import Refusal, conflict, forbidden, unauthenticated
 from ..identity.auth import ANONYMOUS, Caller
-from ..identity.limits import quotas_of
+from ..identity.limits import QUOTA_CODES, quotas_of
 from ..services import Services
+from ..store.audit import Actor, acting, audit
 from ..store.models import Idempotent
 
 __all__ = [
@@ -249,8 +250,17 @@ class _Route(APIRoute):
             except Refusal:
                 services.requests.take(address, base.requests)
                 raise
-            rate = quotas_of(caller.user, base).requests if caller.user else base.requests
-            request.state.limits = services.requests.take(caller.user_id or address, rate)
+            try:
+                rate = quotas_of(caller.user, base).requests if caller.user else base.requests
+                request.state.limits = services.requests.take(caller.user_id or address, rate)
+                with acting(Actor(kind=caller.kind, user_id=caller.user_id, origin=address)):
+                    return await proceed(request, services, caller)
+            except Refusal as refusal:
+                if caller.user is not None and refusal.code in QUOTA_CODES:
+                    await services.refused.write(services.database, caller.user.id, refusal.code, refusal.message)
+                raise
+
+        async def proceed(request: Request, services: Services, caller: Caller) -> Response:
             gate.admit(caller)
             key = request.headers.get("idempotency-key") if remembers and caller.known else None
             if has_body:
@@ -261,6 +271,8 @@ class _Route(APIRoute):
             open_session = services.database.writing if writes else services.database.reading
             try:
                 async with open_session() as session:
+                    if writes and caller.elevated:
+                        audit(session, "team.acted", subject=f"{request.method} {request.url.path}")
                     call = Call(request=request, services=services, caller=caller, db=session)
                     request.state.call = call
                     if key is None:

@@ -21,7 +21,9 @@ from coworld_core.manifest.models import ROLE_SECTIONS, Manifest
 
 from ..errors import Refusal, conflict, forbidden, invalid, not_found
 from ..identity.auth import Caller
+from ..identity.limits import require_stored
 from ..naming import name_key
+from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Coworld, CoworldName, Game, Image, League, LeagueSeed
 from ..work.smoke import check_state, order_check
@@ -73,6 +75,7 @@ async def upload_coworld(call: Known, body: api.CoworldUploadBody) -> Json:
     coworld = await add_coworld(
         call.db, call.caller, manifest, visibility=body.visibility or "public", certification=body.certification
     )
+    await require_stored(call.db, call.caller.require(), call.services.settings.quotas)
     return Json(coworld_json(coworld, await _images_of(call.db, [coworld]), call))
 
 
@@ -93,6 +96,7 @@ async def patch_commissioner(call: Known, body: api.PatchCommissionerBody) -> Js
     chosen[0]["image"] = body.container_image_id
     manifest["game"]["version"] = body.version or next_version(present.version)
     coworld = await add_coworld(call.db, call.caller, await _checked(manifest), visibility=present.visibility)
+    await require_stored(call.db, call.caller.require(), call.services.settings.quotas)
     return Json(coworld_json(coworld, await _images_of(call.db, [coworld]), call))
 
 
@@ -108,6 +112,8 @@ async def set_visibility(call: Known, name: str, body: api.VisibilityBody) -> Js
     changed = any(row.visibility != body.visibility for row in rows)
     for row in rows:
         row.visibility = body.visibility
+    if changed:
+        audit(call.db, "coworld.shown", user_id=owner.user_id, subject=owner.name, visibility=body.visibility)
     await call.db.flush()
     await _publish_images(call.db, rows)
     hidden = sa.select(League.id).join(Game).where(Game.name_key == owner.key, League.public.is_(False))
@@ -219,6 +225,7 @@ async def add_coworld(
     )
     session.add(coworld)
     await session.flush()
+    audit(session, "coworld.uploaded", user_id=user.id, subject=f"{coworld.name} {version}", visibility=visibility)
     if visibility == "public":
         for image in images:
             image.public = True

@@ -12,7 +12,9 @@ from coworld_core import api
 
 from ..errors import Refusal, forbidden, not_found
 from ..identity.auth import Caller
+from ..identity.limits import require_stored
 from ..naming import name_key
+from ..store.audit import audit
 from ..store.columns import JsonObject, now
 from ..store.models import Coworld, CoworldName, CoworldSecret
 from .calls import ApiRouter, Call, Json, Known, gate, read_body, refusals
@@ -64,7 +66,10 @@ async def put_secret(call: Annotated[Call, gate("known", held=False)], coworld: 
             row = CoworldSecret(name_key=owner.key, name=name, user_id=owner.user_id)
             session.add(row)
         row.size_bytes, row.updated_at = len(content), now()
+        subject = f"{owner.name}/{name}"
+        audit(session, "secret.kept", user_id=row.user_id, subject=subject, bytes=len(content))
         await session.flush()
+        await require_stored(session, call.caller.require(), call.services.settings.quotas)
         await call.services.vault.put("coworld", row.id, content)
         return Json(_secret_json(row, owner, await _canonical_id(session, owner)))
 
@@ -79,6 +84,7 @@ async def delete_secret(call: Known, coworld: str, name: str) -> Json:
     if row is None:
         raise not_found("secret", name)
     answer = _secret_json(row, owner, await _canonical_id(call.db, owner))
+    audit(call.db, "secret.deleted", user_id=row.user_id, subject=f"{owner.name}/{name}")
     await call.db.delete(row)
     await call.db.flush()
     await call.services.vault.delete("coworld", row.id)

@@ -19,7 +19,7 @@ from coworld_core.manifest.loading import load_manifest
 
 from ..errors import Refusal, conflict, not_found
 from ..evidence.access import view_of
-from ..identity.limits import require_episodes
+from ..identity.limits import require_episodes, require_stored
 from ..store.columns import JsonObject, new_id, now
 from ..store.database import next_revision
 from ..store.models import Coworld, EpisodeRequest, ExperienceRequest, GameConfig, Participant, User
@@ -159,7 +159,10 @@ async def _prepare(
     call: Call, body: api.EpisodeBody, count: int
 ) -> tuple[Arena, list[tuple[Candidate, ...]], list[dict[str, Any]]]:
     """Who plays, and with which configs."""
-    await require_episodes(call.db, call.caller.require(), call.services.settings.quotas, count)
+    user, quotas = call.caller.require(), call.services.settings.quotas
+    await require_episodes(call.db, user, quotas, count)
+    # what they will leave nobody knows: the account that is full waits, the one that is not goes on
+    await require_stored(call.db, user, quotas, more=1, status=429)
     arena = await find_arena(call.db, call.caller, body)
     wishes = await read_roster(call.db, call.caller, arena, body.roster)
     try:

@@ -13,6 +13,7 @@ from coworld_core.errors import UsageError
 
 from ..errors import Refusal, not_found
 from ..identity.auth import Caller
+from ..operating.closing import open_versions, require_open
 from ..store.models import Coworld, Division, Game, League, Membership, Player, Policy, PolicyVersion, Tally
 from ..work.scheduling import Candidate, Wish
 
@@ -131,7 +132,7 @@ def _live(caller: Caller) -> sa.Select[Membership]:
         sa.select(Membership)
         .join(PolicyVersion, PolicyVersion.id == Membership.policy_version_id)
         .join(Policy, Policy.id == PolicyVersion.policy_id)
-        .where(Membership.end_time.is_(None), Membership.status == "competing")
+        .where(Membership.end_time.is_(None), Membership.status == "competing", open_versions())
     )
     if caller.elevated:
         return statement
@@ -203,6 +204,7 @@ async def _candidate(session: AsyncSession, caller: Caller, arena: Arena, text: 
     rows = (await session.scalars(own.order_by(PolicyVersion.version.desc()))).unique()
     mine = next((row for row in rows if caller.owns(row.user_id, row.player_id)), None)
     if mine is not None:
+        require_open(mine)
         return _of_version(mine, None)
     for member in arena.pool:
         if reference.id is not None:

@@ -17,6 +17,8 @@ from coworld_core import api
 
 from ..errors import Refusal, not_found
 from ..identity.auth import Caller
+from ..identity.limits import require_stored
+from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Image, RegistryTag, User
 from .calls import ApiRouter, Call, Json, Known, gate, refusals
@@ -67,6 +69,8 @@ async def begin_upload(call: Annotated[Call, gate("known", secret=True)], body: 
         return Json({"image": image_json(image, registry), "pre_signed_info": None})
     if image is None:
         image = await _new_image(call.db, user, body)
+    # nothing comes with this request: an account that is full is told before it sends gigabytes
+    await require_stored(call.db, user, call.services.settings.quotas, more=1)
     token = await call.services.tokens.mint(
         call.db,
         "registry",
@@ -106,6 +110,8 @@ async def complete_upload(call: Known, body: api.ImageCompleteBody) -> Json:
                 code="image_not_pushed",
             )
         image.status, image.digest = "ready", tag.digest
+        subject = f"{image.repository}:{image.tag}"
+        audit(call.db, "image.uploaded", user_id=image.user_id, subject=subject, digest=image.digest)
         await call.db.flush()
     return Json(image_json(image, call.services.settings.registry))
 

@@ -17,6 +17,7 @@ from coworld_core.errors import CoworldError
 from ..errors import conflict, invalid, not_found
 from ..identity.auth import Caller
 from ..naming import name_key
+from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership
 from .calls import Anyone, ApiRouter, Json, QueryModel, Team, refusals
@@ -313,6 +314,7 @@ async def create_league(
     )
     league.game = game
     session.add(league)
+    audit(session, "league.made", subject=name, coworld=canonical.name, public="yes" if public else "no")
     await session.flush()
     division = Division(
         name="Open",

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coworld_core import api
 
 from ..errors import conflict, forbidden, not_found
+from ..operating.closing import require_open
 from ..store.columns import JsonObject, now
 from ..store.models import Coworld, Division, Game, League, Membership, Player, PolicyVersion, Submission
 from .calls import Anyone, ApiRouter, Call, Json, Known, refusals
@@ -126,6 +127,7 @@ async def submit(call: Known, body: api.SubmissionBody) -> Json:
     version = await call.db.get(PolicyVersion, body.policy_version_id)
     if version is None or version.user_id != user.id:
         raise not_found("policy version of yours", body.policy_version_id)
+    require_open(version)
     player_id = body.player_id or call.caller.player_id or version.player_id
     if call.caller.player_id is not None and player_id != call.caller.player_id:
         raise forbidden("This session submits as its own player only.", code="other_player")

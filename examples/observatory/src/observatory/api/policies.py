@@ -13,6 +13,8 @@ from coworld_core import api
 from coworld_core.environment import is_reserved_env
 
 from ..errors import conflict, forbidden, invalid, not_found
+from ..operating.closing import closed_since
+from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Image, Policy, PolicySecretEnv, PolicyVersion
 from .calls import ApiRouter, Call, Json, Known, gate, refusals
@@ -42,6 +44,7 @@ async def create_secret_env(call: Known, body: api.PolicySecretEnvBody) -> Json:
     row = PolicySecretEnv(user_id=call.caller.require().id, names=sorted(body.policy_secret_env))
     call.db.add(row)
     await call.db.flush()
+    audit(call.db, "secret.kept", user_id=row.user_id, subject=row.id, names=row.names)
     await call.services.vault.put("policy-env", row.id, json.dumps(body.policy_secret_env).encode())
     return Json({"id": row.id})
 
@@ -60,6 +63,7 @@ async def delete_secret_env(call: Annotated[Call, gate("known", held=False)], se
         )
         if used is not None:
             raise conflict(f"The policy version {used} has these secrets.", code="in_use")
+        audit(session, "secret.deleted", user_id=row.user_id, subject=row.id)
         await session.delete(row)
     # only now: a version that was quicker would have been left without
     await call.services.vault.delete("policy-env", secret_env_id)
@@ -94,6 +98,8 @@ async def create_policy_version(call: Known, body: api.PolicyVersionBody) -> Jso
     )
     call.db.add(version)
     await call.db.flush()
+    subject = f"{policy.name}:v{version.version}"
+    audit(call.db, "policy.uploaded", user_id=user.id, subject=subject, id=version.id, image=image.digest)
     return Json(
         {"id": version.id, "name": policy.name, "version": version.version, "pools": None, "submit_error": None}
     )
@@ -156,6 +162,7 @@ async def _own_policy(call: Call, policy_id: str) -> Policy:
 
 
 def _row_json(version: PolicyVersion) -> JsonObject:
+    disabled_at, disabled_reason = closed_since(version) or (None, None)
     return {
         "id": version.id,
         "policy_version_id": version.id,
@@ -168,4 +175,6 @@ def _row_json(version: PolicyVersion) -> JsonObject:
         "player_name": version.player.name if version.player else None,
         "tags": version.tags,
         "created_at": version.created_at,
+        "disabled_at": disabled_at,
+        "disabled_reason": disabled_reason,
     }

@@ -1,4 +1,4 @@
-"""Accounts: made, given other tokens, closed."""
+"""Accounts: made, found, given other tokens and quotas."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coworld_core.errors import CoworldError
 
 from ..quotas import read_quotas
+from ..store.audit import audit
 from ..store.columns import now
 from ..store.models import Token, User
 from .auth import Authenticator, MintedToken
 
-__all__ = ["AccountError", "add_user", "disable_user", "keep_quotas", "list_users", "new_token"]
+__all__ = ["AccountError", "add_user", "find_user", "keep_quotas", "list_users", "new_token"]
 
 
 class AccountError(CoworldError):
@@ -43,6 +44,7 @@ async def add_user(
     user = User(name=name, email=email, is_team=team)
     session.add(user)
     await session.flush()
+    audit(session, "account.made", user_id=user.id, team="yes" if team else None)
     return user, await tokens.mint(session, "user", user.id, label="first")
 
 
@@ -52,22 +54,10 @@ async def new_token(session: AsyncSession, tokens: Authenticator, name: str, *, 
     Raises:
         AccountError: When there is no such user.
     """
-    user = await _user(session, name)
+    user = await find_user(session, name)
     if revoke:
         await _revoke(session, user)
     return await tokens.mint(session, "user", user.id, label="another")
-
-
-async def disable_user(session: AsyncSession, name: str) -> User:
-    """Close an account: its tokens are worth nothing from now on; what it made stays.
-
-    Raises:
-        AccountError: When there is no such user.
-    """
-    user = await _user(session, name)
-    user.disabled_at = user.disabled_at or now()
-    await _revoke(session, user)
-    return user
 
 
 async def keep_quotas(session: AsyncSession, name: str, quotas: Iterable[str], *, reset: bool = False) -> User:
@@ -84,8 +74,10 @@ async def keep_quotas(session: AsyncSession, name: str, quotas: Iterable[str], *
         UsageError: When there is no such quota.
     """
     changed = read_quotas(quotas)
-    user = await _user(session, name)
+    user = await find_user(session, name)
     user.quotas = ({} if reset else dict(user.quotas or {})) | changed or None
+    shown = {key: "none" if value is None else value for key, value in (user.quotas or {}).items()}
+    audit(session, "account.quotas", user_id=user.id, **shown)
     return user
 
 
@@ -94,8 +86,13 @@ async def list_users(session: AsyncSession) -> list[User]:
     return list(await session.scalars(sa.select(User).order_by(User.name)))
 
 
-async def _user(session: AsyncSession, name: str) -> User:
-    user = await session.scalar(sa.select(User).where(User.name == name))
+async def find_user(session: AsyncSession, name: str) -> User:
+    """An account, by its name or its id.
+
+    Raises:
+        AccountError: When there is no such user (code ``unknown_user``).
+    """
+    user = await session.scalar(sa.select(User).where(sa.or_(User.name == name, User.id == name)))
     if user is None:
         hint = "`observatory user list` has the names."
         raise AccountError(f"There is no user {name!r}.", code="unknown_user", hint=hint)
@@ -103,7 +100,10 @@ async def _user(session: AsyncSession, name: str) -> User:
 
 
 async def _revoke(session: AsyncSession, user: User) -> None:
-
-    await session.execute(
-        sa.update(Token).where(Token.user_id == user.id, Token.revoked_at.is_(None)).values(revoked_at=now())
+    revoked = await session.scalars(
+        sa.update(Token)
+        .where(Token.user_id == user.id, Token.revoked_at.is_(None))
+        .values(revoked_at=now())
+        .returning(Token.id)
     )
+    audit(session, "token.revoked", user_id=user.id, tokens=len(revoked.all()))

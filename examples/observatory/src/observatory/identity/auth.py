@@ -23,6 +23,7 @@ from argon2.exceptions import InvalidHashError, VerifyMismatchError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ..errors import Refusal, forbidden, unauthenticated
+from ..store.audit import audit
 from ..store.columns import now
 from ..store.models import AuthCode, Player, Token, User
 
@@ -178,12 +179,19 @@ class Authenticator:
                 expires_at=expires_at,
             )
         )
+        action = "session.opened" if kind == "web" else "token.made"
+        until = None if expires_at is None else expires_at.isoformat()
+        audit(session, action, user_id=user_id, subject=public, kind=kind, label=label, player=player_id, until=until)
         await session.flush()
         self._remember(text)
         return MintedToken(id=public, text=text, expires_at=expires_at)
 
     async def find(self, session: AsyncSession, text: str) -> tuple[Token, User, Player | None] | None:
-        """The token a text is, with its user and player, if it is good; None otherwise."""
+        """The token a text is, with its user and player, if it is good; None otherwise.
+
+        Raises:
+            Refusal: 403 for that of an account which an operator has disabled (code ``account_disabled``).
+        """
         match = _TOKEN.fullmatch(text)
         if match is None:
             return None
@@ -201,11 +209,14 @@ class Authenticator:
         # an outer join: there may be none
         player = cast("Player | None", found[2])
         expired = token.expires_at is not None and token.expires_at <= now()
-        gone = user.disabled_at is not None or (player is not None and player.disabled_at is not None)
+        gone = player is not None and player.disabled_at is not None
         if expired or gone or token.revoked_at is not None or _PREFIXES.get(token.kind) != match["prefix"]:  # pyright: ignore[reportArgumentType]
             return None
         if not await self._matches(text, match["secret"], token.hash):
             return None
+        if user.disabled_at is not None:
+            because = f": {user.disabled_reason}" if user.disabled_reason else "."
+            raise forbidden(f"The account {user.name} was disabled by an operator{because}", code="account_disabled")
         return token, user, player
 
     async def caller(
@@ -220,7 +231,7 @@ class Authenticator:
             reading: Whether it changes nothing; only then does a cookie count.
 
         Raises:
-            Refusal: 403 when team rights are asked for by who has none.
+            Refusal: 403 when team rights are asked for by who has none, and for an account that was disabled.
         """
         text, kinds = _shown(headers), ("user", "player")
         if text is None and reading and SESSION_COOKIE in cookies:

@@ -18,8 +18,20 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ..errors import Refusal
 from ..quotas import Quotas
 from ..store.models import EpisodeRequest, User
+from ..store.storage import stored_bytes
 
-__all__ = ["RequestLimit", "quotas_of", "require_episodes"]
+__all__ = [
+    "QUOTA_CODES",
+    "RequestLimit",
+    "quotas_of",
+    "require_episodes",
+    "require_stored",
+    "room_of",
+    "too_much_stored",
+]
+
+QUOTA_CODES = frozenset({"quota_exceeded", "too_many_requests"})
+"""Of what is refused for a quota."""
 
 
 def quotas_of(user: User, base: Quotas) -> Quotas:
@@ -54,6 +66,56 @@ async def require_episodes(db: AsyncSession, user: User, base: Quotas, more: int
             code="quota_exceeded",
             headers={"Retry-After": "60"},
         )
+
+
+async def room_of(db: AsyncSession, user: User, base: Quotas) -> int | None:
+    """How many bytes more an account may store, below zero for what is too much; None: as many as it likes."""
+    most = quotas_of(user, base).stored
+    return None if most is None else most - await stored_bytes(db, user.id)
+
+
+async def require_stored(db: AsyncSession, user: User, base: Quotas, *, more: int = 0, status: int = 413) -> None:
+    """Hold that what an account has stored, what was added in this transaction included, is no more than it may.
+
+    Args:
+        db: A writing session, whose transaction is undone by the refusal.
+        user: The account.
+        base: Everybody's quotas.
+        more: Bytes that no row tells of yet.
+        status: Of the refusal; 429 for what may go another time, when something has been deleted.
+
+    Raises:
+        Refusal: 413 or 429 (code ``quota_exceeded``).
+    """
+    most = quotas_of(user, base).stored
+    if most is None:
+        return
+    # whoever stores twice at once is counted twice
+    await db.execute(sa.select(User.id).where(User.id == user.id).with_for_update(key_share=True))
+    there = await stored_bytes(db, user.id)
+    if there + more > most:
+        raise too_much_stored(there + more, most, status=status)
+
+
+def too_much_stored(size: int, most: int, *, status: int = 413) -> Refusal:
+    """The refusal of more bytes than an account may store.
+
+    Args:
+        size: What it would have stored.
+        most: What it may.
+        status: Of the refusal.
+    """
+    return Refusal(
+        status,
+        f"That would make {size} bytes that you have stored, and {most} may be. Ask an operator for more, or wait "
+        "until what old episodes have left is thrown away.",
+        code="quota_exceeded",
+        headers={
+            "RateLimit-Policy": f'"stored";q={most};qu="content-bytes"',
+            "RateLimit": '"stored";r=0',
+            **({"Retry-After": "3600"} if status == 429 else {}),
+        },
+    )
 
 
 class RequestLimit:

@@ -20,10 +20,12 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ..errors import Refusal
 from ..identity.auth import Caller
+from ..identity.limits import QUOTA_CODES, quotas_of, require_stored, room_of, too_much_stored
 from ..identity.worker_login import is_worker
 from ..services import Services
-from ..store.blobs import DigestMismatch, Upload, is_digest
+from ..store.blobs import DigestMismatch, NoRoom, Upload, is_digest
 from ..store.columns import now
 from ..store.models import Image, RegistryBlob, RegistryManifest, RegistryTag, Token
 
@@ -135,7 +137,7 @@ async def _chunk(visit: _Visit) -> Response:
     upload = _upload(visit)
     async with upload.lock:
         _check_range(visit.request, upload)
-        await visit.services.blobs.append(upload, _stream(visit.request))
+        await _append(visit, upload)
     return _continue(202, upload)
 
 
@@ -155,7 +157,7 @@ async def _completed(visit: _Visit, upload: Upload, digest: str) -> Response:
         raise _Refused(400, "DIGEST_INVALID", f"{digest[:80]!r} is no sha256 digest.")
     async with upload.lock:
         _check_range(visit.request, upload)
-        await visit.services.blobs.append(upload, _stream(visit.request))
+        await _append(visit, upload)
         try:
             size = await visit.services.blobs.finish(upload, digest)
         except DigestMismatch as error:
@@ -220,10 +222,13 @@ async def _put_manifest(visit: _Visit) -> Response:
         if not by_digest:
             await _check_tag(session, visit.repository, visit.ref, digest)
         if await session.get(RegistryManifest, (visit.repository, digest)) is None:
-            await visit.services.blobs.put(content)
             session.add(
                 RegistryManifest(repository=visit.repository, digest=digest, media_type=media_type, size=len(content))
             )
+            await session.flush()
+            if visit.bearer.caller.user is not None:
+                await require_stored(session, visit.bearer.caller.user, visit.services.settings.quotas)
+            await visit.services.blobs.put(content)
         if not by_digest:
             tag = RegistryTag(repository=visit.repository, tag=visit.ref, digest=digest, updated_at=now())
             await session.merge(tag)
@@ -248,6 +253,7 @@ def _visited(action: Action, handler: _Handler) -> Callable[[Request], Awaitable
     async def endpoint(request: Request) -> Response:
         services = _services(request)
         repository = str(request.path_params["name"])
+        bearer = None
         try:
             if len(repository) > 200 or not _NAME.fullmatch(repository):
                 raise _Refused(404, "NAME_INVALID", "There is no repository of such a name.")
@@ -263,6 +269,11 @@ def _visited(action: Action, handler: _Handler) -> Callable[[Request], Awaitable
             return await handler(visit)
         except _Refused as refused:
             return refused.response
+        except Refusal as refusal:
+            user = bearer.caller.user if bearer is not None else None
+            if user is not None and refusal.code in QUOTA_CODES:
+                await services.refused.write(services.database, user.id, refusal.code, refusal.message)
+            return _Refused(refusal.status, "DENIED", refusal.message, refusal.headers).response
 
     return endpoint
 
@@ -408,6 +419,20 @@ def _created(repository: str, digest: str) -> Response:
 async def _own_blob(visit: _Visit, digest: str, size: int) -> None:
     async with visit.services.database.writing() as session:
         await session.merge(RegistryBlob(repository=visit.repository, digest=digest, size=size))
+
+
+async def _append(visit: _Visit, upload: Upload) -> None:
+    """Take in what comes, as far as the owner's quota goes."""
+    user = visit.bearer.caller.user
+    assert user is not None, "only an upload's token pushes"
+    base, blobs = visit.services.settings.quotas, visit.services.blobs
+    async with visit.services.database.reading() as session:
+        room = await room_of(session, user, base)
+    try:
+        await blobs.append(upload, _stream(visit.request), room=room)
+    except NoRoom:
+        most = quotas_of(user, base).stored or 0
+        raise too_much_stored(most + 1, most) from None
 
 
 async def _mounted(visit: _Visit, digest: str, source: str) -> bool:

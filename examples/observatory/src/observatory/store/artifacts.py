@@ -81,6 +81,14 @@ class ArtifactStore:
         """
         return cast("bytes", await self._in_thread(self._fs.cat_file, self._path(key)))
 
+    async def fetch(self, key: str, to: Path) -> None:
+        """Copy what is under a key into a file.
+
+        Raises:
+            FileNotFoundError: When there is nothing.
+        """
+        await self._in_thread(self._fs.get_file, self._path(key), str(to))
+
     async def size(self, key: str) -> int:
         """How many bytes there are under a key.
 

@@ -25,7 +25,7 @@ from ..settings import prepare_directory
 if TYPE_CHECKING:
     from hashlib import _Hash  # pyright: ignore[reportPrivateUsage]
 
-__all__ = ["BlobStore", "DigestMismatch", "Upload", "is_digest"]
+__all__ = ["BlobStore", "DigestMismatch", "NoRoom", "Upload", "is_digest"]
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 _UPLOAD = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -42,6 +42,10 @@ class DigestMismatch(Exception):
     """The bytes that came are not those that were announced."""
 
 
+class NoRoom(Exception):
+    """More bytes came than there may be."""
+
+
 @dataclass
 class Upload:
     """A blob on its way."""
@@ -54,6 +58,11 @@ class Upload:
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     digest: _Hash | None = None
     """Of the bytes received, as long as all of them came by this process."""
+
+    @property
+    def owner(self) -> str:
+        """Whose it is: the first part of the repository."""
+        return self.repository.partition("/")[0]
 
     @property
     def data(self) -> Path:
@@ -72,6 +81,8 @@ class BlobStore:
         self._blobs = prepare_directory(directory / "blobs" / "sha256")
         self._uploads = prepare_directory(directory / "uploads")
         self._open: dict[str, Upload] = {}
+        for directory in self._uploads.iterdir():
+            self._load(directory)
 
     def path(self, digest: str) -> Path:
         """Where a blob is, or would be.
@@ -129,26 +140,44 @@ class BlobStore:
             return None
         upload = self._open.get(name)
         if upload is None:
-            directory = self._uploads / name
-            try:
-                owner = (directory / "repository").read_text(encoding="utf-8")
-                upload = Upload(id=name, repository=owner, directory=directory)
-                upload.size = upload.data.stat().st_size
-            except FileNotFoundError:
-                return None
-            self._open[name] = upload
-        return upload if upload.repository == repository else None
+            upload = self._load(self._uploads / name)
+        return upload if upload is not None and upload.repository == repository else None
 
-    async def append(self, upload: Upload, chunks: AsyncIterator[bytes]) -> None:
+    def unfinished(self, owner: str) -> int:
+        """Bytes of an owner's uploads that are on their way."""
+        return sum(upload.size for upload in self._open.values() if upload.owner == owner)
+
+    def _load(self, directory: Path) -> Upload | None:
+        try:
+            repository = (directory / "repository").read_text(encoding="utf-8")
+            upload = Upload(id=directory.name, repository=repository, directory=directory)
+            upload.size = upload.data.stat().st_size
+        except FileNotFoundError:
+            return None
+        self._open[directory.name] = upload
+        return upload
+
+    async def append(self, upload: Upload, chunks: AsyncIterator[bytes], *, room: int | None = None) -> None:
         """Write what comes to the end of an upload; what came before a dropped connection stays.
 
         Call it with the upload's lock held.
+
+        Args:
+            upload: The upload.
+            chunks: What comes.
+            room: Bytes that its owner's unfinished uploads may have together; None: as many as come.
+
+        Raises:
+            NoRoom: More came. The upload is over.
         """
         file = await anyio.open_file(upload.data, "r+b")
         try:
             await file.seek(upload.size)
             await file.truncate()
             async for chunk in chunks:
+                if room is not None and self.unfinished(upload.owner) + len(chunk) > room:
+                    await self.cancel(upload)
+                    raise NoRoom
                 if chunk:
                     await anyio.to_thread.run_sync(_write, file.wrapped, upload, chunk)
         finally:

@@ -15,12 +15,14 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 
 from coworld_core.errors import EnvironmentFault
 
-from .models import Counter
+from .models import Base, Counter
 
-__all__ = ["Database", "next_revision", "open_database"]
+__all__ = ["Database", "newest_revision", "next_revision", "open_database"]
 
 _BUSY_SECONDS = 30
 """How long a transaction of SQLite waits for the one writer there may be."""
+
+_MIGRATIONS = Path(__file__).with_name("migrations")
 
 _UPGRADE_LOCK = 0x6F62_7365
 """PostgreSQL's advisory lock under which one process at a time brings the tables up to date."""
@@ -63,6 +65,14 @@ class Database:
             if self.dialect == "postgresql":
                 await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
             await connection.run_sync(_upgrade)
+
+    async def empty(self) -> None:
+        """Remove all tables, and what is in them."""
+        async with self.engine.execution_options(writing=True).begin() as connection:
+            await connection.run_sync(Base.metadata.drop_all)
+            await connection.execute(sa.text("DROP TABLE IF EXISTS alembic_version"))
+            if self.dialect == "postgresql":
+                await connection.execute(sa.text("DROP FUNCTION IF EXISTS audit_only_grows"))
 
     async def revision(self) -> str | None:
         """The revision its tables are at, or None before the first upgrade."""
@@ -130,16 +140,20 @@ def _revision(connection: sa.Connection) -> str | None:
     return connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
 
 
+def newest_revision() -> str:
+    """The revision that this program brings tables to."""
+    return max(path.name[:4] for path in (_MIGRATIONS / "versions").glob("[0-9]*.py"))
+
+
 def _upgrade(connection: sa.Connection) -> None:
-    migrations = Path(__file__).with_name("migrations")
     # importing alembic takes as long as all else that an operator's command does
-    if _revision(connection) == max(path.name[:4] for path in (migrations / "versions").glob("[0-9]*.py")):
+    if _revision(connection) == newest_revision():
         return
     from alembic import command
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(migrations))
+    config.set_main_option("script_location", str(_MIGRATIONS))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
 

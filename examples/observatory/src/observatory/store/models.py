@@ -17,6 +17,7 @@ from .models_episodes import (
     Participant,
     Tally,
 )
+from .models_operating import AuditEntry, WorkerRow
 from .models_platform import (
     AuthCode,
     Counter,
@@ -47,6 +48,7 @@ from .models_platform import (
 
 __all__ = [
     "Artifact",
+    "AuditEntry",
     "AuthCode",
     "Base",
     "Counter",
@@ -80,4 +82,5 @@ __all__ = [
     "Tally",
     "Token",
     "User",
+    "WorkerRow",
 ]

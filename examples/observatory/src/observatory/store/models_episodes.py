@@ -129,6 +129,8 @@ class EpisodeRequest(Base):
 
     started_at: Mapped[dt.datetime | None]
     completed_at: Mapped[dt.datetime | None] = mapped_column(index=True)
+    pruned_at: Mapped[dt.datetime | None]
+    """When its replay, logs and players' files were thrown away."""
     revision: Mapped[int] = mapped_column(default=0, index=True)
     """Number of its last change (``database.next_revision``)."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now)

@@ -53,6 +53,8 @@ class User(Base):
     """May ask for rights over what belongs to others."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
     disabled_at: Mapped[dt.datetime | None]
+    disabled_reason: Mapped[str | None] = mapped_column(sa.Text())
+    """What its tokens are refused with."""
     served_at: Mapped[dt.datetime | None]
     """When a worker last took an episode of theirs: who has waited longest is served next."""
     quotas: Mapped[JsonObject | None]
@@ -250,6 +252,9 @@ class Policy(Base):
     name: Mapped[str]
     selection_scope: Mapped[str] = mapped_column(sa.String(32), default="any_request")
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
+    disabled_at: Mapped[dt.datetime | None]
+    """When an operator closed it, all versions."""
+    disabled_reason: Mapped[str | None] = mapped_column(sa.Text())
 
 
 class PolicySecretEnv(Base):
@@ -280,6 +285,9 @@ class PolicyVersion(Base):
     secret_env_id: Mapped[str | None] = reference("policy_secret_envs.id")
     tags: Mapped[JsonObject | None]
     created_at: Mapped[dt.datetime] = mapped_column(default=now, index=True)
+    disabled_at: Mapped[dt.datetime | None]
+    """When an operator closed it."""
+    disabled_reason: Mapped[str | None] = mapped_column(sa.Text())
 
     policy: Mapped[Policy] = relationship(lazy="joined", innerjoin=True)
     player: Mapped[Player | None] = relationship(lazy="joined")

@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from collections.abc import Awaitable, Callable
+from functools import wraps
 
-from . import account, lobby, pages, static
+from fastapi import APIRouter, Request, Response
+
+from ..errors import Refusal
+from ..identity.auth import ANONYMOUS, SESSION_COOKIE
+from . import account, lobby, operating, pages, static
+from .visit import trouble
 
 __all__ = ["router"]
+
+
+def _shown(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """A page whose refusals are pages, too; a browser that shows the session of a disabled account is signed out."""
+
+    @wraps(handler)
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except Refusal as refusal:
+            said = trouble(request, ANONYMOUS, refusal.status, "Not with this account", refusal.message)
+            if refusal.code == "account_disabled":
+                said.delete_cookie(SESSION_COOKIE)
+            return said
+
+    return answer
+
 
 router = APIRouter(include_in_schema=False)
 for _path, _page in {
@@ -19,16 +42,18 @@ for _path, _page in {
     "/policies/versions/{version_id}": pages.policy_version,
     "/observatory/v2": pages.deep_link,
     "/live": pages.live,
+    "/operator": operating.operator,
     "/play/{session_id}": lobby.lobby,
     "/sign-in": account.sign_in_page,
     "/static/{name}": static.asset,
     "/favicon.ico": static.icon,
 }.items():
-    router.add_api_route(_path, _page, methods=["GET", "HEAD"])
+    router.add_api_route(_path, _shown(_page), methods=["GET", "HEAD"])
 for _path, _form in {
     "/episodes/{episode_id}/replay": pages.start_replay,
     "/play/{session_id}": lobby.take_seat,
     "/sign-in": account.sign_in,
     "/sign-out": account.sign_out,
+    "/operator/{kind}/{action}": operating.act,
 }.items():
-    router.add_api_route(_path, _form, methods=["POST"])
+    router.add_api_route(_path, _shown(_form), methods=["POST"])

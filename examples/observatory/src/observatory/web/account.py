@@ -14,6 +14,7 @@ from ..api.calls import read_body
 from ..errors import Refusal
 from ..identity.auth import ANONYMOUS, SESSION_COOKIE
 from ..services import Services
+from ..store.audit import Actor, acting, audit
 from ..store.columns import now
 from ..store.models import Token
 from .visit import is_same_origin, open_visit, page, trouble
@@ -43,15 +44,20 @@ async def sign_in(request: Request) -> Response:
         return trouble(request, ANONYMOUS, 413, "Too long", "That is too long for a token.")
     place, token = _place(form.get("next", ["/"])[0]), form.get("token", [""])[0].strip()
     async with services.database.writing() as session:
-        found = await services.tokens.find(session, token)
+        try:
+            found = await services.tokens.find(session, token)
+        except Refusal as refusal:
+            return page(request, "sign_in.html", ANONYMOUS, status=403, next=place, trouble=refusal.message)
         if found is None or found[0].kind not in ("user", "player"):
             said = "This is not a token of this server, or not any more."
             return page(request, "sign_in.html", ANONYMOUS, status=403, next=place, trouble=said)
         shown, user, player = found
+        origin = request.client.host if request.client else None
         left = LIFETIME if shown.expires_at is None else min(LIFETIME, shown.expires_at - now())
-        session_token = await services.tokens.mint(
-            session, "web", user.id, player_id=player.id if player else None, lifetime=left
-        )
+        with acting(Actor(kind="player" if player else "user", user_id=user.id, origin=origin)):
+            session_token = await services.tokens.mint(
+                session, "web", user.id, player_id=player.id if player else None, lifetime=left
+            )
     answer = RedirectResponse(place, status_code=303)
     answer.set_cookie(
         SESSION_COOKIE,
@@ -74,6 +80,7 @@ async def sign_out(request: Request) -> Response:
     if token_id is not None:
         async with services.database.writing() as session:
             await session.execute(sa.update(Token).where(Token.id == token_id).values(revoked_at=now()))
+            audit(session, "session.closed", user_id=visit.caller.user_id, subject=token_id)
     answer = RedirectResponse("/", status_code=303)
     answer.delete_cookie(SESSION_COOKIE)
     return answer

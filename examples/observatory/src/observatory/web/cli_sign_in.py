@@ -53,7 +53,10 @@ async def _sign_in(request: Request) -> Response:
     if callback and not _is_loopback(callback):
         return _shown("<p class=error>This sign-in leads away from your machine, so it ends here.</p>", 400)
     async with services.database.writing() as session:
-        found = await services.tokens.find(session, token)
+        try:
+            found = await services.tokens.find(session, token)
+        except Refusal as refusal:
+            return _form(callback, error=refusal.message)
         if found is None or found[0].kind != "user":
             return _form(callback, error="This is not a token of yours, or not any more.")
         code = await new_code(session, found[1].id)

@@ -17,6 +17,7 @@ from ..errors import Refusal
 from ..evidence.access import find_episode, own_slots, view_of, visible
 from ..evidence.sending import filename_of, send, send_plain
 from ..hosted.sessions import viewer_of
+from ..operating.closing import closed_since
 from ..store.columns import JsonObject
 from ..store.models import Artifact, Division, EpisodeRequest, League, Membership, Participant, PolicyVersion, User
 from ..work.queue import OVER
@@ -191,10 +192,21 @@ async def policy_version(request: Request) -> Response:
             )
         )
         rows = await recent_episodes(visit.db, visit.services, visit.caller, seated, limit=PAGE_ROWS)
-        if version is None or not (rows or visit.caller.owns(version.user_id, version.player_id)):
+        owned = version is not None and visit.caller.owns(version.user_id, version.player_id)
+        if version is None or not (rows or owned):
             return _nothing(visit, "There is no such policy, or it is somebody's own. Signing in may help.")
         label = f"{version.policy.name}:v{version.version}"
-        return page(request, "policy.html", visit.caller, here="episodes", label=label, version=version, rows=rows)
+        closed = closed_since(version) if owned else None
+        return page(
+            request,
+            "policy.html",
+            visit.caller,
+            here="episodes",
+            label=label,
+            version=version,
+            rows=rows,
+            closed=closed,
+        )
 
 
 async def deep_link(request: Request) -> Response:

@@ -61,6 +61,7 @@ def page(
             assets=ASSETS(),
             here=here,
             viewer=viewer,
+            operator=caller.is_team,
             path=request.url.path,
             notice=place.notice if place is not None else None,
             **values,

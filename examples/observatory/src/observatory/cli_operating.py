@@ -1,0 +1,431 @@
+"""The commands of who looks after an Observatory: accounts, policies, queue, workers, disk, the audit log."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import functools
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .cli_options import Out, retains, run, where, with_services
+from .settings import Retention, Settings
+
+if TYPE_CHECKING:
+    from .services import Services
+
+__all__ = ["add_operating", "add_user_operating"]
+
+_reason = click.option("--reason", metavar="TEXT", help="What the owner is told.")
+
+
+def add_user_operating(group: click.Group) -> None:
+    """Give the group of accounts its commands that look and close."""
+    for command in (_user_list, _user_disable, _user_enable):
+        group.add_command(command)
+
+
+def add_operating(cli: click.Group) -> None:
+    """Give the command line what operators need."""
+    for command in (_policy, _queue, _workers, _disk, _audit, _backup, _restore, _retention):
+        cli.add_command(command)
+
+
+@click.command("list")
+@where
+def _user_list(settings: Settings, out: Out) -> None:
+    """List the accounts, with their own quotas, what they have stored, and what of theirs waits."""
+
+    async def look(services: Services) -> list[dict[str, Any]]:
+        from .operating.overview import accounts
+
+        async with services.database.reading() as session:
+            return await accounts(session)
+
+    users = with_services(settings, look)
+    out.answer({"items": users})
+    rows = [
+        (
+            user["id"],
+            user["name"],
+            ", ".join(word for word, on in (("team", user["team"]), ("disabled", user["disabled_at"])) if on),
+            _quotas(user["quotas"]),
+            _size(user["stored"]),
+            user["waiting"],
+        )
+        for user in users
+    ]
+    if rows:
+        out.table(("ID", "NAME", "", "QUOTAS", "STORED", "WAITING"), *rows, right=(4, 5))
+    else:
+        out.note("Nobody yet: observatory user add NAME")
+
+
+@click.command("disable")
+@click.argument("name")
+@_reason
+@where
+def _user_disable(settings: Settings, out: Out, name: str, reason: str | None) -> None:
+    """Disable an account: its tokens and sessions are refused from now on, and what it has in the queue is cancelled.
+
+    What it made stays. `observatory user enable` takes it back.
+    """
+
+    async def close(services: Services) -> dict[str, Any]:
+        from .operating.closing import disable_user
+
+        async with services.database.writing() as session:
+            user, cancelled = await disable_user(session, name, reason=reason)
+        return {
+            "id": user.id,
+            "name": user.name,
+            "disabled_at": user.disabled_at,
+            "disabled_reason": reason,
+            "episodes_cancelled": cancelled,
+        }
+
+    result = with_services(settings, close)
+    out.answer(result)
+    out.say(f"{result['name']} is disabled.{_cancelled(result)}")
+
+
+@click.command("enable")
+@click.argument("name")
+@where
+def _user_enable(settings: Settings, out: Out, name: str) -> None:
+    """Enable an account again, with the tokens that it had."""
+
+    async def reopen(services: Services) -> dict[str, Any]:
+        from .operating.closing import enable_user
+
+        async with services.database.writing() as session:
+            user = await enable_user(session, name)
+        return {"id": user.id, "name": user.name, "disabled_at": None}
+
+    result = with_services(settings, reopen)
+    out.answer(result)
+    out.say(f"{result['name']} is enabled.")
+
+
+@click.group("policy")
+def _policy() -> None:
+    """Policies that were uploaded, and closing them."""
+
+
+@_policy.command("list")
+@click.option("--user", metavar="NAME", help="Only those of an account.")
+@click.option("--disabled", is_flag=True, help="Only those that are disabled.")
+@where
+def _policy_list(settings: Settings, out: Out, user: str | None, disabled: bool) -> None:
+    """List policy versions, by owner and name."""
+
+    async def look(services: Services) -> list[dict[str, Any]]:
+        from .operating.overview import policies
+
+        async with services.database.reading() as session:
+            return await policies(session, owner=user, disabled=disabled)
+
+    found = with_services(settings, look)
+    out.answer({"items": found})
+    rows = [
+        (
+            row["id"],
+            row["user"],
+            f"{row['name']}:v{row['version']}",
+            row["disabled"] and f"disabled: {row['disabled_reason'] or 'no reason given'}",
+        )
+        for row in found
+    ]
+    if rows:
+        out.table(("ID", "USER", "POLICY", ""), *rows)
+    else:
+        out.note("There are none.")
+
+
+_which = click.argument("reference", metavar="POLICY")
+_owner = click.option("--user", metavar="NAME", help="Whose, where several have a policy of that name.")
+
+
+@_policy.command("disable")
+@_which
+@_owner
+@_reason
+@where
+def _policy_disable(settings: Settings, out: Out, reference: str, user: str | None, reason: str | None) -> None:
+    """Disable a policy (NAME), or a version of it (NAME:v3, or an id).
+
+    It is not scheduled any more, what waits with it in the queue is cancelled, and its owner sees why.
+    """
+
+    async def close(services: Services) -> dict[str, Any]:
+        from .operating.closing import disable_policy, find_policy, policy_label
+
+        async with services.database.writing() as session:
+            row = await find_policy(session, reference, owner=user)
+            cancelled = await disable_policy(session, row, reason=reason)
+            return {
+                "id": row.id,
+                "policy": policy_label(row),
+                "disabled_at": row.disabled_at,
+                "disabled_reason": reason,
+                "episodes_cancelled": cancelled,
+            }
+
+    result = with_services(settings, close)
+    out.answer(result)
+    out.say(f"{result['policy']} is disabled.{_cancelled(result)}")
+
+
+@_policy.command("enable")
+@_which
+@_owner
+@where
+def _policy_enable(settings: Settings, out: Out, reference: str, user: str | None) -> None:
+    """Enable a policy, or a version of it, again."""
+
+    async def reopen(services: Services) -> dict[str, Any]:
+        from .operating.closing import enable_policy, find_policy, policy_label
+
+        async with services.database.writing() as session:
+            row = await find_policy(session, reference, owner=user)
+            enable_policy(session, row)
+            return {"id": row.id, "policy": policy_label(row), "disabled_at": None}
+
+    result = with_services(settings, reopen)
+    out.answer(result)
+    out.say(f"{result['policy']} is enabled.")
+
+
+@click.command("queue")
+@where
+def _queue(settings: Settings, out: Out) -> None:
+    """Show what waits and what is played, by account; whoever is first is served next."""
+
+    async def look(services: Services) -> list[dict[str, Any]]:
+        from .operating.overview import queue
+
+        async with services.database.reading() as session:
+            return await queue(session)
+
+    rows = with_services(settings, look)
+    out.answer({"items": rows, **{key: sum(row[key] for row in rows) for key in ("waiting", "running")}})
+    if rows:
+        cells = [(row["user"], row["waiting"], row["running"], _moment(row["oldest_at"])) for row in rows]
+        out.table(("USER", "WAITING", "RUNNING", "OLDEST"), *cells, right=(1, 2))
+    else:
+        out.note("Nothing waits, and nothing is played.")
+
+
+@click.command("workers")
+@where
+def _workers(settings: Settings, out: Out) -> None:
+    """Show the workers: when each was last seen, and what it plays."""
+
+    async def look(services: Services) -> list[dict[str, Any]]:
+        from .operating.overview import workers
+
+        async with services.database.reading() as session:
+            return await workers(session)
+
+    rows = with_services(settings, look)
+    out.answer({"items": rows})
+    if not rows:
+        out.note("There are none: observatory worker")
+        return
+    cells = [
+        (
+            row["name"],
+            row["state"],
+            row["backend"],
+            f"{len(row['episodes'])}/{row['parallel'] if row['parallel'] is not None else '?'}",
+            _moment(row["seen_at"]),
+            ", ".join(row["episodes"]),
+        )
+        for row in rows
+    ]
+    out.table(("WORKER", "STATE", "BACKEND", "BUSY", "LAST SEEN", "EPISODES"), *cells)
+    for row in rows:
+        if row["trouble"]:
+            out.note(f"{row['name']}: {row['trouble']}")
+
+
+@click.command("disk")
+@where
+def _disk(settings: Settings, out: Out) -> None:
+    """Show what is stored, by account and kind, and how much room is left."""
+
+    async def look(services: Services) -> dict[str, Any]:
+        from .operating.overview import disk
+
+        async with services.database.reading() as session:
+            return await disk(session, services)
+
+    found = with_services(settings, look)
+    out.answer(found)
+    cells = [(row["user"], row["kind"], row["items"], _size(row["bytes"])) for row in found["items"]]
+    if cells:
+        out.table(("USER", "KIND", "ITEMS", "SIZE"), *cells, right=(2, 3))
+    out.say(f"{_size(found['bytes'])} stored; {_size(found['free_bytes'])} of {_size(found['disk_bytes'])} are free.")
+
+
+@click.command("audit")
+@click.option(
+    "--since", metavar="WHEN", help="From a date on (2026-01-31, or with a time), or for so long: 7d, 12h, 30m."
+)
+@click.option("--user", metavar="NAME", help="Only what an account did, or what was done to it.")
+@click.option("--last", type=click.IntRange(1), metavar="N", help="Only the last so many.")
+@where
+def _audit(settings: Settings, out: Out, since: str | None, user: str | None, last: int | None) -> None:
+    """Show the audit log, the oldest line first: what operators did, and what touches security."""
+    moment = None if since is None else _since(since)
+
+    async def look(services: Services) -> list[dict[str, Any]]:
+        from .store.audit import audit_lines
+
+        async with services.database.reading() as session:
+            return await audit_lines(session, since=moment, user=user, limit=last)
+
+    lines = with_services(settings, look)
+    out.answer({"items": lines})
+    cells = [
+        (
+            _moment(line["at"]),
+            line["by"] or line["actor"],
+            line["origin"],
+            line["action"],
+            " ".join(str(part) for part in (line["user"], line["subject"]) if part),
+            ", ".join(f"{key} {_listed(value)}" for key, value in line["detail"].items()),
+        )
+        for line in lines
+    ]
+    if cells:
+        out.table(("WHEN", "BY", "FROM", "WHAT", "ABOUT", ""), *cells)
+    else:
+        out.note("Nothing is written there.")
+
+
+_stores = click.option(
+    "--artifacts",
+    metavar="URL",
+    envvar="OBSERVATORY_ARTIFACTS",
+    show_envvar=True,
+    help="Where the server keeps artifacts.  [default: in the directory]",
+)
+
+
+@click.command("backup")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--replace", is_flag=True, help="In the place of what is there.")
+@_stores
+@where
+def _backup(settings: Settings, out: Out, directory: Path, replace: bool, artifacts: str | None) -> None:
+    """Copy all that there is into a directory, but for the key; the server may go on meanwhile.
+
+    Keep the key apart: without it nobody can read the secrets.
+    """
+    to = directory.absolute()
+
+    async def copy(services: Services) -> dict[str, Any]:
+        from .operating.backup import back_up
+
+        return await back_up(services, to, replace=replace)
+
+    settings = dataclasses.replace(settings, artifacts=artifacts)
+    note = with_services(settings, copy)
+    out.answer({"directory": str(to), **note})
+    out.say(f"{directory}: {_contents(note)}.")
+    if note["missing"]:
+        out.note(f"Not there any more: {', '.join(note['missing'][:5])}{' …' if len(note['missing']) > 5 else ''}")
+    out.note(f"The key is not in it: {settings.key_file}")
+
+
+@click.command("restore")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False, exists=True))
+@click.option("--replace", is_flag=True, help="In the place of what is there, which is lost.")
+@_stores
+@where
+def _restore(settings: Settings, out: Out, directory: Path, replace: bool, artifacts: str | None) -> None:
+    """Make an Observatory of a backup, in --data, --database and --artifacts; its key has to be there.
+
+    It may go to another database and another store than it came from.
+    """
+    from .operating.backup import restore
+
+    settings = dataclasses.replace(settings, artifacts=artifacts)
+    note = run(functools.partial(restore, directory.absolute(), settings, replace=replace))
+    out.answer({"data": str(settings.data.absolute()), **note})
+    out.say(f"{settings.data}: {_contents(note)}.")
+
+
+@click.command("retention")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@retains
+@_stores
+@where
+def _retention(settings: Settings, out: Out, dry_run: bool, retention: Retention, artifacts: str | None) -> None:
+    """Throw away replays, logs and players' files of old episodes; records, results and scores stay.
+
+    `observatory serve` does it every hour by the same two options.
+    """
+    if retention == Retention():
+        raise click.UsageError("There is no rule: name --keep-days or --keep-episodes.")
+
+    async def work(services: Services) -> dict[str, Any]:
+        from .operating.retention import prune
+
+        return await prune(services, retention, dry_run=dry_run)
+
+    gone = with_services(dataclasses.replace(settings, artifacts=artifacts), work)
+    out.answer({**gone, "dry_run": dry_run})
+    files = f"{gone['files']} files ({_size(gone['bytes'])}) of {gone['episodes']} episodes"
+    out.say(f"{files} would be thrown away." if dry_run else f"{files} were thrown away.")
+
+
+def _contents(note: dict[str, Any]) -> str:
+    counts = ", ".join(f"{note[name]} {name}" for name in ("rows", "images", "artifacts", "secrets"))
+    return f"{counts} of {_moment(note['made_at'])} UTC"
+
+
+_AGES = {"d": "days", "h": "hours", "m": "minutes"}
+
+
+def _since(text: str) -> dt.datetime:
+    """The moment that ``--since`` means.
+
+    Raises:
+        click.BadParameter: It is none.
+    """
+    if (age := re.fullmatch(r"(\d{1,5})([dhm])", text, re.ASCII)) is not None:
+        return dt.datetime.now(dt.UTC) - dt.timedelta(**{_AGES[age[2]]: int(age[1])})
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is no moment: write 2026-01-31, 2026-01-31T12:00, or 7d, 12h, 30m.", param_hint="--since"
+        ) from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+
+
+def _quotas(quotas: dict[str, int | None]) -> str:
+    return ", ".join(f"{key} {'none' if value is None else value}" for key, value in quotas.items())
+
+
+def _cancelled(result: dict[str, Any]) -> str:
+    return f" Episodes cancelled: {result['episodes_cancelled']}." if result["episodes_cancelled"] else ""
+
+
+def _moment(text: str | None) -> str:
+    return text[:19].replace("T", " ") if text else ""
+
+
+def _size(number: int) -> str:
+    from jinja2.filters import do_filesizeformat
+
+    return do_filesizeformat(number, binary=True)
+
+
+def _listed(value: str | float | list[str]) -> str:
+    return ", ".join(value) if isinstance(value, list) else str(value)

@@ -1,0 +1,262 @@
+"""Backups: a directory with all that an Observatory keeps but its key, whatever database and store it has them in.
+
+The database is copied first, in one snapshot; then the files that its rows name, which never change once they have
+their name. So it may be served and written to meanwhile. A backup is itself a data directory, with SQLite and local
+artifacts, and is restored to any database and store.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import cast
+
+import anyio
+import anyio.to_thread
+import sqlalchemy as sa
+
+from coworld_core.errors import UsageError
+
+from ..services import Services, open_services
+from ..serving import only_one
+from ..settings import Settings, database_url, prepare_directory
+from ..store.audit import audit
+from ..store.columns import JsonObject, now
+from ..store.database import Database, newest_revision, open_database
+from ..store.models import Artifact, Base, RegistryBlob, RegistryManifest, WorkerRow
+from ..store.vault import Vault
+
+__all__ = ["back_up", "restore"]
+
+_NOTE = "backup.json"
+"""Says what the directory is; written last."""
+_FORMAT = 1
+_ROWS = 500
+_WIDTH = 8
+"""Files copied at a time."""
+
+
+async def back_up(services: Services, to: Path, *, replace: bool = False) -> JsonObject:
+    """Copy all that an Observatory keeps, but for its key; it may be served meanwhile.
+
+    Args:
+        services: The Observatory.
+        to: A directory that is not there, or is empty; it appears when it is whole.
+        replace: Whether what is in it may go.
+
+    Returns:
+        What is in the backup: ``rows``, ``images`` (blobs), ``artifacts``, ``secrets``, and the keys of artifacts that
+        are ``missing`` from the store.
+
+    Raises:
+        UsageError: The directory is not empty (code ``not_empty``).
+    """
+    if not replace:
+        _require_empty(to, "Name another directory, or say --replace.")
+    part = prepare_directory(to.with_name(f".{to.name}.part"))
+    try:
+        here = Settings(data=part)
+        async with open_database(here.database_url) as copy:
+            await copy.upgrade()
+            rows = await _copy_rows(services.database, copy)
+            digests, keys = await _files(copy)
+        blobs = here.blobs / "blobs" / "sha256"
+        images = await _copied(
+            digests, lambda digest: _copy_file(services.blobs.path(digest), blobs / digest[7:9] / digest[7:])
+        )
+        kept = await _copied(keys, lambda key: _fetch(services, key, part / "artifacts" / key))
+        secrets = await anyio.to_thread.run_sync(_copy_secrets, services.settings.vault, here.vault)
+        note: JsonObject = {
+            "format": _FORMAT,
+            "made_at": now().isoformat(),
+            "observatory": metadata.version("observatory"),
+            "revision": newest_revision(),
+            "rows": rows,
+            "images": len(digests) - len(images),
+            "artifacts": len(keys) - len(kept),
+            "secrets": secrets,
+            "missing": sorted([*images, *kept]),
+        }
+        (part / _NOTE).write_text(json.dumps(note, indent=2) + "\n", encoding="utf-8")
+        await anyio.to_thread.run_sync(_put_in_place, part, to)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(lambda: shutil.rmtree(part, ignore_errors=True))
+        raise
+    async with services.database.writing() as session:
+        audit(session, "platform.backed_up", rows=rows, artifacts=note["artifacts"], missing=len(note["missing"]))
+    return note
+
+
+async def restore(source: Path, settings: Settings, *, replace: bool = False) -> JsonObject:
+    """Make an Observatory of a backup: the same answers, from this directory, database and store.
+
+    Args:
+        source: The backup.
+        settings: Where it goes; its key has to be there already.
+        replace: Whether what is there may go.
+
+    Returns:
+        What was in the backup, as ``back_up`` says it.
+
+    Raises:
+        UsageError: This is no backup (code ``no_backup``), is of a newer program (``newer_backup``), or there is
+            something where it would go (``not_empty``).
+        EnvironmentFault: The key is missing or another one, a server runs there, or a store cannot be reached.
+    """
+    note = await anyio.to_thread.run_sync(_read_note, source)
+    await Vault.open(source / "secrets", settings.key_file)
+    hint = "Name another place, or say --replace: what is there is lost then."
+    if not replace:
+        _require_empty(settings.data, hint)
+    prepare_directory(settings.data)
+    with only_one(settings.data):
+        async with open_database(settings.database_url) as database:
+            if await database.revision() is not None:
+                if not replace:
+                    raise UsageError("There is an Observatory in that database.", code="not_empty", hint=hint)
+                await database.empty()
+            await database.upgrade()
+            async with _opened_copy(source) as copy:
+                await _copy_rows(copy, database)
+                digests, keys = await _files(copy)
+        for old in (settings.blobs, settings.vault):
+            await anyio.to_thread.run_sync(lambda old=old: shutil.rmtree(old, ignore_errors=True))
+        await anyio.to_thread.run_sync(_copy_secrets, source / "secrets", prepare_directory(settings.vault))
+        async with open_services(settings) as services:
+            from_blobs = Settings(data=source).blobs / "blobs" / "sha256"
+            await _copied(
+                digests,
+                lambda digest: _copy_file(from_blobs / digest[7:9] / digest[7:], services.blobs.path(digest)),
+            )
+            await _copied(keys, lambda key: _stored(services, key, source / "artifacts" / key))
+            async with services.database.writing() as session:
+                audit(session, "platform.restored", subject=f"backup of {note['made_at']}")
+    return note
+
+
+async def _copy_rows(source: Database, target: Database) -> int:
+    """All rows, as they are at one moment, in the place of those that the steps put there; returns how many."""
+    engine, count = source.engine, 0
+    if source.dialect == "postgresql":
+        engine = engine.execution_options(isolation_level="REPEATABLE READ")
+    async with engine.connect() as reading, target.engine.execution_options(writing=True).begin() as writing:
+        for table in Base.metadata.sorted_tables:
+            await writing.execute(sa.delete(table))
+            if table is WorkerRow.__table__:
+                continue  # of those that run there
+            found = await reading.stream(sa.select(table))
+            async for rows in found.mappings().partitions(_ROWS):
+                await writing.execute(sa.insert(table), [dict(row) for row in rows])
+                count += len(rows)
+    return count
+
+
+async def _files(copy: Database) -> tuple[list[str], list[str]]:
+    """Digests of blobs and keys of artifacts that rows name."""
+    async with copy.reading() as session:
+        digests = await session.scalars(sa.union(sa.select(RegistryBlob.digest), sa.select(RegistryManifest.digest)))
+        return list(digests), list(await session.scalars(sa.select(Artifact.key)))
+
+
+async def _copied(names: Iterable[str], copy: Callable[[str], Awaitable[None]]) -> list[str]:
+    """Copy what is named, some at a time; returns what is not there: thrown away since, or lost before."""
+    missing: list[str] = []
+    limit = anyio.Semaphore(_WIDTH)
+
+    async def one(name: str) -> None:
+        try:
+            await copy(name)
+        except FileNotFoundError:
+            missing.append(name)
+        finally:
+            limit.release()
+
+    async with anyio.create_task_group() as group:
+        for name in names:
+            await limit.acquire()
+            group.start_soon(one, name)
+    return missing
+
+
+async def _copy_file(source: Path, target: Path) -> None:
+    def copy() -> None:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.copy2(source, target)
+
+    await anyio.to_thread.run_sync(copy)
+
+
+async def _fetch(services: Services, key: str, to: Path) -> None:
+    to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    await services.artifacts.fetch(key, to)
+
+
+async def _stored(services: Services, key: str, source: Path) -> None:
+    await services.artifacts.put(key, source)
+
+
+def _copy_secrets(source: Path, target: Path) -> int:
+    """Secrets as they are, encrypted; returns how many."""
+    prepare_directory(target)
+    count = 0
+    for path in (*source.glob(".key-check"), *source.glob("*/[!.]*")):
+        place = target / path.relative_to(source)
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        try:
+            shutil.copy2(path, place)
+        except FileNotFoundError:
+            continue  # deleted meanwhile
+        count += path.parent != source
+    return count
+
+
+@asynccontextmanager
+async def _opened_copy(source: Path) -> AsyncGenerator[Database]:
+    """A backup's database, brought up to date; the backup stays as it is."""
+    with tempfile.TemporaryDirectory(prefix="observatory-restore-") as directory:
+        place = Settings(data=Path(directory))
+        name = Path(place.database_url.partition(":///")[2]).name
+        await anyio.to_thread.run_sync(shutil.copy2, source / name, Path(directory) / name)
+        async with open_database(database_url(None, Path(directory))) as copy:
+            await copy.upgrade()
+            yield copy
+
+
+def _read_note(source: Path) -> JsonObject:
+    try:
+        note = cast("JsonObject", json.loads((source / _NOTE).read_text(encoding="utf-8")))
+        made, revision = note["format"], str(note["revision"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        hint = "Name a directory that `observatory backup` has made."
+        raise UsageError(f"{source} is no backup: {error}.", code="no_backup", hint=hint) from error
+    if made != _FORMAT or revision > newest_revision():
+        raise UsageError(
+            f"{source} was made by a newer Observatory, {note.get('observatory')}.",
+            code="newer_backup",
+            hint="Upgrade this one first.",
+        )
+    return note
+
+
+def _require_empty(directory: Path, hint: str) -> None:
+    """Hold that there is nothing yet.
+
+    Raises:
+        UsageError: There is (code ``not_empty``).
+    """
+    if directory.exists() and (
+        not directory.is_dir() or any(path.name != "server.lock" for path in directory.iterdir())
+    ):
+        raise UsageError(f"{directory} is not empty.", code="not_empty", hint=hint)
+
+
+def _put_in_place(part: Path, to: Path) -> None:
+    if to.exists():
+        shutil.rmtree(to)
+    part.rename(to)

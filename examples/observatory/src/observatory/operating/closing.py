@@ -1,0 +1,225 @@
+"""Closing: accounts whose tokens are refused, and policies that are not scheduled; and opening them again.
+
+What waits in the queue for what is closed is cancelled, in the same transaction.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import lazyload
+
+from coworld_core.api import PolicyRef
+
+from ..errors import forbidden
+from ..identity.accounts import AccountError, find_user
+from ..store.audit import audit
+from ..store.columns import now
+from ..store.database import next_revision
+from ..store.models import EpisodeRequest, ExperienceRequest, Participant, Policy, PolicyVersion, User
+from ..work.queue import settle_request
+
+__all__ = [
+    "PolicyError",
+    "closed_since",
+    "disable_policy",
+    "disable_user",
+    "enable_policy",
+    "enable_user",
+    "find_policy",
+    "open_versions",
+    "policy_label",
+    "require_open",
+]
+
+
+class PolicyError(AccountError):
+    """There is no such policy, or more than one."""
+
+    default_code = "policy"
+
+
+def open_versions() -> sa.ColumnElement[bool]:
+    """The policy versions that may be scheduled; joined with ``Policy``."""
+    closed = sa.select(User.id).where(User.disabled_at.is_not(None))
+    return sa.and_(
+        PolicyVersion.disabled_at.is_(None), Policy.disabled_at.is_(None), PolicyVersion.user_id.not_in(closed)
+    )
+
+
+def closed_since(version: PolicyVersion) -> tuple[dt.datetime, str | None] | None:
+    """Since when an operator has closed a version, or its policy, and why; None: it is open."""
+    for row in (version, version.policy):
+        if row.disabled_at is not None:
+            return row.disabled_at, row.disabled_reason
+    return None
+
+
+def require_open(version: PolicyVersion) -> None:
+    """Hold that a version of the caller's own may be scheduled.
+
+    Raises:
+        Refusal: 403 (code ``policy_disabled``), which says why.
+    """
+    if (closed := closed_since(version)) is not None:
+        raise forbidden(
+            f"An operator has disabled {_label(version)}{_because(closed[1])}: it is not scheduled.",
+            code="policy_disabled",
+        )
+
+
+async def disable_user(session: AsyncSession, name: str, *, reason: str | None = None) -> tuple[User, int]:
+    """Close an account: its tokens and sessions are refused from now on, and what it has in the queue is cancelled.
+
+    Args:
+        session: A writing session.
+        name: The account's name, or its id.
+        reason: What it is told.
+
+    Returns:
+        The account, and how many episodes were cancelled.
+
+    Raises:
+        AccountError: There is no such account.
+    """
+    user = await find_user(session, name)
+    seated = sa.select(Participant.episode_request_id).where(Participant.user_id == user.id)
+    cancelled = await _cancel_waiting(
+        session,
+        sa.or_(EpisodeRequest.user_id == user.id, EpisodeRequest.id.in_(seated)),
+        f"The account {user.name} was disabled by an operator before this was played.",
+    )
+    user.disabled_at, user.disabled_reason = user.disabled_at or now(), reason
+    audit(session, "account.disabled", user_id=user.id, reason=reason, episodes_cancelled=cancelled)
+    return user, cancelled
+
+
+async def enable_user(session: AsyncSession, name: str) -> User:
+    """Open an account again: the tokens that it had, and that have not run out, are good again.
+
+    Raises:
+        AccountError: There is no such account.
+    """
+    user = await find_user(session, name)
+    user.disabled_at = user.disabled_reason = None
+    audit(session, "account.enabled", user_id=user.id)
+    return user
+
+
+async def find_policy(session: AsyncSession, reference: str, *, owner: str | None = None) -> Policy | PolicyVersion:
+    """The policy that a reference names, all its versions (``NAME``), or one of them (``NAME:v3``, or an id).
+
+    Args:
+        session: A session.
+        reference: As people write it.
+        owner: Name of the account that it belongs to, where several have one of that name.
+
+    Raises:
+        PolicyError: There is none (code ``unknown_policy``), or several (``ambiguous_policy``).
+        UsageError: It is no reference.
+    """
+    wanted = PolicyRef.parse(reference)
+    if wanted.id is not None:
+        row = await session.get(PolicyVersion, wanted.id) or await session.get(Policy, wanted.id)
+        if row is None:
+            raise _unknown(reference)
+        return row
+    statement = sa.select(Policy).join(User, User.id == Policy.user_id).where(Policy.name == wanted.name)
+    if owner is not None:
+        statement = statement.where(User.name == owner)
+    found = (await session.scalars(statement)).all()
+    if not found:
+        raise _unknown(reference)
+    if len(found) > 1:
+        hint = "Say whose with --user NAME, or give an id; `observatory policy list` has both."
+        raise PolicyError(f"Several accounts have a policy {wanted.name!r}.", code="ambiguous_policy", hint=hint)
+    if wanted.version is None:
+        return found[0]
+    version = await session.scalar(
+        sa.select(PolicyVersion).where(PolicyVersion.policy_id == found[0].id, PolicyVersion.version == wanted.version)
+    )
+    if version is None:
+        raise _unknown(reference)
+    return version
+
+
+async def disable_policy(session: AsyncSession, row: Policy | PolicyVersion, *, reason: str | None = None) -> int:
+    """Close a policy, or one version of it: it is not scheduled any more, and its owner sees why.
+
+    Returns:
+        How many episodes with it waited, and were cancelled.
+    """
+    one = isinstance(row, PolicyVersion)
+    seat = (Participant.policy_version_id if one else Participant.policy_id) == row.id
+    label = policy_label(row)
+    cancelled = await _cancel_waiting(
+        session,
+        EpisodeRequest.id.in_(sa.select(Participant.episode_request_id).where(seat)),
+        f"The policy {label} was disabled by an operator before this was played.",
+    )
+    row.disabled_at, row.disabled_reason = row.disabled_at or now(), reason
+    audit(
+        session,
+        "policy.disabled",
+        user_id=row.user_id,
+        subject=label,
+        id=row.id,
+        reason=reason,
+        episodes_cancelled=cancelled,
+    )
+    return cancelled
+
+
+def enable_policy(session: AsyncSession, row: Policy | PolicyVersion) -> None:
+    """Open a policy, or one version of it, again; it is scheduled from now on."""
+    row.disabled_at = row.disabled_reason = None
+    audit(session, "policy.enabled", user_id=row.user_id, subject=policy_label(row), id=row.id)
+
+
+def policy_label(row: Policy | PolicyVersion) -> str:
+    """``name`` or ``name:v3``."""
+    return row.name if isinstance(row, Policy) else _label(row)
+
+
+async def _cancel_waiting(session: AsyncSession, condition: sa.ColumnElement[bool], why: str) -> int:
+    waiting = sa.and_(EpisodeRequest.status == "pending", condition)
+    parents = (await session.scalars(sa.select(EpisodeRequest.experience_request_id).where(waiting).distinct())).all()
+    requests = [parent for parent in parents if parent is not None]
+    # the order of locks that the queue has: requests, their episodes, the counter
+    await session.execute(
+        sa.select(ExperienceRequest.id)
+        .where(ExperienceRequest.id.in_(requests))
+        .order_by(ExperienceRequest.id)
+        .with_for_update()
+    )
+    rows = (
+        await session.scalars(
+            sa.select(EpisodeRequest)
+            .where(waiting)
+            .order_by(EpisodeRequest.id)
+            .options(lazyload("*"))
+            .with_for_update(of=EpisodeRequest)
+        )
+    ).all()
+    for row in rows:
+        row.status, row.completed_at, row.error_type, row.error = "cancelled", now(), "disabled", why
+        row.revision = await next_revision(session)
+    await session.flush()
+    for request in requests:
+        await settle_request(session, request)
+    return len(rows)
+
+
+def _unknown(reference: str) -> PolicyError:
+    hint = "`observatory policy list` has them all."
+    return PolicyError(f"There is no policy {reference!r}.", code="unknown_policy", hint=hint)
+
+
+def _label(version: PolicyVersion) -> str:
+    return f"{version.policy.name}:v{version.version}"
+
+
+def _because(reason: str | None) -> str:
+    return f" ({reason})" if reason else ""

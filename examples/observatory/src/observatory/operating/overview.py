@@ -1,0 +1,170 @@
+"""What operators look at: accounts, policies, the queue, workers, and what is stored, as values of JSON."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+from dataclasses import asdict
+
+import anyio.to_thread
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ..identity.limits import quotas_of
+from ..quotas import Quotas
+from ..services import Services
+from ..store.columns import JsonObject, now
+from ..store.models import EpisodeRequest, Policy, PolicyVersion, User, WorkerRow
+from ..store.storage import stored
+from .presence import EVERY_SECONDS
+
+__all__ = ["accounts", "disk", "policies", "queue", "workers"]
+
+_GONE = dt.timedelta(seconds=3 * EVERY_SECONDS)
+"""After how long without a word a worker counts as gone."""
+
+
+async def accounts(session: AsyncSession, base: Quotas | None = None) -> list[JsonObject]:
+    """Accounts by name, with what they have and what they may have.
+
+    Args:
+        session: A session.
+        base: Everybody's quotas; None: not known, and only those of the account itself are told.
+    """
+    users = (await session.scalars(sa.select(User).order_by(User.name))).all()
+    waiting = {row["user"]: row for row in await queue(session)}
+    sizes = stored()
+    held = {
+        user_id: int(size)
+        for user_id, size in await session.execute(
+            sa.select(sizes.c.user_id, sa.func.sum(sizes.c.size)).group_by("user_id")
+        )
+    }
+    return [
+        {
+            "id": user.id,
+            "name": user.name,
+            "email": user.email,
+            "team": user.is_team,
+            "quotas": user.quotas or {},
+            "may": asdict(quotas_of(user, base)) if base is not None else None,
+            "stored": held.get(user.id, 0),
+            "waiting": waiting.get(user.name, {}).get("waiting", 0),
+            "running": waiting.get(user.name, {}).get("running", 0),
+            "created_at": user.created_at.isoformat(),
+            "disabled_at": _text(user.disabled_at),
+            "disabled_reason": user.disabled_reason,
+        }
+        for user in users
+    ]
+
+
+async def policies(session: AsyncSession, *, owner: str | None = None, disabled: bool = False) -> list[JsonObject]:
+    """Policy versions by owner and name, the newest first.
+
+    Args:
+        session: A session.
+        owner: Only those of an account, by its name.
+        disabled: Only those that an operator has closed.
+    """
+    statement = (
+        sa.select(PolicyVersion, User.name)
+        .join(Policy, Policy.id == PolicyVersion.policy_id)
+        .join(User, User.id == PolicyVersion.user_id)
+        .order_by(User.name, Policy.name, PolicyVersion.version.desc())
+    )
+    if owner is not None:
+        statement = statement.where(User.name == owner)
+    if disabled:
+        statement = statement.where(sa.or_(PolicyVersion.disabled_at.is_not(None), Policy.disabled_at.is_not(None)))
+    return [
+        {
+            "id": version.id,
+            "policy_id": version.policy_id,
+            "user": name,
+            "name": version.policy.name,
+            "version": version.version,
+            "created_at": version.created_at.isoformat(),
+            "disabled": next((what for what, row in _levels(version) if row.disabled_at is not None), None),
+            "disabled_at": _text(next((row.disabled_at for _, row in _levels(version) if row.disabled_at), None)),
+            "disabled_reason": next((row.disabled_reason for _, row in _levels(version) if row.disabled_at), None),
+        }
+        for version, name in (await session.execute(statement)).unique()
+    ]
+
+
+async def queue(session: AsyncSession) -> list[JsonObject]:
+    """What waits and what is played, by account, in the order in which accounts are served next."""
+    pending = EpisodeRequest.status == "pending"
+    statement = (
+        sa.select(
+            User.name,
+            sa.func.sum(sa.case((pending, 1), else_=0)),
+            sa.func.sum(sa.case((pending, 0), else_=1)),
+            sa.func.min(EpisodeRequest.created_at).filter(pending),
+        )
+        .join(User, User.id == EpisodeRequest.user_id)
+        .where(EpisodeRequest.status.in_(("pending", "running")))
+        .group_by(User.id, User.name, User.served_at)
+        .order_by(User.served_at.asc().nulls_first(), User.name)
+    )
+    return [
+        {"user": name, "waiting": int(waiting), "running": int(running), "oldest_at": _text(oldest)}
+        for name, waiting, running, oldest in await session.execute(statement)
+    ]
+
+
+async def workers(session: AsyncSession) -> list[JsonObject]:
+    """Workers, when they were last seen, and what they play. One that stopped in good order is not among them."""
+    plays: dict[str, list[str]] = {}
+    held = await session.execute(
+        sa.select(EpisodeRequest.lease_owner, EpisodeRequest.id)
+        .where(EpisodeRequest.status == "running", EpisodeRequest.lease_owner.is_not(None))
+        .order_by(EpisodeRequest.started_at)
+    )
+    for owner, episode in held:
+        plays.setdefault(str(owner), []).append(episode)
+    rows = {row.name: row for row in await session.scalars(sa.select(WorkerRow).order_by(WorkerRow.name))}
+    found: list[JsonObject] = []
+    for name in sorted({*rows, *plays}):
+        row = rows.get(name)
+        alive = row is not None and now() - row.seen_at < _GONE
+        found.append(
+            {
+                "name": name,
+                "state": "gone" if not alive else "paused" if row is not None and row.trouble else "working",
+                "backend": row.backend if row else None,
+                "parallel": row.parallel if row else None,
+                "trouble": row.trouble if row else None,
+                "started_at": _text(row.started_at) if row else None,
+                "seen_at": _text(row.seen_at) if row else None,
+                "episodes": plays.get(name, []),
+            }
+        )
+    return found
+
+
+async def disk(session: AsyncSession, services: Services) -> JsonObject:
+    """What is stored, by account and kind, and how much room there is."""
+    sizes = stored()
+    rows = await session.execute(
+        sa.select(User.name, sizes.c.kind, sizes.c["items"], sizes.c.size)
+        .join(User, User.id == sizes.c.user_id)
+        .order_by(sizes.c.size.desc(), User.name)
+    )
+    items = [{"user": name, "kind": kind, "items": int(count), "bytes": int(size)} for name, kind, count, size in rows]
+    usage = await anyio.to_thread.run_sync(shutil.disk_usage, services.settings.data)
+    return {
+        "items": items,
+        "bytes": sum(int(row["bytes"]) for row in items),
+        "free_bytes": usage.free,
+        "disk_bytes": usage.total,
+    }
+
+
+def _levels(version: PolicyVersion) -> tuple[tuple[str, PolicyVersion | Policy], ...]:
+    return (("version", version), ("policy", version.policy))
+
+
+def _text(moment: dt.datetime | None) -> str | None:
+    return moment.isoformat() if moment is not None else None

@@ -1,0 +1,69 @@
+"""Workers announce themselves, so that operators see who works, and who has gone without a word."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import anyio
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from ..store.columns import now
+from ..store.database import Database
+from ..store.models import WorkerRow
+
+if TYPE_CHECKING:
+    from ..work.worker import Worker
+
+__all__ = ["EVERY_SECONDS", "announced"]
+
+EVERY_SECONDS = 10.0
+"""How often a worker says that it is there."""
+
+_log = logging.getLogger("observatory.work.worker")
+
+
+@asynccontextmanager
+async def announced(database: Database, worker: Worker, backend: str, name: str) -> AsyncGenerator[None]:
+    """Say that a worker is there for as long as the block lasts, and that it has gone at its end.
+
+    Args:
+        database: Where it is said.
+        worker: Who.
+        backend: What it plays with.
+        name: The owner of its leases.
+    """
+
+    async def say() -> None:
+        row = WorkerRow(
+            name=name, backend=backend, parallel=worker.options.parallel, trouble=worker.disk.trouble, seen_at=now()
+        )
+        async with database.writing() as session:
+            await session.merge(row)
+
+    async def say_on() -> None:
+        while True:
+            await anyio.sleep(EVERY_SECONDS)
+            try:
+                await say()
+            except (SQLAlchemyError, OSError) as error:
+                _log.warning("The worker cannot say that it is there: %s", error)
+
+    async with database.writing() as session:
+        await session.execute(sa.delete(WorkerRow).where(WorkerRow.name == name))
+    await say()
+    async with anyio.create_task_group() as group:
+        group.start_soon(say_on)
+        try:
+            yield
+        finally:
+            group.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                try:
+                    async with database.writing() as session:
+                        await session.execute(sa.delete(WorkerRow).where(WorkerRow.name == name))
+                except (SQLAlchemyError, OSError) as error:
+                    _log.warning("The worker cannot say that it has gone: %s", error)

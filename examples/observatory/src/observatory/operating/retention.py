@@ -1,0 +1,110 @@
+"""Retention: replays, logs and players' files of old episodes are thrown away; records, results and scores stay."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import anyio
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from ..services import Services
+from ..settings import Retention
+from ..store.audit import audit
+from ..store.columns import JsonObject, now
+from ..store.models import Artifact, EpisodeRequest
+from ..work.queue import OVER
+
+__all__ = ["PRUNED", "lifespan", "prune"]
+
+EVERY_SECONDS = 3600.0
+
+PRUNED = ("replay", "events", "game_logs", "player_logs", "player_artifact")
+"""Kinds of artifacts that go; results, and why an episode failed, stay with its row and its scores."""
+
+_BATCH = 200
+
+_log = logging.getLogger("observatory")
+
+
+@asynccontextmanager
+async def lifespan(services: Services) -> AsyncGenerator[None]:
+    """Throw away what is old now and then while the server runs, where a rule says what that is."""
+    async with anyio.create_task_group() as tasks:
+        if services.settings.retention != Retention():
+            tasks.start_soon(_prune_for_ever, services)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+async def prune(services: Services, rule: Retention, *, dry_run: bool = False) -> JsonObject:
+    """Throw away what the episodes have left that a rule does not keep.
+
+    Bytes go before the rows that tell of them: interrupted, it goes on the next time.
+
+    Args:
+        services: The stores.
+        rule: What is kept.
+        dry_run: Whether only to count.
+
+    Returns:
+        ``episodes``, ``files`` and ``bytes`` that went, or would.
+    """
+    async with services.database.reading() as session:
+        ids = (await session.scalars(_old(rule))).all()
+    files = size = 0
+    for first in range(0, len(ids), _BATCH):
+        batch = ids[first : first + _BATCH]
+        going = sa.and_(Artifact.episode_request_id.in_(batch), Artifact.kind.in_(PRUNED))
+        async with services.database.reading() as session:
+            kept = (await session.execute(sa.select(Artifact.key, Artifact.size).where(going))).all()
+        files, size = files + len(kept), size + sum(row.size for row in kept)
+        if dry_run:
+            continue
+        await services.artifacts.delete(row.key for row in kept)
+        async with services.database.writing() as session:
+            await session.execute(sa.delete(Artifact).where(going))
+            await session.execute(sa.update(EpisodeRequest).where(EpisodeRequest.id.in_(batch)).values(pruned_at=now()))
+            audit(session, "episodes.pruned", episodes=len(batch), files=len(kept), bytes=sum(row.size for row in kept))
+    return {"episodes": len(ids), "files": files, "bytes": size}
+
+
+def _old(rule: Retention) -> sa.Select[str]:
+    """Ids of the episodes that a rule does not keep whole, the oldest first."""
+    place = (
+        sa.func.row_number()
+        .over(
+            partition_by=EpisodeRequest.user_id, order_by=(EpisodeRequest.completed_at.desc(), EpisodeRequest.id.desc())
+        )
+        .label("place")
+    )
+    over = (
+        sa.select(EpisodeRequest.id, EpisodeRequest.completed_at, EpisodeRequest.pruned_at, place)
+        .where(EpisodeRequest.status.in_(OVER))
+        .subquery()
+    )
+    rules: list[sa.ColumnElement[bool]] = []
+    if rule.days is not None:
+        rules.append(over.c.completed_at < now() - dt.timedelta(days=rule.days))
+    if rule.episodes is not None:
+        rules.append(over.c.place > rule.episodes)
+    return (
+        sa.select(over.c.id)
+        .where(over.c.pruned_at.is_(None), sa.or_(sa.false(), *rules))
+        .order_by(over.c.completed_at, over.c.id)
+    )
+
+
+async def _prune_for_ever(services: Services) -> None:
+    while True:
+        try:
+            gone = await prune(services, services.settings.retention)
+        except (SQLAlchemyError, OSError) as error:
+            _log.warning("What is old cannot be thrown away yet: %s", error)
+        else:
+            if gone["episodes"]:
+                _log.info("Thrown away: %(files)s files, %(bytes)s bytes of %(episodes)s episodes", gone)
+        await anyio.sleep(EVERY_SECONDS)

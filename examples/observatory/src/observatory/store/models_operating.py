@@ -1,0 +1,49 @@
+"""Tables of who looks after a platform: the audit log, and the workers there are."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Mapped, mapped_column
+
+from .columns import Base, JsonObject, id_column, now, reference
+
+__all__ = ["AuditEntry", "WorkerRow"]
+
+
+class AuditEntry(Base):
+    """One line of the audit log. ``store.audit`` adds them; the database itself refuses to change or delete one."""
+
+    __tablename__ = "audit_entries"
+
+    id: Mapped[str] = id_column("aud")
+    created_at: Mapped[dt.datetime] = mapped_column(default=now, index=True)
+    action: Mapped[str] = mapped_column(sa.String(64), index=True)
+    actor: Mapped[str] = mapped_column(sa.String(16))
+    """``operator``: somebody on the server's machine; ``user``, ``player`` or ``anonymous``: by a request; ``server``:
+    the program by itself."""
+    actor_id: Mapped[str | None] = reference("users.id", index=False)
+    """The account behind a request."""
+    origin: Mapped[str | None]
+    """The address that a request came from, or who the operator is on the machine."""
+    user_id: Mapped[str | None] = reference("users.id")
+    """The account that it is about."""
+    subject: Mapped[str | None]
+    """What it is about, when that is not the account itself."""
+    detail: Mapped[JsonObject] = mapped_column(default=dict)
+
+
+class WorkerRow(Base):
+    """A worker, as it has announced itself; one that stopped in good order has no row."""
+
+    __tablename__ = "workers"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    """The owner of its leases."""
+    backend: Mapped[str]
+    parallel: Mapped[int]
+    trouble: Mapped[str | None] = mapped_column(sa.Text())
+    """Why it begins no episodes."""
+    started_at: Mapped[dt.datetime] = mapped_column(default=now)
+    seen_at: Mapped[dt.datetime] = mapped_column(default=now)

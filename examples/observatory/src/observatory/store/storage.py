@@ -1,0 +1,74 @@
+"""How much is stored, by account and kind. Counted from the rows that there are: what is deleted counts no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from .models import Artifact, Coworld, CoworldSecret, EpisodeRequest, Image, RegistryBlob, RegistryManifest
+
+__all__ = ["stored", "stored_bytes"]
+
+
+def stored(user_id: str | None = None) -> sa.Subquery:
+    """What is stored: rows of ``user_id``, ``kind``, ``items``, ``size`` in bytes.
+
+    An image's layers count once for each account that has them. Artifacts are those of who asked for the episode.
+
+    Args:
+        user_id: Only of this account.
+    """
+    places = sa.select(Image.user_id, Image.repository).distinct().subquery()
+    parts: list[sa.Select[Any, Any, Any, Any]] = []
+    for table in (RegistryBlob, RegistryManifest):
+        layers = (
+            sa.select(places.c.user_id, table.digest, table.size)
+            .join(places, places.c.repository == table.repository)
+            .distinct()
+        )
+        if user_id is not None:
+            layers = layers.where(places.c.user_id == user_id)
+        parts.append(_summed(layers.subquery(), "images"))
+    for table in (Coworld, CoworldSecret):
+        rows = sa.select(table.user_id, table.size_bytes.label("size"))
+        if user_id is not None:
+            rows = rows.where(table.user_id == user_id)
+        parts.append(_summed(rows.subquery(), table.__tablename__))
+    artifacts = sa.select(EpisodeRequest.user_id, Artifact.kind, Artifact.size).join(
+        EpisodeRequest, EpisodeRequest.id == Artifact.episode_request_id
+    )
+    if user_id is not None:
+        artifacts = artifacts.where(EpisodeRequest.user_id == user_id)
+    left = artifacts.subquery()
+    parts.append(
+        sa.select(
+            left.c.user_id, left.c.kind, sa.func.count().label("items"), sa.func.sum(left.c.size).label("size")
+        ).group_by(left.c.user_id, left.c.kind)
+    )
+    every = sa.union_all(*parts).subquery()
+    return (
+        sa.select(
+            every.c.user_id,
+            every.c.kind,
+            sa.func.sum(every.c["items"]).label("items"),
+            sa.func.sum(every.c.size).label("size"),
+        )
+        .group_by(every.c.user_id, every.c.kind)
+        .subquery()
+    )
+
+
+async def stored_bytes(session: AsyncSession, user_id: str) -> int:
+    """How many bytes an account has stored."""
+    return int(await session.scalar(sa.select(sa.func.sum(stored(user_id).c.size))) or 0)
+
+
+def _summed(rows: sa.Subquery, kind: str) -> sa.Select[Any, Any, Any, Any]:
+    return sa.select(
+        rows.c.user_id,
+        sa.literal(kind).label("kind"),
+        sa.func.count().label("items"),
+        sa.func.sum(rows.c.size).label("size"),
+    ).group_by(rows.c.user_id)
