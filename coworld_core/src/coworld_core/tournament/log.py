@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError
 
 from ..episode.record import EpisodeRow, SeatRow
 from ..errors import UsageError
+from ..evaluation.reports import EvaluationTerms
 from ..records import READING, Grows, Record
 
 __all__ = [
@@ -51,24 +52,12 @@ class LogEvent(Record):
     )
 
 
-class TournamentRules(Record):
+class TournamentRules(EvaluationTerms):
     """What is played, and what counts. All up to ``alpha`` stand for good once the tournament has begun."""
 
-    coworld: str = Field(description="Name of the Coworld.")
-    version: str = Field(description="Version of the Coworld.")
-    manifest_sha256: str = Field(default="", description="Digest of the manifest in canonical form.")
-    variant: str = Field(description="Variant id, or certification.")
-    seats: int = Field(ge=1, description="How many seats the game has.")
-    seed: int = Field(description="The base seed.")
-    seeded: bool = Field(description="Whether the game's config takes a seed.")
-    metric: str = Field(default="", description="JSON pointer to what is measured; empty: the scores.")
-    forfeit: float | None = Field(default=None, description="Score of whoever forfeits; null: the worst shown by then.")
-    starved: bool = Field(default=False, description="Whether episodes short of processors count.")
-    alpha: float = Field(default=0.05, gt=0, lt=1, description="How often equal players may be told apart.")
     pairing: str = Field(description="Who meets whom: the name of a pairing.")
     rounds: int | None = Field(default=None, ge=1, description="How many rounds; null: as the pairing has it.")
     blocks: int = Field(default=1, ge=1, description="Blocks of each match.")
-    max_blocks: int = Field(ge=1, description="How many blocks are played at most.")
     told_apart: bool = Field(default=False, description="Whether it ends after a round that tells everybody apart.")
     rating: Annotated[Literal["bradley-terry", "mean"], Grows] = Field(description="How players are rated.")
 

@@ -19,6 +19,7 @@ from ..evaluation.reports import (
     Estimate,
     Evaluation,
     EvaluationPlan,
+    EvaluationTerms,
     IntervalRecord,
     MeasuredValue,
     measured_value,
@@ -334,7 +335,7 @@ def _plan(rules: TournamentRules, entrants: Mapping[str, SeatRow], withdrawn: se
         # what a file holds is behind the sign, whatever its name
         _, known, content = entrant.image.rpartition("@")
         same.setdefault(content if known else f"{entrant.player_id} {entrant.image}", []).append(name)
-    common = rules.model_dump(include=set(EvaluationPlan.model_fields) & set(TournamentRules.model_fields))
+    common = rules.model_dump(include=set(EvaluationTerms.model_fields))
     return TournamentPlan.model_validate(
         {
             **common,
