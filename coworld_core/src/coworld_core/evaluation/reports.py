@@ -245,6 +245,11 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block."""
 
+    def seed_of(self, block: int) -> int | None:
+        """The seed that was said for a block; None: it is drawn from the base seed."""
+        del block
+        return None
+
     @abc.abstractmethod
     def look(self, block: JudgedBlock) -> str:
         """Take in a block, and say why no more are needed; empty while more are."""

@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -24,12 +24,21 @@ __all__ = [
     "LOG_NAME",
     "BlockVoided",
     "Configured",
+    "Division",
+    "DivisionPlaces",
+    "DueRound",
     "EntrantAdded",
     "EntrantWithdrawn",
     "EpisodeEnded",
+    "LeagueSet",
     "LogEvent",
     "LogReader",
+    "Move",
+    "Place",
+    "RoundDecided",
+    "RoundDropped",
     "RoundScheduled",
+    "RoundsDue",
     "ScheduledBlock",
     "TournamentRules",
     "encode_event",
@@ -90,11 +99,15 @@ class ScheduledBlock(Record):
     block: int = Field(ge=1, description="Its number, from 1 without a gap.")
     match: int = Field(ge=1, description="Of which match of the round.")
     name: str = Field(default="", description="What the pairing calls that match.")
-    players: tuple[str, ...] = Field(min_length=2, description="Who meets.")
+    players: tuple[str, ...] = Field(min_length=1, description="Who meets.")
+    lineup: tuple[str, ...] = Field(
+        default=(), description="Who sits where in its only episode, by slot; empty: everybody in every seat in turn."
+    )
+    seed: int | None = Field(default=None, description="Its seed; null: drawn from the base seed.")
 
 
 class RoundScheduled(LogEvent):
-    """A round is to be played; one event, so that there is no half of it."""
+    """A round is to be played; one event, so that there is no half of it. A commissioner may add to its round later."""
 
     kind: str = "round_scheduled"
     round: int = Field(ge=1, description="Its number, from 1.")
@@ -117,6 +130,87 @@ class BlockVoided(LogEvent):
     reason: str = Field(description="Why.")
 
 
+class Division(Record):
+    """A division of a tournament that a commissioner runs."""
+
+    id: str = Field(description="The id by which its commissioner knows it.")
+    name: str = Field(description="What it is called.")
+    level: int = Field(description="How high it is.")
+    type: str = Field(default="competition", description="What kind of division.")
+    description: str | None = Field(default=None, description="What the commissioner says about it.")
+
+
+class Move(Record):
+    """A change of who is where, and as what."""
+
+    name: str = Field(description="Who.")
+    division: str = Field(description="Id of the division it is in now.")
+    status: str = Field(description="As what: competing, or whatever else the commissioner says.")
+    substatus: str | None = Field(default=None, description="More exactly.")
+    reason: str = Field(default="", description="Why.")
+
+
+class LeagueSet(LogEvent):
+    """A commissioner has said which divisions there are, and who is in which."""
+
+    kind: str = "league_set"
+    commissioner: str = Field(description="Which commissioner, and its digest where it is known.")
+    divisions: tuple[Division, ...] = Field(min_length=1, description="All that there are now.")
+    moves: tuple[Move, ...] = Field(default=(), description="Who changes with that.")
+
+
+class DueRound(Record):
+    """A round that a commissioner wants."""
+
+    round: int = Field(ge=1, description="Its number.")
+    division: str = Field(description="Id of its division.")
+    entrants: tuple[str, ...] = Field(default=(), description="Who takes part; empty: everybody in the division.")
+    config: dict[str, Any] = Field(default_factory=dict[str, Any], description="What the commissioner says of it.")
+
+
+class RoundsDue(LogEvent):
+    """A commissioner has said which rounds come next; none: nothing is due."""
+
+    kind: str = "rounds_due"
+    rounds: tuple[DueRound, ...] = Field(default=(), description="They.")
+
+
+class Place(Record):
+    """A place in a round."""
+
+    name: str = Field(description="Whose.")
+    rank: int = Field(ge=1, description="Which.")
+    score: float = Field(description="What the commissioner makes of its games.")
+
+
+class DivisionPlaces(Record):
+    """The places that a round has given in a division."""
+
+    division: str = Field(description="Id of the division.")
+    places: tuple[Place, ...] = Field(description="They.")
+
+
+class RoundDecided(LogEvent):
+    """A round of a commissioner is over; one event, so that there is no half of it."""
+
+    kind: str = "round_decided"
+    round: int = Field(ge=1, description="Its number.")
+    results: tuple[DivisionPlaces, ...] = Field(default=(), description="Who has which place.")
+    moves: tuple[Move, ...] = Field(default=(), description="Who changes with that.")
+    display: dict[str, Any] | None = Field(default=None, description="What the commissioner wants shown.")
+    state: Any = Field(default=None, description="What the commissioner wants to be told in its next round.")
+    state_refused: int = Field(default=0, ge=0, description="Bytes of a state that was too large; the former stays.")
+
+
+class RoundDropped(LogEvent):
+    """A round of a commissioner came to nothing: none of its episodes counts."""
+
+    kind: str = "round_dropped"
+    round: int = Field(ge=1, description="Its number.")
+    code: str = Field(description="Why, as a code.")
+    reason: str = Field(description="Why, in words.")
+
+
 _EVENTS: dict[bytes, type[LogEvent]] = {
     str(model.model_fields["kind"].default).encode(): model
     for model in (
@@ -126,6 +220,10 @@ _EVENTS: dict[bytes, type[LogEvent]] = {
         RoundScheduled,
         EpisodeEnded,
         BlockVoided,
+        LeagueSet,
+        RoundsDue,
+        RoundDecided,
+        RoundDropped,
     )
 }
 
