@@ -33,6 +33,7 @@ coworld report results/latest
 coworld report monday tuesday --html report.html
 coworld tournament init league -m examples/nim --pairing swiss
 coworld tournament init league -m examples/paintarena --variant quick --pairing double-elimination
+coworld tournament init league -m examples/paintarena --commissioner two-divisions --rounds 3
 coworld tournament add league ./mine.py
 coworld tournament add league counter --name house
 coworld tournament withdraw league house

@@ -67,7 +67,13 @@ def tournament() -> None:
 @_directory
 @click.option("--game", "-m", default=".", metavar="MANIFEST", help="The game.  [default: the current directory]")
 @click.option("--variant", metavar="ID", help="Variant to play. Default: the certification fixture.")
-@click.option("--pairing", default="round-robin", show_default=True, metavar="NAME", help="Who meets whom.")
+@click.option("--pairing", default="", metavar="NAME", help="Who meets whom.  [default: round-robin]")
+@click.option(
+    "--commissioner",
+    default="",
+    metavar="ID|IMAGE|COMMAND",
+    help="Have a commissioner decide the rounds: one of the manifest, an image, or a command.",
+)
 @click.option("--rounds", type=click.IntRange(min=1), metavar="N", help="How many.  [default: as the pairing has it]")
 @click.option("--blocks", type=click.IntRange(min=1), default=1, show_default=True, help="Blocks of each match.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Base seed: every block has one of its own.")
@@ -79,6 +85,7 @@ def init(
     game: str,
     variant: str | None,
     pairing: str,
+    commissioner: str,
     rounds: int | None,
     blocks: int,
     seed: int,
@@ -86,8 +93,9 @@ def init(
 ) -> int:
     """Begin a tournament: write its tournament.toml.
 
-    Pairings are round-robin, swiss, ladder, single-elimination, double-elimination and free-play, and those that other
-    distributions install.
+    Pairings are round-robin, swiss, ladder, single-elimination, double-elimination and free-play, those that other
+    distributions install, and commissioner: then the game's own one has the say, or that of --commissioner. A command
+    runs in the package's image that has Python.
     """
     from ..render.text import clean, shown_path
     from ..running import run_async
@@ -104,6 +112,7 @@ def init(
             blocks=blocks,
             seed=seed,
             count_starved=count_starved,
+            commissioner=commissioner,
         )
         out.answer({"settings": str(path)})
         out.say(f"Settings: {shown_path(path)}")

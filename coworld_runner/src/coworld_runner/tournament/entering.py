@@ -39,7 +39,7 @@ async def create_tournament(
     game: str,
     *,
     variant: str | None = None,
-    pairing: str = "round-robin",
+    pairing: str = "",
     rounds: int | None = None,
     blocks: int = 1,
     seed: int = 0,
@@ -52,12 +52,12 @@ async def create_tournament(
         directory: Where it is to be; it is made.
         game: The Coworld: whatever ``resolve_package`` finds one by.
         variant: Id of a variant; None: the certification fixture.
-        pairing: Who meets whom.
+        pairing: Who meets whom; empty: a round robin, or ``commissioner`` where one is named.
         rounds: How many rounds; None: as many as the pairing takes by itself.
         blocks: Blocks of each match.
         seed: The base seed.
         count_starved: Whether to count episodes in which the machine was short of processors.
-        commissioner: Which commissioner has the say (``find_commissioner``); the pairing must be ``commissioner`` then.
+        commissioner: Which commissioner has the say (``find_commissioner``).
 
     Returns:
         The file.
@@ -68,6 +68,7 @@ async def create_tournament(
     place = Path(directory)
     path = place / SETTINGS_NAME
     _refuse_begun(place)
+    pairing = pairing or ("commissioner" if commissioner else "round-robin")
     rule = find_pairing(pairing)
     package = await resolve_package(game)
     if isinstance(rule, Commissioned):
