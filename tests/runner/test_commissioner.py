@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,17 +94,17 @@ async def test_a_killed_run_asks_for_nothing_that_is_in_the_log(tmp_path: Path) 
 # --- those that misbehave: what they say at a point, the code of what comes of it, and words of it
 
 
-def at(kind: str, change: Any) -> Vice:
+def at(kind: str, change: Callable[[list[Message]], Any]) -> Vice:
     """Answer one kind of message otherwise."""
     return lambda message, answers: change(answers) if message["type"] == kind else [*answers]
 
 
-def complete(**changes: Any) -> Vice:
+def complete(**changes: Callable[[Message], Any]) -> Vice:
     """End a round otherwise."""
 
     def change(message: Message, answers: list[Message]) -> Any:
         return [
-            {**answer, **{key: value(answer) if callable(value) else value for key, value in changes.items()}}
+            {**answer, **{key: value(answer) for key, value in changes.items()}}
             if answer["type"] == "round_complete"
             else answer
             for answer in answers
@@ -127,12 +128,12 @@ def episodes(**changes: Any) -> Vice:
     return change
 
 
-def ranked(change: Any) -> Any:
+def ranked(change: Callable[[list[Message]], list[Message]]) -> Callable[[Message], list[Message]]:
     """Change the first ranking of a round."""
     return lambda answer: [{**answer["results"][0], "rankings": change(answer["results"][0]["rankings"])}]
 
 
-def placed(**changes: Any) -> Any:
+def placed(**changes: Any) -> Callable[[Message], list[Message]]:
     return ranked(lambda rankings: [{**rankings[0], **changes}, *rankings[1:]])
 
 
@@ -186,7 +187,11 @@ DROPPED: dict[str, tuple[Any, str, str]] = {
         "commissioner_refused",
         "in a division that this round is not of",
     ),
-    "moves strangers": (complete(policy_membership_events=event()), "commissioner_refused", "which is not there"),
+    "moves strangers": (
+        complete(policy_membership_events=lambda _: event()),
+        "commissioner_refused",
+        "which is not there",
+    ),
 }
 
 

@@ -46,6 +46,8 @@ coworld tournament show league
 coworld tournament show league --markdown
 coworld tournament export league site
 coworld tournament export league site --json
+coworld tournament serve league
+coworld tournament serve league --port 8080
 coworld init game count-up
 coworld init game count-up games/count-up
 coworld init player bot.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
+from ..options.common import browser_option
 from ..options.declaring import SectionCommand, takes
 from ..options.playing import PlayOptions
 from ..options.values import DIRECTORY
@@ -252,6 +254,34 @@ def export(out: Output, directory: Path, site: Path) -> int:
     out.answer({"html": str(page)})
     out.say(f"Page: {shown_path(page)}")
     return exitcodes.OK
+
+
+@tournament.command("serve")
+@_directory
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Where.  [default: any free port]")
+@browser_option
+@output_options
+def serve(out: Output, directory: Path, port: int, open_browser: bool | None) -> int:
+    """Serve the page of the site on this machine. It changes as the tournament goes on, which may be run meanwhile."""
+    from ..browser import open_page, wants_browser
+    from ..running import run_async
+
+    async def body(running: Running) -> int:
+        import anyio
+
+        from coworld_runner.tournament import open_site
+
+        async with open_site(directory, port=port) as link:
+            out.answer({"link": link})
+            out.say(f"Page: {link}")
+            sys.stdout.flush()
+            out.note("Ctrl-C ends it.")
+            if wants_browser(open_browser):
+                running.tasks.start_soon(open_page, link, out)
+            await running.until_interrupted(anyio.sleep_forever)
+        return exitcodes.OK
+
+    return run_async(out, body)
 
 
 def _show(out: Output, report: ShownReport, directory: Path, *, tables: int | None = None) -> int:

@@ -45,6 +45,16 @@ class RoundReport(Record):
     code: str = Field(default="", description="Why it came to nothing, as a code; empty: it did not.")
     reason: str = Field(default="", description="The same in words.")
 
+    def lines(self) -> list[str]:
+        """What there is to say about it, line by line."""
+        words = [f"Came to nothing: {self.reason}"] if self.code else []
+        words += [", ".join(f"{place.rank}. {place.name} {place.score:.4g}" for place in self.places)]
+        words += [f"{key}: {value}" for key, value in (self.display or {}).items()]
+        words += self.moves
+        if self.state_refused:
+            words.append(f"Its state of {self.state_refused} bytes was too large, so the former one stays.")
+        return [line for line in words if line]
+
 
 class CommissionedReport(Record):
     """What a commissioner has said so far."""
@@ -215,13 +225,7 @@ def commissioned_tables(report: CommissionedReport | None) -> list[Table]:
     ]
     said: list[tuple[str, str, str]] = []
     for round in report.rounds[-_ROUNDS_SHOWN:]:
-        words = [f"Came to nothing: {round.reason}"] if round.code else []
-        words += [", ".join(f"{place.rank}. {place.name} {place.score:.4g}" for place in round.places)]
-        words += [f"{key}: {value}" for key, value in (round.display or {}).items()]
-        words += round.moves
-        if round.state_refused:
-            words.append(f"Its state of {round.state_refused} bytes was too large, so the former one stays.")
-        said += [(str(round.round), round.division, line) for line in words if line]
+        said += [(str(round.round), round.division, line) for line in round.lines()]
     title = "What the commissioner said"
     title += f" (the last {_ROUNDS_SHOWN} rounds)" if len(report.rounds) > _ROUNDS_SHOWN else ""
     return [

@@ -22,6 +22,7 @@ from coworld_core.commissioner.messages import (
     ScheduleRoundsResponse,
 )
 from coworld_core.commissioner.values import VariantInfo
+from coworld_core.episode.events import Notice
 from coworld_core.errors import CommissionerError
 from coworld_core.tournament.commissioning import Commission, refused
 from coworld_core.tournament.log import DueRound, LeagueSet, RoundDropped, RoundScheduled, RoundsDue, ScheduledBlock
@@ -116,6 +117,7 @@ class Chair:
             except CommissionerError as error:
                 if due is not None:
                     self._folder.happen(RoundDropped(round=due.round, code=error.code, reason=error.message))
+                    self._tell(due.round)
                 raise
 
     async def close(self) -> None:
@@ -137,6 +139,16 @@ class Chair:
             return False
         tournament.stopped = ""
         return True
+
+    def _tell(self, number: int) -> None:
+        """Say what became of a round."""
+        report = self._tournament.league.report(self._tournament.active)
+        assert report is not None
+        over = next(one for one in report.rounds if one.round == number)
+        bad = over.code or over.state_refused
+        for line in over.lines():
+            message = f"round {number} of {over.division}: {line}"
+            self._publish(Notice(level="warning" if bad else "info", message=message))
 
     # --- talking
 
@@ -187,6 +199,7 @@ class Chair:
             event = self._commission.decided(due, message)
             self._round = None
             self._folder.happen(event)
+            self._tell(due.round)
         elif not isinstance(message, EpisodeCancel):
             raise misplaced(message, now.start)
         elif message.request_id not in now.requests:

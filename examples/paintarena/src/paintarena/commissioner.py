@@ -59,8 +59,8 @@ class Conversation:
         variant = start["variants"][0]
         seats = variant["num_agents"]
         episodes: list[Message] = []
-        pairs: Iterator[tuple[str, ...]] = itertools.permutations(players, min(2, seats, len(players)))
-        for pair in pairs:
+        pairs = [[one, other] for one in players for other in players if one != other] if seats > 1 else []
+        for pair in pairs or [[player] for player in players]:
             others = itertools.cycle([player for player in players if player not in pair] or players)
             roster = [*pair, *itertools.islice(others, seats - len(pair))]
             episodes.append(
