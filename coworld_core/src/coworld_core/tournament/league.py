@@ -235,5 +235,5 @@ def commissioned_tables(report: CommissionedReport | None) -> list[Table]:
             rows=tuple(members),
             names=(0, 2, 4),
         ),
-        *([Table(title=title, head=("Round", "Division", "Said"), rows=tuple(said), names=(1, 2))] if said else []),
+        *([Table(title=title, head=("Round", "Division", "Said"), rows=tuple(said), names=(0, 1, 2))] if said else []),
     ]
