@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from coworld_core.episode.artifacts import EpisodeLayout
-from coworld_core.errors import CoworldError, UsageError
+from coworld_core.errors import CoworldError, UsageError, unwrapped
 from coworld_core.tournament.log import LOG_NAME
 
 from ..evaluation.page import live_policy, report_page
@@ -37,7 +37,7 @@ class _Site:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._made = -1
+        self._made: int | None = None
         self._page = b""
         self._replays: dict[str, Path] = {}
         self._making = anyio.Lock()
@@ -112,7 +112,7 @@ async def open_site(directory: str | os.PathLike[str], *, port: int = 0) -> Asyn
                 known = length
                 broadcast(pages, "changed")
 
-    with _listener(port) as listener:
+    with unwrapped(), _listener(port) as listener:
         port = listener.getsockname()[1]
         names = {f"{host}:{port}" for host in ("127.0.0.1", "localhost")}
 
