@@ -16,12 +16,11 @@ from .._findings import did_you_mean
 from ..errors import CommissionerError
 from .values import (
     DivisionConfig,
-    DivisionDescription,
     DivisionInfo,
     DivisionLeaderboardEntry,
     DivisionRanking,
-    EpisodeRequest,
-    EpisodeScore,
+    DivisionWords,
+    EpisodeWish,
     LeaderboardRoundResultInfo,
     LeagueInfo,
     MembershipChange,
@@ -33,6 +32,7 @@ from .values import (
     RoundInfo,
     RoundResultInfo,
     RoundSpec,
+    SeatScore,
     VariantInfo,
 )
 
@@ -117,7 +117,7 @@ class EpisodeResult(Message):
 
     type: Literal["episode_result"] = "episode_result"
     request_id: Name
-    scores: tuple[EpisodeScore, ...]
+    scores: tuple[SeatScore, ...]
     game_results: dict[str, Any] | None = None
 
 
@@ -216,7 +216,7 @@ class ScheduleEpisodes(Message):
     """These episodes are to be played."""
 
     type: Literal["schedule_episodes"] = "schedule_episodes"
-    episodes: tuple[EpisodeRequest, ...]
+    episodes: tuple[EpisodeWish, ...]
 
 
 class EpisodeCancel(Message):
@@ -270,7 +270,7 @@ class DescribeDivisionResponse(Message):
     """What there is to say about a division."""
 
     type: Literal["describe_division_response"] = "describe_division_response"
-    description: DivisionDescription
+    description: DivisionWords
 
 
 class RoundCompletedResponse(Message):
@@ -286,7 +286,7 @@ class EpisodeCompletedResponse(Message):
     """What follows from an episode."""
 
     type: Literal["episode_completed_response"] = "episode_completed_response"
-    episodes: tuple[EpisodeRequest, ...] = ()
+    episodes: tuple[EpisodeWish, ...] = ()
     policy_membership_events: tuple[MembershipEvent, ...] = ()
 
 

@@ -12,12 +12,11 @@ __all__ = [
     "BENCHED",
     "COMPETING",
     "DivisionConfig",
-    "DivisionDescription",
     "DivisionInfo",
     "DivisionLeaderboardEntry",
     "DivisionRanking",
-    "EpisodeRequest",
-    "EpisodeScore",
+    "DivisionWords",
+    "EpisodeWish",
     "LeaderboardRoundResultInfo",
     "LeagueInfo",
     "MembershipChange",
@@ -32,6 +31,7 @@ __all__ = [
     "RoundInfo",
     "RoundResultInfo",
     "RoundSpec",
+    "SeatScore",
     "StageConfig",
     "VariantInfo",
 ]
@@ -115,7 +115,7 @@ class VariantInfo(Part):
     num_agents: PositiveInt = 1
 
 
-class EpisodeRequest(Part):
+class EpisodeWish(Part):
     """An episode that a commissioner wants played."""
 
     request_id: Name
@@ -126,7 +126,7 @@ class EpisodeRequest(Part):
     tags: dict[str, str] = {}
 
 
-class EpisodeScore(Part):
+class SeatScore(Part):
     """What a seat scored."""
 
     policy_version_id: UUID
@@ -253,7 +253,7 @@ class DivisionLeaderboardEntry(Part):
     recent_rounds: tuple[dict[str, Any], ...] | None = None
 
 
-class DivisionDescription(Part):
+class DivisionWords(Part):
     """What a commissioner says about a division."""
 
     round_schedule: str | None = None

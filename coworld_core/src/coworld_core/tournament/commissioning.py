@@ -27,25 +27,25 @@ from ..commissioner.values import (
     ACTIVE,
     COMPETING,
     DivisionInfo,
-    EpisodeRequest,
-    EpisodeScore,
+    EpisodeWish,
     LeagueInfo,
     MembershipEvent,
     MembershipInfo,
     RecentResult,
     RoundInfo,
+    SeatScore,
     VariantInfo,
 )
 from ..errors import CommissionerError
 from ..evaluation.judging import JudgedBlock
 from .log import (
-    Division,
     DivisionPlaces,
     DueRound,
+    LeagueDivision,
     LeagueSet,
     Move,
-    Place,
     RoundDecided,
+    RoundPlace,
     RoundsDue,
     ScheduledBlock,
 )
@@ -66,13 +66,8 @@ def refused(message: str) -> CommissionerError:
     return CommissionerError(message, code="commissioner_refused")
 
 
-class Commission:
-    """A tournament as its commissioner sees it. Ids follow from the tournament, so they are the same in every run.
-
-    Args:
-        tournament: It.
-        variant: What is played, as the commissioner is told.
-    """
+class _View:
+    """Ids, divisions and memberships of a tournament. Ids follow from it, so they are the same in every run."""
 
     def __init__(self, tournament: Tournament, variant: VariantInfo) -> None:
         self._tournament = tournament
@@ -98,8 +93,10 @@ class Commission:
 
     def divisions(self) -> tuple[DivisionInfo, ...]:
         """All divisions; before a commissioner has named any, one."""
-        known = self._league.divisions.values() or [Division(id=str(self.id_of("division", "")), name="All", level=0)]
-        return tuple(DivisionInfo(id=uuid.UUID(one.id), name=one.name, level=one.level, type=one.type) for one in known)
+        known = self._league.divisions.values() or [
+            LeagueDivision(id=str(self.id_of("division", "")), name="All", level=0)
+        ]
+        return _infos(known)
 
     def memberships(self, names: Iterable[str] | None = None) -> tuple[MembershipInfo, ...]:
         """Who is where; by default everybody who has not withdrawn."""
@@ -122,20 +119,26 @@ class Commission:
             )
         return tuple(found)
 
+
+class Commission(_View):
+    """A tournament as its commissioner sees it.
+
+    Args:
+        tournament: It.
+        variant: What is played, as the commissioner is told.
+    """
+
     # --- which divisions there are
 
     def ask_divisions(self) -> LeagueMigrationConfigRequest:
         """What asks for the divisions."""
         return LeagueMigrationConfigRequest(league=self.info, divisions=self.divisions())
 
-    def ask_members(self, divisions: Sequence[Division]) -> LeagueMigrationRequest:
+    def ask_members(self, divisions: Sequence[LeagueDivision]) -> LeagueMigrationRequest:
         """What asks who is to be in which of the new divisions."""
-        infos = tuple(
-            DivisionInfo(id=uuid.UUID(one.id), name=one.name, level=one.level, type=one.type) for one in divisions
-        )
-        return LeagueMigrationRequest(league=self.info, divisions=infos, memberships=self.memberships())
+        return LeagueMigrationRequest(league=self.info, divisions=_infos(divisions), memberships=self.memberships())
 
-    def new_divisions(self, response: LeagueMigrationConfigResponse) -> tuple[Division, ...]:
+    def new_divisions(self, response: LeagueMigrationConfigResponse) -> tuple[LeagueDivision, ...]:
         """The divisions that a commissioner wants; none said: those that there are.
 
         Raises:
@@ -144,23 +147,26 @@ class Commission:
         before = {one.name: str(one.id) for one in self.divisions()}
         if not response.divisions:
             return tuple(
-                Division(id=str(one.id), name=one.name, level=one.level, type=one.type) for one in self.divisions()
+                LeagueDivision(id=str(one.id), name=one.name, level=one.level, type=one.type)
+                for one in self.divisions()
             )
         names = [one.name for one in response.divisions]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise refused(f"Its divisions are not told apart by name: {listed(twice)} stands for several.")
-        found: dict[str, Division] = {}
+        found: dict[str, LeagueDivision] = {}
         for one in response.divisions:
             if one.previous_name is not None and one.previous_name not in before:
                 raise refused(f"It renames the division {one.previous_name!r}, which is not there.")
             id = before.get(one.previous_name or one.name) or str(self.id_of("division", one.name))
             while id in found:
                 id = str(self.id_of("division", f"{one.name}:{id}"))
-            found[id] = Division(id=id, name=one.name, level=one.level, type=one.type, description=one.description)
+            found[id] = LeagueDivision(
+                id=id, name=one.name, level=one.level, type=one.type, description=one.description
+            )
         return tuple(found.values())
 
     def league_set(
-        self, commissioner: str, divisions: Sequence[Division], response: LeagueMigrationResponse
+        self, commissioner: str, divisions: Sequence[LeagueDivision], response: LeagueMigrationResponse
     ) -> LeagueSet:
         """What a migration comes to.
 
@@ -283,7 +289,7 @@ class Commission:
                 found[request.request_id] = f"there is room for {max(0, min(EPISODES_A_ROUND, room) - len(known))} more"
         return found
 
-    def block(self, due: DueRound, request: EpisodeRequest) -> ScheduledBlock:
+    def block(self, due: DueRound, request: EpisodeWish) -> ScheduledBlock:
         """A request that has no mistakes, as a block; its number is not known yet."""
         names = self._seatable(due)
         lineup = tuple(names[id] for id in request.policy_version_ids)
@@ -296,7 +302,7 @@ class Commission:
         return EpisodeResult(
             request_id=request_id,
             scores=tuple(
-                EpisodeScore(policy_version_id=self.player(name), player_id=name, score=score)
+                SeatScore(policy_version_id=self.player(name), player_id=name, score=score)
                 for name, score in zip(scheduled.lineup, judged.tables[0], strict=True)
             ),
         )
@@ -319,7 +325,7 @@ class Commission:
             if twice := sorted({names[id] for id in ids if ids.count(id) > 1}):
                 raise refused(f"It gives {listed(twice)} more than one place.")
             places = [
-                Place(name=names[entry.policy_version_id], rank=entry.rank, score=entry.score)
+                RoundPlace(name=names[entry.policy_version_id], rank=entry.rank, score=entry.score)
                 for entry in ranking.rankings
             ]
             places.sort(key=lambda place: place.rank)
@@ -367,3 +373,7 @@ class Commission:
                 name=name, division=to, status=event.status, substatus=event.substatus, reason=event.reason
             )
         return tuple(found.values())
+
+
+def _infos(divisions: Iterable[LeagueDivision]) -> tuple[DivisionInfo, ...]:
+    return tuple(DivisionInfo(id=uuid.UUID(one.id), name=one.name, level=one.level, type=one.type) for one in divisions)

@@ -10,9 +10,16 @@ from pydantic import Field
 from ..commissioner.values import COMPETING
 from ..evaluation.contents import Table
 from ..records import Record
-from .log import Division, DueRound, LeagueSet, LogEvent, Move, Place, RoundDecided, RoundDropped, RoundsDue
+from .log import DueRound, LeagueDivision, LeagueSet, LogEvent, Move, RoundDecided, RoundDropped, RoundPlace, RoundsDue
 
-__all__ = ["CommissionedReport", "DivisionReport", "League", "MemberReport", "RoundReport", "commissioned_tables"]
+__all__ = [
+    "CommissionedLeague",
+    "CommissionedReport",
+    "DivisionReport",
+    "MemberReport",
+    "RoundReport",
+    "commissioned_tables",
+]
 
 _ROUNDS_SHOWN = 50
 
@@ -27,7 +34,7 @@ class MemberReport(Record):
     score: float | None = Field(default=None, description="What the commissioner made of its games then.")
 
 
-class DivisionReport(Division):
+class DivisionReport(LeagueDivision):
     """A division, and who is in it."""
 
     members: tuple[MemberReport, ...] = Field(description="They, the first one first.")
@@ -38,7 +45,7 @@ class RoundReport(Record):
 
     round: int = Field(ge=1, description="Its number.")
     division: str = Field(description="Name of its division.")
-    places: tuple[Place, ...] = Field(default=(), description="Who had which place.")
+    places: tuple[RoundPlace, ...] = Field(default=(), description="Who had which place.")
     moves: tuple[str, ...] = Field(default=(), description="Who changed with it, in words.")
     display: dict[str, Any] | None = Field(default=None, description="What the commissioner wants shown.")
     state_refused: int = Field(default=0, ge=0, description="Bytes of a state that was too large to be kept.")
@@ -64,7 +71,7 @@ class CommissionedReport(Record):
     rounds: tuple[RoundReport, ...] = Field(description="Those that are over, in their order.")
 
 
-class League:
+class CommissionedLeague:
     """The state that follows from a commissioner's events.
 
     Attributes:
@@ -79,7 +86,7 @@ class League:
 
     def __init__(self) -> None:
         self.commissioner = ""
-        self.divisions: dict[str, Division] = {}
+        self.divisions: dict[str, LeagueDivision] = {}
         self.rounds: dict[int, DueRound] = {}
         self.decided: dict[int, RoundDecided] = {}
         self.dropped: dict[int, RoundDropped] = {}
@@ -129,7 +136,7 @@ class League:
             if one.division == due.division and one.status == COMPETING and (not due.entrants or name in due.entrants)
         ]
 
-    def last_places(self) -> dict[tuple[str, str], Place]:
+    def last_places(self) -> dict[tuple[str, str], RoundPlace]:
         """Everybody's last place in each division, by division and name."""
         return {
             (result.division, place.name): place

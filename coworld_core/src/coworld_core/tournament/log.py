@@ -24,19 +24,19 @@ __all__ = [
     "LOG_NAME",
     "BlockVoided",
     "Configured",
-    "Division",
     "DivisionPlaces",
     "DueRound",
     "EntrantAdded",
     "EntrantWithdrawn",
     "EpisodeEnded",
+    "LeagueDivision",
     "LeagueSet",
     "LogEvent",
     "LogReader",
     "Move",
-    "Place",
     "RoundDecided",
     "RoundDropped",
+    "RoundPlace",
     "RoundScheduled",
     "RoundsDue",
     "ScheduledBlock",
@@ -130,7 +130,7 @@ class BlockVoided(LogEvent):
     reason: str = Field(description="Why.")
 
 
-class Division(Record):
+class LeagueDivision(Record):
     """A division of a tournament that a commissioner runs."""
 
     id: str = Field(description="The id by which its commissioner knows it.")
@@ -155,7 +155,7 @@ class LeagueSet(LogEvent):
 
     kind: str = "league_set"
     commissioner: str = Field(description="Which commissioner, and its digest where it is known.")
-    divisions: tuple[Division, ...] = Field(min_length=1, description="All that there are now.")
+    divisions: tuple[LeagueDivision, ...] = Field(min_length=1, description="All that there are now.")
     moves: tuple[Move, ...] = Field(default=(), description="Who changes with that.")
 
 
@@ -175,7 +175,7 @@ class RoundsDue(LogEvent):
     rounds: tuple[DueRound, ...] = Field(default=(), description="They.")
 
 
-class Place(Record):
+class RoundPlace(Record):
     """A place in a round."""
 
     name: str = Field(description="Whose.")
@@ -187,7 +187,7 @@ class DivisionPlaces(Record):
     """The places that a round has given in a division."""
 
     division: str = Field(description="Id of the division.")
-    places: tuple[Place, ...] = Field(description="They.")
+    places: tuple[RoundPlace, ...] = Field(description="They.")
 
 
 class RoundDecided(LogEvent):

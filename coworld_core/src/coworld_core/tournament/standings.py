@@ -30,7 +30,7 @@ from ..evaluation.reports import (
 )
 from ..evaluation.words import interval_words, plural
 from ..records import Record
-from .league import CommissionedReport, League, commissioned_tables
+from .league import CommissionedLeague, CommissionedReport, commissioned_tables
 from .log import (
     Configured,
     EntrantAdded,
@@ -147,7 +147,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         self._met: Counter[tuple[str, ...]] = Counter()
         super().__init__(_plan(rules, {}, set()))
         self.pairing = pairing
-        self.league = League()
+        self.league = CommissionedLeague()
         self._entrants: dict[str, SeatRow] = {}
         self._withdrawn: set[str] = set()
 
