@@ -12,15 +12,18 @@ from typing import Any
 import anyio
 import pytest
 from support.contest import contest, held, played_on
+from websockets.asyncio.client import connect
 
 from coworld_core.episode.events import EvaluationProgressed
 from coworld_core.errors import EnvironmentFault, UsageError, WorkspaceError
 from coworld_core.evaluation.contents import ShownReport
 from coworld_core.tournament import read_log
+from coworld_runner._http import exchange
 from coworld_runner.tournament import (
     add_entrant,
     export_tournament,
     find_pairing,
+    open_site,
     pairing_names,
     read_tournament,
     withdraw_entrant,
@@ -249,3 +252,35 @@ async def test_a_folder_has_one_tournament(tmp_path: Path) -> None:
         with pytest.raises(UsageError) as refused:
             await held(small, tmp_path / "league")
     assert refused.value.code == "tournament_exists"
+
+
+async def test_a_page_that_changes_as_it_goes_on(tmp_path: Path) -> None:
+    async def get(path: str, host: str = "") -> tuple[int, str]:
+        async with exchange(lambda: anyio.connect_tcp("127.0.0.1", port), "GET", path, host=host or at) as answer:
+            return answer.status, (await answer.read()).decode()
+
+    async with contest(2.0) as small:
+        place = await held(small, tmp_path / "league", *THREE)
+        async with open_site(place) as link:
+            at = link.removeprefix("http://").rstrip("/")
+            port = int(at.rpartition(":")[2])
+            assert "after 1 round" not in (await get("/"))[1]
+            with pytest.raises(UsageError, match="cannot be listened on"):
+                async with open_site(place, port=port):
+                    pass
+            changes = f"ws://{at}/changes"
+            async with connect(changes, proxy=None) as one, connect(changes, proxy=None) as two:
+                await played_on(small, place)
+                assert (await one.recv(), await two.recv()) == ("changed", "changed")
+            page = (await get("/"))[1]
+            assert "first is first of 3, after 1 round." in page
+            # it links to what it serves, and nothing else of the machine is served
+            links = set(re.findall(r'href="\.([^"]+)"', page))
+            assert len(links) == 6
+            for path in links:
+                assert (await get(path))[0] == 200
+            assert [(await get(path))[0] for path in ("/tournament.toml", "/../one.py", "/episodes")] == [404] * 3
+            assert (await get("/", "elsewhere.example"))[0] == 403
+    with pytest.raises(UsageError, match="no tournament log"):
+        async with open_site(tmp_path):
+            pass

@@ -33,7 +33,7 @@ from coworld_runner.certification import Certification, CertifyOptions, SourceOp
 from coworld_runner.episode.running import EpisodeOptions
 from coworld_runner.package.resolving import Package
 from coworld_runner.replay.showing import ReplayOptions
-from coworld_runner.testing.fake import FakeBackend, FakeContext
+from coworld_runner.testing.fake import FakeBackend, FakeContext, FakeProgram
 
 __all__ = ["LONG", "MANIFEST", "World", "fast", "package_of", "world"]
 
@@ -383,6 +383,7 @@ async def world(
     change: Callable[[dict[str, Any]], None] | None = None,
     backend: type[FakeBackend] = FakeBackend,
     package: Callable[[dict[str, Any]], Package] = package_of,
+    programs: Mapping[str, FakeProgram] | None = None,
 ) -> AsyncGenerator[World, None]:
     """The small Coworld.
 
@@ -392,10 +393,11 @@ async def world(
         change: Changes the manifest in place.
         backend: The backend's class.
         package: Makes a package of the manifest.
+        programs: More programs, by image.
     """
     manifest = copy.deepcopy(MANIFEST)
     if change is not None:
         change(manifest)
-    programs = {"counting-game": game(*game_vices), "counting-player": player(*player_vices)}
-    async with backend(programs) as entered:
+    all_programs = {"counting-game": game(*game_vices), "counting-player": player(*player_vices), **(programs or {})}
+    async with backend(all_programs) as entered:
         yield World(manifest, entered, package(manifest))

@@ -51,13 +51,28 @@ async def compared(small: World, workspace: Path, **more: Any) -> ComparisonRepo
     return await compare(small.package, new, old, rules=EvaluationRules(**rules), margin=margin, **run)
 
 
-async def held(small: World, place: Path, *players: str, pairing: str = "round-robin", rounds: int | None = 1) -> Path:
+async def held(
+    small: World,
+    place: Path,
+    *players: str,
+    pairing: str = "round-robin",
+    rounds: int | None = 1,
+    commissioner: str = "",
+) -> Path:
     """A tournament of these players, not played yet; how busy this machine is does not matter."""
     game = place.parent / MANIFEST_NAME
     if not game.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         game.write_text(json.dumps(small.manifest))
-    await create_tournament(place, str(game), variant="default", pairing=pairing, rounds=rounds, count_starved=True)
+    await create_tournament(
+        place,
+        str(game),
+        variant="default",
+        pairing=pairing,
+        rounds=rounds,
+        count_starved=True,
+        commissioner=commissioner,
+    )
     for player in players:
         await add_entrant(place, player)
     return place

@@ -33,6 +33,7 @@ coworld report results/latest
 coworld report monday tuesday --html report.html
 coworld tournament init league -m examples/nim --pairing swiss
 coworld tournament init league -m examples/paintarena --variant quick --pairing double-elimination
+coworld tournament init league -m examples/paintarena --commissioner two-divisions --rounds 3
 coworld tournament add league ./mine.py
 coworld tournament add league counter --name house
 coworld tournament withdraw league house
@@ -45,6 +46,8 @@ coworld tournament show league
 coworld tournament show league --markdown
 coworld tournament export league site
 coworld tournament export league site --json
+coworld tournament serve league
+coworld tournament serve league --port 8080
 coworld init game count-up
 coworld init game count-up games/count-up
 coworld init player bot.py

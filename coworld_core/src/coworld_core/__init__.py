@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .errors import BackendUnavailable as BackendUnavailable
     from .errors import CapabilityError as CapabilityError
     from .errors import CertificationError as CertificationError
+    from .errors import CommissionerError as CommissionerError
     from .errors import CoworldError as CoworldError
     from .errors import DocumentError as DocumentError
     from .errors import EnvironmentFault as EnvironmentFault

@@ -18,6 +18,7 @@
     ├── NotReadyError         a unit did not become ready (also a ``TimeoutError``)
     ├── EpisodeError          an episode ended with a fault (``EpisodeRecord.raise_for_fault``)
     ├── CertificationError    a certification step could not be carried out
+    ├── CommissionerError     a commissioner failed, or said what cannot be
     └── RemoteError           a server refused, or answered nonsense
 
 What a player or a game did wrong is data (``Fault``), not an exception; these are for what stops *us*.
@@ -38,6 +39,7 @@ __all__ = [
     "BackendUnavailable",
     "CapabilityError",
     "CertificationError",
+    "CommissionerError",
     "CoworldError",
     "DocumentError",
     "EnvironmentFault",
@@ -274,6 +276,13 @@ class CertificationError(CoworldError):
 
     kind = "answer"
     default_code = "certification_failed"
+
+
+class CommissionerError(CoworldError):
+    """A commissioner did not start, did not answer, went away, or said what cannot be; its round came to nothing."""
+
+    kind = "answer"
+    default_code = "commissioner_failed"
 
 
 class RemoteError(CoworldError):

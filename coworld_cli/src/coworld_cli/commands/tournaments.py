@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
+from ..options.common import browser_option
 from ..options.declaring import SectionCommand, takes
 from ..options.playing import PlayOptions
 from ..options.values import DIRECTORY
@@ -67,7 +69,13 @@ def tournament() -> None:
 @_directory
 @click.option("--game", "-m", default=".", metavar="MANIFEST", help="The game.  [default: the current directory]")
 @click.option("--variant", metavar="ID", help="Variant to play. Default: the certification fixture.")
-@click.option("--pairing", default="round-robin", show_default=True, metavar="NAME", help="Who meets whom.")
+@click.option("--pairing", default="", metavar="NAME", help="Who meets whom.  [default: round-robin]")
+@click.option(
+    "--commissioner",
+    default="",
+    metavar="ID|IMAGE|COMMAND",
+    help="Have a commissioner decide the rounds: one of the manifest, an image, or a command.",
+)
 @click.option("--rounds", type=click.IntRange(min=1), metavar="N", help="How many.  [default: as the pairing has it]")
 @click.option("--blocks", type=click.IntRange(min=1), default=1, show_default=True, help="Blocks of each match.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Base seed: every block has one of its own.")
@@ -79,6 +87,7 @@ def init(
     game: str,
     variant: str | None,
     pairing: str,
+    commissioner: str,
     rounds: int | None,
     blocks: int,
     seed: int,
@@ -86,8 +95,9 @@ def init(
 ) -> int:
     """Begin a tournament: write its tournament.toml.
 
-    Pairings are round-robin, swiss, ladder, single-elimination, double-elimination and free-play, and those that other
-    distributions install.
+    Pairings are round-robin, swiss, ladder, single-elimination, double-elimination and free-play, those that other
+    distributions install, and commissioner: then the game's own one has the say, or that of --commissioner. A command
+    runs in the package's image that has Python.
     """
     from ..render.text import clean, shown_path
     from ..running import run_async
@@ -104,6 +114,7 @@ def init(
             blocks=blocks,
             seed=seed,
             count_starved=count_starved,
+            commissioner=commissioner,
         )
         out.answer({"settings": str(path)})
         out.say(f"Settings: {shown_path(path)}")
@@ -243,6 +254,34 @@ def export(out: Output, directory: Path, site: Path) -> int:
     out.answer({"html": str(page)})
     out.say(f"Page: {shown_path(page)}")
     return exitcodes.OK
+
+
+@tournament.command("serve")
+@_directory
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Where.  [default: any free port]")
+@browser_option
+@output_options
+def serve(out: Output, directory: Path, port: int, open_browser: bool | None) -> int:
+    """Serve the page of the site on this machine. It changes as the tournament goes on, which may be run meanwhile."""
+    from ..browser import open_page, wants_browser
+    from ..running import run_async
+
+    async def body(running: Running) -> int:
+        import anyio
+
+        from coworld_runner.tournament import open_site
+
+        async with open_site(directory, port=port) as link:
+            out.answer({"link": link})
+            out.say(f"Page: {link}")
+            sys.stdout.flush()
+            out.note("Ctrl-C ends it.")
+            if wants_browser(open_browser):
+                running.tasks.start_soon(open_page, link, out)
+            await running.until_interrupted(anyio.sleep_forever)
+        return exitcodes.OK
+
+    return run_async(out, body)
 
 
 def _show(out: Output, report: ShownReport, directory: Path, *, tables: int | None = None) -> int:

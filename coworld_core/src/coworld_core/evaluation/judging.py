@@ -6,7 +6,7 @@ spoiled by              the block
 platform, operator      is played again, up to three times; then it is left out and told apart (``spoiled``)
 too few processors      likewise
 the game                is void
-an entrant that left    is left out (``withdrawn``)
+an entrant that left    is left out (``withdrawn``), as are those of a round that came to nothing
 a measured player       counts, as the game's results say; without results the player forfeits
 any other player        counts if there are results, otherwise it is void
 ======================  ==================================================================================
@@ -80,7 +80,7 @@ class BlockLedger:
         self._starved = starved
         self._forfeit = forfeit
         self._rows: dict[int, dict[tuple[int, int], EpisodeRow]] = {}
-        self._withdrawn: set[int] = set()
+        self._withdrawn: dict[int, str] = {}
         self._worst = math.inf
         self._shown = 0
         self._total = 0.0
@@ -98,13 +98,13 @@ class BlockLedger:
         self._rows.setdefault(place[0], {})[place[1], place[2]] = row
         return self._over()
 
-    def withdraw(self, block: int) -> list[JudgedBlock]:
-        """Leave out a block that is not over, because one of its entrants has left.
+    def withdraw(self, block: int, reason: str = "One of its players has withdrawn.") -> list[JudgedBlock]:
+        """Leave out a block that is not over, because one of its entrants has left, say.
 
         Returns:
             The blocks that could be judged then, in order.
         """
-        self._withdrawn.add(block)
+        self._withdrawn[block] = reason
         return self._over()
 
     def _over(self) -> list[JudgedBlock]:
@@ -148,7 +148,7 @@ class BlockLedger:
     def _judge(self, block: int) -> JudgedBlock | None:
         """What became of a block; None while it is not over."""
         if block in self._withdrawn:
-            return JudgedBlock(block=block, fate="withdrawn", reason="One of its players has withdrawn.")
+            return JudgedBlock(block=block, fate="withdrawn", reason=self._withdrawn[block])
         known = self._rows.get(block)
         if known is None:
             return None

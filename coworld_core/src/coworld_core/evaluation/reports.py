@@ -28,6 +28,7 @@ __all__ = [
     "Evaluation",
     "EvaluationPlan",
     "EvaluationReport",
+    "EvaluationTerms",
     "FaultCount",
     "IntervalRecord",
     "MeasuredEntrant",
@@ -50,11 +51,9 @@ _VOID_SHARE = 0.1
 """Above this share of void blocks it is the game that was measured."""
 
 
-class EvaluationPlan(Record):
-    """What every evaluation is about."""
+class EvaluationTerms(Record):
+    """What is played, and what counts: of an evaluation and of a tournament alike."""
 
-    schema_version: SchemaVersion = Field(default=1, description="Version of this file's shape.")
-    kind: str = Field(description="Which command it is of.")
     coworld: str = Field(description="Name of the Coworld.")
     version: str = Field(description="Version of the Coworld.")
     manifest_sha256: str = Field(default="", description="Digest of the manifest in canonical form.")
@@ -63,10 +62,17 @@ class EvaluationPlan(Record):
     seed: int = Field(description="The base seed: those of the blocks are made of it.")
     seeded: bool = Field(description="Whether the game's config takes a seed, so that a block's episodes share one.")
     metric: str = Field(default="", description="JSON pointer to what is measured; empty: the scores.")
-    max_blocks: int = Field(ge=1, description="How many blocks are played at most.")
-    alpha: float = Field(default=0.05, gt=0, lt=1, description="How often a verdict may be wrong when there is none.")
     forfeit: float | None = Field(default=None, description="Score of whoever forfeits; null: the worst shown by then.")
     starved: bool = Field(default=False, description="Whether episodes short of processors count.")
+    alpha: float = Field(default=0.05, gt=0, lt=1, description="How often equal players may be told apart.")
+    max_blocks: int = Field(ge=1, description="How many blocks are played at most.")
+
+
+class EvaluationPlan(EvaluationTerms):
+    """What every evaluation is about."""
+
+    schema_version: SchemaVersion = Field(default=1, description="Version of this file's shape.")
+    kind: str = Field(description="Which command it is of.")
     same_commands: tuple[tuple[str, ...], ...] = Field(
         default=(), description="Labels of players that are the same command, with the same settings."
     )
@@ -238,6 +244,11 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
     @abc.abstractmethod
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block."""
+
+    def seed_of(self, block: int) -> int | None:
+        """The seed that was said for a block; None: it is drawn from the base seed."""
+        del block
+        return None
 
     @abc.abstractmethod
     def look(self, block: JudgedBlock) -> str:

@@ -11,24 +11,34 @@ import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
 from ..episode.record import EpisodeRow, SeatRow
 from ..errors import UsageError
+from ..evaluation.reports import EvaluationTerms
 from ..records import READING, Grows, Record
 
 __all__ = [
     "LOG_NAME",
     "BlockVoided",
     "Configured",
+    "DivisionPlaces",
+    "DueRound",
     "EntrantAdded",
     "EntrantWithdrawn",
     "EpisodeEnded",
+    "LeagueDivision",
+    "LeagueSet",
     "LogEvent",
     "LogReader",
+    "Move",
+    "RoundDecided",
+    "RoundDropped",
+    "RoundPlace",
     "RoundScheduled",
+    "RoundsDue",
     "ScheduledBlock",
     "TournamentRules",
     "encode_event",
@@ -51,24 +61,12 @@ class LogEvent(Record):
     )
 
 
-class TournamentRules(Record):
+class TournamentRules(EvaluationTerms):
     """What is played, and what counts. All up to ``alpha`` stand for good once the tournament has begun."""
 
-    coworld: str = Field(description="Name of the Coworld.")
-    version: str = Field(description="Version of the Coworld.")
-    manifest_sha256: str = Field(default="", description="Digest of the manifest in canonical form.")
-    variant: str = Field(description="Variant id, or certification.")
-    seats: int = Field(ge=1, description="How many seats the game has.")
-    seed: int = Field(description="The base seed.")
-    seeded: bool = Field(description="Whether the game's config takes a seed.")
-    metric: str = Field(default="", description="JSON pointer to what is measured; empty: the scores.")
-    forfeit: float | None = Field(default=None, description="Score of whoever forfeits; null: the worst shown by then.")
-    starved: bool = Field(default=False, description="Whether episodes short of processors count.")
-    alpha: float = Field(default=0.05, gt=0, lt=1, description="How often equal players may be told apart.")
     pairing: str = Field(description="Who meets whom: the name of a pairing.")
     rounds: int | None = Field(default=None, ge=1, description="How many rounds; null: as the pairing has it.")
     blocks: int = Field(default=1, ge=1, description="Blocks of each match.")
-    max_blocks: int = Field(ge=1, description="How many blocks are played at most.")
     told_apart: bool = Field(default=False, description="Whether it ends after a round that tells everybody apart.")
     rating: Annotated[Literal["bradley-terry", "mean"], Grows] = Field(description="How players are rated.")
 
@@ -101,11 +99,15 @@ class ScheduledBlock(Record):
     block: int = Field(ge=1, description="Its number, from 1 without a gap.")
     match: int = Field(ge=1, description="Of which match of the round.")
     name: str = Field(default="", description="What the pairing calls that match.")
-    players: tuple[str, ...] = Field(min_length=2, description="Who meets.")
+    players: tuple[str, ...] = Field(min_length=1, description="Who meets.")
+    lineup: tuple[str, ...] = Field(
+        default=(), description="Who sits where in its only episode, by slot; empty: everybody in every seat in turn."
+    )
+    seed: int | None = Field(default=None, description="Its seed; null: drawn from the base seed.")
 
 
 class RoundScheduled(LogEvent):
-    """A round is to be played; one event, so that there is no half of it."""
+    """A round is to be played; one event, so that there is no half of it. A commissioner may add to its round later."""
 
     kind: str = "round_scheduled"
     round: int = Field(ge=1, description="Its number, from 1.")
@@ -128,6 +130,87 @@ class BlockVoided(LogEvent):
     reason: str = Field(description="Why.")
 
 
+class LeagueDivision(Record):
+    """A division of a tournament that a commissioner runs."""
+
+    id: str = Field(description="The id by which its commissioner knows it.")
+    name: str = Field(description="What it is called.")
+    level: int = Field(description="How high it is.")
+    type: str = Field(default="competition", description="What kind of division.")
+    description: str | None = Field(default=None, description="What the commissioner says about it.")
+
+
+class Move(Record):
+    """A change of who is where, and as what."""
+
+    name: str = Field(description="Who.")
+    division: str = Field(description="Id of the division it is in now.")
+    status: str = Field(description="As what: competing, or whatever else the commissioner says.")
+    substatus: str | None = Field(default=None, description="More exactly.")
+    reason: str = Field(default="", description="Why.")
+
+
+class LeagueSet(LogEvent):
+    """A commissioner has said which divisions there are, and who is in which."""
+
+    kind: str = "league_set"
+    commissioner: str = Field(description="Which commissioner, and its digest where it is known.")
+    divisions: tuple[LeagueDivision, ...] = Field(min_length=1, description="All that there are now.")
+    moves: tuple[Move, ...] = Field(default=(), description="Who changes with that.")
+
+
+class DueRound(Record):
+    """A round that a commissioner wants."""
+
+    round: int = Field(ge=1, description="Its number.")
+    division: str = Field(description="Id of its division.")
+    entrants: tuple[str, ...] = Field(default=(), description="Who takes part; empty: everybody in the division.")
+    config: dict[str, Any] = Field(default_factory=dict[str, Any], description="What the commissioner says of it.")
+
+
+class RoundsDue(LogEvent):
+    """A commissioner has said which rounds come next; none: nothing is due."""
+
+    kind: str = "rounds_due"
+    rounds: tuple[DueRound, ...] = Field(default=(), description="They.")
+
+
+class RoundPlace(Record):
+    """A place in a round."""
+
+    name: str = Field(description="Whose.")
+    rank: int = Field(ge=1, description="Which.")
+    score: float = Field(description="What the commissioner makes of its games.")
+
+
+class DivisionPlaces(Record):
+    """The places that a round has given in a division."""
+
+    division: str = Field(description="Id of the division.")
+    places: tuple[RoundPlace, ...] = Field(description="They.")
+
+
+class RoundDecided(LogEvent):
+    """A round of a commissioner is over; one event, so that there is no half of it."""
+
+    kind: str = "round_decided"
+    round: int = Field(ge=1, description="Its number.")
+    results: tuple[DivisionPlaces, ...] = Field(default=(), description="Who has which place.")
+    moves: tuple[Move, ...] = Field(default=(), description="Who changes with that.")
+    display: dict[str, Any] | None = Field(default=None, description="What the commissioner wants shown.")
+    state: Any = Field(default=None, description="What the commissioner wants to be told in its next round.")
+    state_refused: int = Field(default=0, ge=0, description="Bytes of a state that was too large; the former stays.")
+
+
+class RoundDropped(LogEvent):
+    """A round of a commissioner came to nothing: none of its episodes counts."""
+
+    kind: str = "round_dropped"
+    round: int = Field(ge=1, description="Its number.")
+    code: str = Field(description="Why, as a code.")
+    reason: str = Field(description="Why, in words.")
+
+
 _EVENTS: dict[bytes, type[LogEvent]] = {
     str(model.model_fields["kind"].default).encode(): model
     for model in (
@@ -137,6 +220,10 @@ _EVENTS: dict[bytes, type[LogEvent]] = {
         RoundScheduled,
         EpisodeEnded,
         BlockVoided,
+        LeagueSet,
+        RoundsDue,
+        RoundDecided,
+        RoundDropped,
     )
 }
 

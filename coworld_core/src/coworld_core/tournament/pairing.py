@@ -26,9 +26,9 @@ class PlayedMatch(TournamentMatch):
     """Each player's mean over the blocks that count; empty for a bye, and when none counts."""
 
     def points(self, player: str) -> float:
-        """1 for a win over everybody, 1/2 against those that scored the same; a bye is a win."""
+        """1 for a win over everybody, 1/2 against those that scored the same; a bye is a win, playing alone none."""
         if len(self.players) == 1:
-            return 1.0
+            return 0.0 if self.scores else 1.0
         others = [score for name, score in self.scores.items() if name != player]
         if not others:
             return 0.0

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ..evaluation.designs import block_seed
 from .pairing import Field, TournamentMatch
 
-__all__ = ["free_play", "ladder", "round_robin", "swiss"]
+__all__ = ["Commissioned", "commissioner", "free_play", "ladder", "round_robin", "swiss"]
 
 _FREE_ROUNDS = 10
 _TRIES = 20_000
@@ -130,6 +130,16 @@ class Ladder:
         return rungs
 
 
+class Commissioned(_ByRating):
+    """A commissioner has the say: what it decides is in the log (``coworld_core.tournament.league``)."""
+
+    def next_round(self, field: Field) -> Sequence[TournamentMatch]:
+        """None by itself."""
+        del field
+        return ()
+
+
+commissioner = Commissioned()
 round_robin = RoundRobin()
 free_play = FreePlay()
 swiss = Swiss()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +21,7 @@ from ..evaluation.reports import (
     Estimate,
     Evaluation,
     EvaluationPlan,
+    EvaluationTerms,
     IntervalRecord,
     MeasuredValue,
     measured_value,
@@ -27,17 +30,20 @@ from ..evaluation.reports import (
 )
 from ..evaluation.words import interval_words, plural
 from ..records import Record
+from .league import CommissionedLeague, CommissionedReport, commissioned_tables
 from .log import (
     Configured,
     EntrantAdded,
     EntrantWithdrawn,
     EpisodeEnded,
     LogEvent,
+    RoundDropped,
     RoundScheduled,
     ScheduledBlock,
     TournamentRules,
 )
 from .pairing import Field, PairingRule, PlayedMatch
+from .pairings import Commissioned
 
 __all__ = ["MatchRecord", "Tournament", "TournamentPlan", "TournamentReport", "TournamentStanding"]
 
@@ -86,6 +92,9 @@ class TournamentReport(ShownReport):
     pairs: tuple[PairRecord, ...] = Described(description="Every two players who met.")
     rounds: int = Described(ge=0, description="How many rounds are over.")
     matches: tuple[MatchRecord, ...] = Described(description="All matches that are over, in their order.")
+    commissioned: CommissionedReport | None = Described(
+        default=None, description="What its commissioner has said; null where there is none."
+    )
 
     def estimates(self) -> list[Estimate]:
         """Every number with an interval that it has, the most important first."""
@@ -116,7 +125,7 @@ class TournamentReport(ShownReport):
     def parts(self) -> Parts:
         """What it has to show."""
         return Parts(
-            tables=[_standings(self), seats_table(self), _matches(self)],
+            tables=[_standings(self), *commissioned_tables(self.commissioned), seats_table(self), _matches(self)],
             facts=[("Pairing", self.plan.rules.pairing), *block_facts(self)],
             quantities={"rating": not self._by_mean, "mean score": False, "seat effect": True},
             encounters=encounters(self.plan, self.pairs),
@@ -138,6 +147,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         self._met: Counter[tuple[str, ...]] = Counter()
         super().__init__(_plan(rules, {}, set()))
         self.pairing = pairing
+        self.league = CommissionedLeague()
         self._entrants: dict[str, SeatRow] = {}
         self._withdrawn: set[str] = set()
 
@@ -156,8 +166,23 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         """Number of the last block that may be played by now."""
         return len(self._scheduled)
 
+    @property
+    def last_round(self) -> int:
+        """Number of the last round that there is by now; 0 before the first."""
+        return max([0, *(scheduled.round for scheduled in self._rounds[-1:]), *self.league.rounds])
+
+    def blocks_of(self, number: int) -> list[ScheduledBlock]:
+        """The blocks of a round."""
+        return [block for scheduled in self._rounds if scheduled.round == number for block in scheduled.blocks]
+
+    def seed_of(self, block: int) -> int | None:
+        """The seed that was said for a block; None: it is drawn."""
+        return self._scheduled[block - 1].seed
+
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block."""
+        if lineup := self._scheduled[block - 1].lineup:
+            return (lineup,)
         return match_lineups(self._scheduled[block - 1].players, self.plan.seats, self._turns[block - 1])
 
     def apply(self, event: LogEvent) -> None:
@@ -187,6 +212,21 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
                 if event.name in scheduled.players:
                     for block in self.ledger.withdraw(scheduled.block):
                         self.take_in(block)
+        else:
+            self.league.apply(event)
+            if isinstance(event, RoundDropped):
+                self._leave_out(event)
+
+    def _leave_out(self, dropped: RoundDropped) -> None:
+        """Count none of the blocks of a round."""
+        reason = f"Its round came to nothing: {dropped.reason}"
+        for scheduled in self.blocks_of(dropped.round):
+            at = scheduled.block - 1
+            if at < len(self.seen):
+                self.seen[at] = dataclasses.replace(self.seen[at], fate="withdrawn", reason=reason)
+            else:
+                for block in self.ledger.withdraw(scheduled.block, reason):
+                    self.take_in(block)
 
     def take_in(self, block: JudgedBlock) -> None:
         """Take in a block that was judged; whether the tournament is over is asked between rounds (``next_events``)."""
@@ -199,16 +239,21 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         return ""
 
     def next_events(self) -> list[LogEvent]:
-        """The next round, once all blocks so far are over; none when there is no other, and ``stopped`` says why."""
-        if len(self.seen) < len(self._scheduled) or self.stopped in ("game_faults", "spoiled"):
+        """The next round, once all blocks so far are over; none when there is no other, and ``stopped`` says why.
+
+        Where a commissioner has the say, there are none: it is to be asked unless this is ``stopped``.
+        """
+        if self.unplayed or self.stopped in ("game_faults", "spoiled") or self.league.open is not None:
             return []
-        room = self.rules.max_blocks - len(self._scheduled)
-        self.stopped = "max_blocks" if room < 1 else self._told_apart()
-        if self.stopped:
-            return []
+        self.stopped = "max_blocks" if self.room < 1 else self._told_apart()
         assert self.pairing is not None
-        field = self.field()
-        matches, number = self.pairing.next_round(field), len(field.played) + 1
+        if not self.stopped and isinstance(self.pairing, Commissioned):
+            enough = self.rules.rounds is not None and len(self.league.decided) >= self.rules.rounds
+            self.stopped = "rounds" if enough or self.league.idle else ""
+        if self.stopped or isinstance(self.pairing, Commissioned):
+            return []
+        field, room = self.field(), self.room
+        matches, number = self.pairing.next_round(field), self.last_round + 1
         real = [match for match in matches if len(match.players) > 1]
         if not real:
             self.stopped = "rounds"
@@ -226,6 +271,16 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
             )
         ]
 
+    @property
+    def unplayed(self) -> bool:
+        """Whether a block that was scheduled is not over."""
+        return len(self.seen) < len(self._scheduled)
+
+    @property
+    def room(self) -> int:
+        """How many blocks more may be scheduled."""
+        return self.rules.max_blocks - len(self._scheduled)
+
     def field(self) -> Field:
         """What a pairing may look at."""
         return Field(
@@ -234,7 +289,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
             seats=self.plan.seats,
             seed=self.rules.seed,
             rounds=self.rules.rounds,
-            played=tuple(self._played()),
+            played=tuple(played for _, played in self._played()),
         )
 
     def report(self) -> TournamentReport:
@@ -250,7 +305,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
                 players=match.players,
                 scores=tuple(rounded(match.scores[name]) for name in match.players) if match.scores else (),
             )
-            for number, of in enumerate(field.played, 1)
+            for number, of in self._played()
             for match in of
         ]
         pairs = pair_records(counted, players=max(2, len(self._entrants)), alpha=self.rules.alpha)
@@ -262,6 +317,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
                 "pairs": tuple(pairs),
                 "rounds": len(field.played),
                 "matches": tuple(matches),
+                "commissioned": self.league.report(self.active),
             }
         )
 
@@ -279,24 +335,34 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         apart = len(found) == count * (count - 1) // 2 and all(pair.apart for pair in found)
         return "told_apart" if apart else ""
 
-    def _played(self) -> Iterator[tuple[PlayedMatch, ...]]:
-        """The rounds that are over."""
-        for scheduled in self._rounds:
-            if scheduled.blocks[-1].block > len(self.seen):
+    def _played(self) -> Iterator[tuple[int, tuple[PlayedMatch, ...]]]:
+        """The rounds that are over, with their numbers."""
+        for number, parts in itertools.groupby(self._rounds, key=lambda scheduled: scheduled.round):
+            rounds = list(parts)
+            if rounds[-1].blocks[-1].block > len(self.seen) or not self._is_over(number):
                 return
+            if number in self.league.dropped:
+                continue
             scores: dict[int, list[Mapping[str, float]]] = {}
             matches: dict[int, ScheduledBlock] = {}
-            for block in scheduled.blocks:
+            for block in (block for scheduled in rounds for block in scheduled.blocks):
                 judged = self.seen[block.block - 1]
                 matches.setdefault(block.match, block)
                 scores.setdefault(block.match, []).extend([judged.scores] if judged.fate == "counted" else [])
             yield (
-                *(
-                    PlayedMatch(players=match.players, name=match.name, scores=_means(match.players, scores[at]))
-                    for at, match in matches.items()
+                number,
+                (
+                    *(
+                        PlayedMatch(players=match.players, name=match.name, scores=_means(match.players, scores[at]))
+                        for at, match in matches.items()
+                    ),
+                    *(PlayedMatch(players=(name,), name="bye") for scheduled in rounds for name in scheduled.byes),
                 ),
-                *(PlayedMatch(players=(name,), name="bye") for name in scheduled.byes),
             )
+
+    def _is_over(self, number: int) -> bool:
+        """Whether a round that was played is over: one of a commissioner is when it says so."""
+        return number not in self.league.rounds or number in self.league.decided or number in self.league.dropped
 
     def _standings(self, field: Field, counted: Sequence[Mapping[str, float]]) -> Iterable[TournamentStanding]:
         rated = _ratings(counted, self.rules.rating)
@@ -309,6 +375,8 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
             if match.scores or len(match.players) == 1
         )
         order = list(self.pairing.places(field)) if self.pairing is not None else []
+        if self.league.decided and isinstance(self.pairing, Commissioned):
+            order = self.league.order(list(self._entrants))
         if not order:
             order = sorted(self._entrants, key=lambda name: -rated[name].value if name in rated else math.inf)
         for place, name in enumerate(order, 1):
@@ -334,7 +402,7 @@ def _plan(rules: TournamentRules, entrants: Mapping[str, SeatRow], withdrawn: se
         # what a file holds is behind the sign, whatever its name
         _, known, content = entrant.image.rpartition("@")
         same.setdefault(content if known else f"{entrant.player_id} {entrant.image}", []).append(name)
-    common = rules.model_dump(include=set(EvaluationPlan.model_fields) & set(TournamentRules.model_fields))
+    common = rules.model_dump(include=set(EvaluationTerms.model_fields))
     return TournamentPlan.model_validate(
         {
             **common,

@@ -101,19 +101,21 @@ class Entrants:
             groups.setdefault(repr(what), []).append(label)
         return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
-    def plan(self, lineup: Lineup, block: int) -> EpisodePlan:
+    def plan(self, lineup: Lineup, block: int, *, seed: int | None = None) -> EpisodePlan:
         """What an episode plays.
 
         Args:
             lineup: Who sits where.
             block: Its block, from 1.
+            seed: Its seed; None: drawn for the block.
         """
         plan = self._plan(lineup)
         if self._range is None:
             return plan
         least, most = self._range
-        drawn = block_seed(self._rules.seed, block, least=least, most=most)
-        return dataclasses.replace(plan, game_config={**plan.game_config, "seed": drawn})
+        if seed is None or not least <= seed <= most:
+            seed = block_seed(self._rules.seed, block, least=least, most=most)
+        return dataclasses.replace(plan, game_config={**plan.game_config, "seed": seed})
 
     def _plan(self, lineup: Lineup) -> EpisodePlan:
         if lineup not in self._plans:

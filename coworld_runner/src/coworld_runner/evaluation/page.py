@@ -10,6 +10,8 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,9 +23,12 @@ from coworld_core.evaluation.reports import UNMEASURED
 from coworld_core.evaluation.words import excludes_zero, interval_words, number
 
 from .._pages import page_template
+from ..serving.pages import script_digest
 from .playing import PlayedEvaluation
 
-__all__ = ["different_games", "report_page"]
+__all__ = ["different_games", "live_policy", "report_page"]
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 _MOST_EPISODES = 400
 """How many episodes of a run are listed; the file has them all."""
@@ -95,6 +100,7 @@ def report_page(
     *,
     beside: str | os.PathLike[str],
     files: Path | None = None,
+    live: bool = False,
 ) -> str:
     """A page of one or more evaluations, as one HTML document.
 
@@ -102,10 +108,23 @@ def report_page(
         runs: What was played (``read_evaluation``); nothing in it is trusted.
         beside: The directory that the page will be in: links to replays lead from there.
         files: Where the episodes' files are, if not with the runs.
+        live: Whether it is served by what tells it at ``changes`` when it has changed; then it links to no directories.
     """
     template = page_template("coworld_runner.evaluation", "evaluation.html")
-    sections = [_section(index, run, Path(beside), files or run.workspace) for index, run in enumerate(runs, 1)]
-    return template.render(sections=sections, warning=different_games([run.report for run in runs]))
+    sections = [_section(index, run, Path(beside), files or run.workspace, live) for index, run in enumerate(runs, 1)]
+    return template.render(
+        sections=sections,
+        warning=different_games([run.report for run in runs]),
+        policy=live_policy() if live else _POLICY,
+        live=live,
+    )
+
+
+@cache
+def live_policy() -> str:
+    """The ``Content-Security-Policy`` of a page that is live: exactly its own script runs."""
+    script = (resources.files("coworld_runner.evaluation") / "templates" / "live.js").read_text("utf-8")
+    return f"{_POLICY}; script-src '{script_digest(script)}'; connect-src 'self'"
 
 
 def different_games(reports: Sequence[ShownReport]) -> str:
@@ -116,7 +135,7 @@ def different_games(reports: Sequence[ShownReport]) -> str:
     return f"These runs are of different games: {', '.join(games)}. Their numbers cannot be compared with each other."
 
 
-def _section(index: int, run: PlayedEvaluation, beside: Path, files: Path) -> _Section:
+def _section(index: int, run: PlayedEvaluation, beside: Path, files: Path, live: bool) -> _Section:
     report, found = run.report, run.report.contents()
     kind = _TITLES.get(report.plan.kind, report.plan.kind)
     return _Section(
@@ -128,7 +147,7 @@ def _section(index: int, run: PlayedEvaluation, beside: Path, files: Path) -> _S
         drawings=tuple(_drawing(plot) for plot in found.plots),
         players=tuple(dict.fromkeys(one.first for one in found.encounters)),
         heat={(one.first, one.second): one for one in found.encounters},
-        episodes=tuple(_episode(row, files, beside) for row in run.rows[:_MOST_EPISODES]),
+        episodes=tuple(_episode(row, files, beside, live) for row in run.rows[:_MOST_EPISODES]),
         more=max(0, len(run.rows) - _MOST_EPISODES),
     )
 
@@ -141,7 +160,7 @@ def _mood(report: ShownReport) -> str:
     return "plain" if report.stopped else "wait"
 
 
-def _episode(row: EpisodeRow, workspace: Path, beside: Path) -> _Episode:
+def _episode(row: EpisodeRow, workspace: Path, beside: Path, live: bool) -> _Episode:
     layout = EpisodeLayout(workspace / row.workspace)
     return _Episode(
         key=row.key,
@@ -149,7 +168,7 @@ def _episode(row: EpisodeRow, workspace: Path, beside: Path) -> _Episode:
         scores=", ".join(f"{score:.4g}" for score in row.scores),
         seconds=row.seconds,
         fault=row.message or "",
-        folder=_link(layout.workspace, beside) if layout.workspace.is_dir() else "",
+        folder=_link(layout.workspace, beside) if layout.workspace.is_dir() and not live else "",
         replay=_link(layout.replay, beside) if layout.replay.is_file() else "",
     )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, TypeVar
+
+import anyio.lowlevel
 
 from coworld_core.episode.events import Notice, RunFinished, RunStarted
 from coworld_core.episode.outcome import EpisodeStatus
@@ -187,7 +189,7 @@ async def play_blocks(
     parallel: Parallel,
     options: EpisodeOptions | None,
     episode_listeners: EpisodeListeners | None,
-    between: Callable[[], None] = lambda: None,
+    between: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
 ) -> None:
     """Play what an evaluation lacks until it is over, blocks that were spoiled again.
 
@@ -221,7 +223,7 @@ async def play_blocks(
         while not evaluation.stopped and (found := needed()) is not None:
             block, key, lineup = found
             asked.add(key)
-            yield key, entrants.plan(lineup, block)
+            yield key, entrants.plan(lineup, block, seed=evaluation.seed_of(block))
 
     def take_in(row: EpisodeRow) -> None:
         judged = len(ledger.judged)
@@ -237,7 +239,7 @@ async def play_blocks(
                 )
             )
 
-    between()
+    await between()
     # the last episodes that are under way may show that some block must be played again
     while not evaluation.stopped and needed() is not None:
         await many.play(
@@ -250,7 +252,7 @@ async def play_blocks(
             fatal=(CapabilityError, ImageError, UsageError),
             on_row=take_in,
         )
-        between()
+        await between()
 
 
 @contextmanager

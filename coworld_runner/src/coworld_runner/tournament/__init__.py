@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .pairings import find_pairing as find_pairing
     from .pairings import pairing_names as pairing_names
     from .playing import play_tournament as play_tournament
+    from .serving import open_site as open_site
     from .settings import TournamentSettings as TournamentSettings
     from .settings import read_settings as read_settings
 

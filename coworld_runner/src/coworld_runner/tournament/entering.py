@@ -8,9 +8,11 @@ from pathlib import Path
 import tomlkit
 
 from coworld_core.errors import UsageError
+from coworld_core.tournament.pairings import Commissioned
 from coworld_core.tournament.standings import Tournament
 
 from .._hints import did_you_mean, listed
+from ..commissioner.finding import find_commissioner
 from ..evaluation.lineups import Entrants
 from ..evaluation.rules import EvaluationRules
 from ..package.resolving import Package, resolve_package
@@ -37,11 +39,12 @@ async def create_tournament(
     game: str,
     *,
     variant: str | None = None,
-    pairing: str = "round-robin",
+    pairing: str = "",
     rounds: int | None = None,
     blocks: int = 1,
     seed: int = 0,
     count_starved: bool = False,
+    commissioner: str = "",
 ) -> Path:
     """Write the ``tournament.toml`` of a new tournament, for a person to edit.
 
@@ -49,23 +52,33 @@ async def create_tournament(
         directory: Where it is to be; it is made.
         game: The Coworld: whatever ``resolve_package`` finds one by.
         variant: Id of a variant; None: the certification fixture.
-        pairing: Who meets whom.
+        pairing: Who meets whom; empty: a round robin, or ``commissioner`` where one is named.
         rounds: How many rounds; None: as many as the pairing takes by itself.
         blocks: Blocks of each match.
         seed: The base seed.
         count_starved: Whether to count episodes in which the machine was short of processors.
+        commissioner: Which commissioner has the say (``find_commissioner``).
 
     Returns:
         The file.
 
     Raises:
-        UsageError: There is a tournament already, or no such game, variant or pairing.
+        UsageError: There is a tournament already, or no such game, variant, pairing or commissioner.
     """
     place = Path(directory)
     path = place / SETTINGS_NAME
     _refuse_begun(place)
-    find_pairing(pairing)
+    pairing = pairing or ("commissioner" if commissioner else "round-robin")
+    rule = find_pairing(pairing)
     package = await resolve_package(game)
+    if isinstance(rule, Commissioned):
+        find_commissioner(package, commissioner)
+    elif commissioner:
+        raise UsageError(
+            f"The pairing {pairing} has no commissioner.",
+            code="bad_pairing",
+            hint="With a commissioner, the pairing is commissioner.",
+        )
     Entrants(package, {}, EvaluationRules(variant=variant, seed=seed))
     document = tomlkit.document()
     document["game"] = _game_word(place, game)
@@ -74,8 +87,8 @@ async def create_tournament(
     document["seed"] = seed
     document["count_starved"] = count_starved
     document["rating"] = TournamentSettings.model_fields["rating"].default
-    of: dict[str, object] = {"kind": pairing, "blocks": blocks}
-    document["pairing"] = {**of, "rounds": rounds} if rounds is not None else of
+    of: dict[str, object] = {"kind": pairing, "blocks": blocks, "rounds": rounds, "commissioner": commissioner or None}
+    document["pairing"] = {key: value for key, value in of.items() if value is not None}
     document["stop"] = {"blocks": 1000, "told_apart": False}
     document["entrants"] = {}
     text = tomlkit.dumps(document)

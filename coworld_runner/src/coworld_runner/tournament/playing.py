@@ -12,12 +12,14 @@ from coworld_core.tournament.standings import TournamentReport
 
 from .._stage import open_stage
 from ..backend import Backend
+from ..commissioner.hosting import CommissionerOptions
 from ..episode.running import EpisodeOptions
 from ..evaluation.playing import play_blocks, reported, tell_start
 from ..many import EpisodeListeners, open_many
 from ..package.resolving import Package
 from ..runs.events import Listener
 from ..width import Parallel, require_parallel
+from .commissioning import open_chair
 from .entering import game_of, rules_of
 from .folder import TournamentFolder, entrants_of
 from .settings import read_settings
@@ -32,6 +34,7 @@ async def play_tournament(
     package: Package | None = None,
     parallel: Parallel = 1,
     options: EpisodeOptions | None = None,
+    commissioner_options: CommissionerOptions | None = None,
     command: tuple[str, ...] = (),
     secret_env: Mapping[str, str] | None = None,
     listeners: tuple[Listener, ...] = (),
@@ -49,6 +52,7 @@ async def play_tournament(
         package: The game, where it was found already.
         parallel: How many episodes at a time.
         options: How to run each.
+        commissioner_options: How to run its commissioner, where one has the say.
         command: Command for players given as images.
         secret_env: Secrets for every player.
         listeners: Readers of the run's own events.
@@ -58,6 +62,7 @@ async def play_tournament(
     Raises:
         UsageError: Fewer than two entrants, a player or an image that has changed, or a log that was changed.
         WorkspaceError: Another process writes there.
+        CommissionerError: Its commissioner failed. The round that was open is dropped; the next call begins another.
         EnvironmentFault: The machine or the engine failed.
     """
     require_parallel(parallel)
@@ -90,15 +95,30 @@ async def play_tournament(
                 tell_start(many, tournament.plan, entrants, stage.backend)
                 many.run.bus.publish(tournament.progress())
                 with reported(many, tournament, place) as tally:
-                    await play_blocks(
-                        many,
-                        tournament,
+                    async with open_chair(
+                        folder,
+                        settings,
                         entrants,
-                        tally,
                         backend=stage.backend,
-                        parallel=parallel,
-                        options=options,
-                        episode_listeners=episode_listeners,
-                        between=lambda: folder.happen(*tournament.next_events()),
-                    )
+                        publish=many.run.bus.publish,
+                        options=commissioner_options,
+                    ) as chair:
+
+                        async def between() -> None:
+                            if chair is not None:
+                                await chair.go_on()
+                            else:
+                                folder.happen(*tournament.next_events())
+
+                        await play_blocks(
+                            many,
+                            tournament,
+                            entrants,
+                            tally,
+                            backend=stage.backend,
+                            parallel=parallel,
+                            options=options,
+                            episode_listeners=episode_listeners,
+                            between=between,
+                        )
         return folder.report()

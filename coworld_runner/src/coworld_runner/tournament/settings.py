@@ -32,6 +32,7 @@ class PairingSettings(_Part):
     kind: str = "round-robin"
     rounds: int | None = Field(default=None, ge=1)
     blocks: int = Field(default=1, ge=1)
+    commissioner: str = ""
 
 
 class StopSettings(_Part):

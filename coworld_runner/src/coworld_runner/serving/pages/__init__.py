@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["Document", "common", "document", "render"]
+__all__ = ["Document", "common", "document", "render", "script_digest"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +48,13 @@ def document(html: str, *, style: str, script: str, frames: str = "'none'") -> D
         frames: What it may show in frames, as a policy says it.
     """
     policy = (
-        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:; "
+        f"default-src 'none'; style-src '{script_digest(style)}'; script-src '{script_digest(script)}'; img-src data:; "
         # A hosted page is told its socket by `?address=`, which may be anywhere.
         f"connect-src 'self' ws: wss:; frame-src {frames}; base-uri 'none'; form-action 'none'"
     )
     return Document(html=html.replace("/*style*/", style).replace("/*script*/", script), policy=policy)
 
 
-def _digest(text: str) -> str:
+def script_digest(text: str) -> str:
+    """By what a policy knows a style or a script that is part of a page."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,0 +1,379 @@
+"""Between a tournament and its commissioner: what it is asked, and what its answers come to.
+
+An answer is checked whole. It becomes one event, or a ``CommissionerError`` and nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+
+from .._findings import listed
+from ..commissioner.messages import (
+    EpisodeFailed,
+    EpisodeResult,
+    LeagueMigrationConfigRequest,
+    LeagueMigrationConfigResponse,
+    LeagueMigrationRequest,
+    LeagueMigrationResponse,
+    RoundComplete,
+    RoundStart,
+    ScheduleEpisodes,
+    ScheduleRoundsRequest,
+    ScheduleRoundsResponse,
+    state_bytes,
+)
+from ..commissioner.values import (
+    ACTIVE,
+    COMPETING,
+    DivisionInfo,
+    EpisodeWish,
+    LeagueInfo,
+    MembershipEvent,
+    MembershipInfo,
+    RecentResult,
+    RoundInfo,
+    SeatScore,
+    VariantInfo,
+)
+from ..errors import CommissionerError
+from ..evaluation.judging import JudgedBlock
+from .log import (
+    DivisionPlaces,
+    DueRound,
+    LeagueDivision,
+    LeagueSet,
+    Move,
+    RoundDecided,
+    RoundPlace,
+    RoundsDue,
+    ScheduledBlock,
+)
+from .standings import Tournament
+
+__all__ = ["EPISODES_A_ROUND", "STATE_BYTES", "Commission", "refused"]
+
+EPISODES_A_ROUND = 1000
+"""How many episodes one round may have."""
+STATE_BYTES = 10 * 1024 * 1024
+"""How much a commissioner may have kept from round to round, as JSON."""
+_RECENT = 20
+"""How many of the last rounds a commissioner is told of."""
+
+
+def refused(message: str) -> CommissionerError:
+    """What a commissioner said cannot be."""
+    return CommissionerError(message, code="commissioner_refused")
+
+
+class _View:
+    """Ids, divisions and memberships of a tournament. Ids follow from it, so they are the same in every run."""
+
+    def __init__(self, tournament: Tournament, variant: VariantInfo) -> None:
+        self._tournament = tournament
+        self._league = tournament.league
+        self._variant = variant
+        rules = tournament.rules
+        self._space = uuid.uuid5(
+            uuid.NAMESPACE_URL, f"coworld:{rules.coworld}:{rules.manifest_sha256}:{rules.variant}:{rules.seed}"
+        )
+
+    def id_of(self, kind: str, name: object) -> uuid.UUID:
+        """The id of something of the tournament."""
+        return uuid.uuid5(self._space, f"{kind}:{name}")
+
+    def player(self, name: str) -> uuid.UUID:
+        """The id of a player (``policy_version_id``)."""
+        return self.id_of("player", name)
+
+    @property
+    def info(self) -> LeagueInfo:
+        """The league."""
+        return LeagueInfo(id=self._space, commissioner_key="container")
+
+    def divisions(self) -> tuple[DivisionInfo, ...]:
+        """All divisions; before a commissioner has named any, one."""
+        known = self._league.divisions.values() or [
+            LeagueDivision(id=str(self.id_of("division", "")), name="All", level=0)
+        ]
+        return _infos(known)
+
+    def memberships(self, names: Iterable[str] | None = None) -> tuple[MembershipInfo, ...]:
+        """Who is where; by default everybody who has not withdrawn."""
+        first = self.divisions()[0].id
+        found: list[MembershipInfo] = []
+        for name in self._tournament.active if names is None else names:
+            one = self._league.membership(name)
+            found.append(
+                MembershipInfo(
+                    id=self.id_of("membership", name),
+                    league_id=self._space,
+                    division_id=uuid.UUID(one.division) if one.division else first,
+                    policy_version_id=self.player(name),
+                    player_id=name,
+                    status=one.status,
+                    substatus=one.substatus or (ACTIVE if one.status == COMPETING else None),
+                    # everybody has entered one program only
+                    is_champion=True,
+                )
+            )
+        return tuple(found)
+
+
+class Commission(_View):
+    """A tournament as its commissioner sees it.
+
+    Args:
+        tournament: It.
+        variant: What is played, as the commissioner is told.
+    """
+
+    # --- which divisions there are
+
+    def ask_divisions(self) -> LeagueMigrationConfigRequest:
+        """What asks for the divisions."""
+        return LeagueMigrationConfigRequest(league=self.info, divisions=self.divisions())
+
+    def ask_members(self, divisions: Sequence[LeagueDivision]) -> LeagueMigrationRequest:
+        """What asks who is to be in which of the new divisions."""
+        return LeagueMigrationRequest(league=self.info, divisions=_infos(divisions), memberships=self.memberships())
+
+    def new_divisions(self, response: LeagueMigrationConfigResponse) -> tuple[LeagueDivision, ...]:
+        """The divisions that a commissioner wants; none said: those that there are.
+
+        Raises:
+            CommissionerError: Two have one name, or one was never called what it is said to have been.
+        """
+        before = {one.name: str(one.id) for one in self.divisions()}
+        if not response.divisions:
+            return tuple(
+                LeagueDivision(id=str(one.id), name=one.name, level=one.level, type=one.type)
+                for one in self.divisions()
+            )
+        names = [one.name for one in response.divisions]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise refused(f"Its divisions are not told apart by name: {listed(twice)} stands for several.")
+        found: dict[str, LeagueDivision] = {}
+        for one in response.divisions:
+            if one.previous_name is not None and one.previous_name not in before:
+                raise refused(f"It renames the division {one.previous_name!r}, which is not there.")
+            id = before.get(one.previous_name or one.name) or str(self.id_of("division", one.name))
+            while id in found:
+                id = str(self.id_of("division", f"{one.name}:{id}"))
+            found[id] = LeagueDivision(
+                id=id, name=one.name, level=one.level, type=one.type, description=one.description
+            )
+        return tuple(found.values())
+
+    def league_set(
+        self, commissioner: str, divisions: Sequence[LeagueDivision], response: LeagueMigrationResponse
+    ) -> LeagueSet:
+        """What a migration comes to.
+
+        Raises:
+            CommissionerError: Somebody is moved who is not there, or from or to where nothing is, or is left in a
+                division that is no more.
+        """
+        there = {one.id for one in divisions}
+        moves = self._moves(response.policy_membership_events, there)
+        moved = {move.name for move in moves}
+        if self._league.divisions:
+            names = [name for name in self._tournament.active if name not in moved]
+            left = [name for name in names if self._league.membership(name).division not in there]
+            if left:
+                raise refused(f"It leaves {listed(left)} in a division that is no more.")
+        return LeagueSet(commissioner=commissioner, divisions=tuple(divisions), moves=moves)
+
+    # --- which rounds there are
+
+    def ask_rounds(self) -> ScheduleRoundsRequest:
+        """What asks which rounds are due."""
+        league = self._league
+        recent = [*league.rounds.items()][-_RECENT:]
+        return ScheduleRoundsRequest(
+            league=self.info,
+            divisions=self.divisions(),
+            active_memberships=tuple(one for one in self.memberships() if one.status == COMPETING),
+            recent_rounds=tuple(
+                RoundInfo(
+                    id=self.id_of("round", number),
+                    division_id=uuid.UUID(due.division),
+                    round_number=number,
+                    status="completed" if number in league.decided else "failed",
+                    round_config=due.config,
+                )
+                for number, due in recent
+            ),
+        )
+
+    def rounds_due(self, response: ScheduleRoundsResponse) -> RoundsDue:
+        """What the answer to that comes to. Of a division there is one round at a time, and none of one that is not.
+
+        Raises:
+            CommissionerError: A round is for players that are not there.
+        """
+        names = {self.player(name): name for name in self._tournament.active}
+        number, found = self._tournament.last_round, dict[str, DueRound]()
+        for spec in response.rounds:
+            division = str(spec.division_id)
+            if division not in self._league.divisions or division in found:
+                continue
+            wanted = spec.round_config.entrant_policy_version_ids or ()
+            if unknown := [str(id) for id in wanted if id not in names]:
+                raise refused(f"It wants a round of players that are not there: {listed(unknown)}.")
+            number += 1
+            found[division] = DueRound(
+                round=number,
+                division=division,
+                entrants=tuple(names[id] for id in wanted),
+                config=spec.round_config.model_dump(mode="json", exclude_none=True),
+            )
+        return RoundsDue(rounds=tuple(found.values()))
+
+    def start(self, due: DueRound) -> RoundStart:
+        """What begins a round."""
+        league = self._league
+        results = [
+            RecentResult(
+                round_id=self.id_of("round", number),
+                division_id=uuid.UUID(result.division),
+                round_number=number,
+                policy_version_id=self.player(place.name),
+                rank=place.rank,
+                score=place.score,
+            )
+            for number, decided in [*league.decided.items()][-_RECENT:]
+            for result in decided.results
+            for place in result.places
+        ]
+        return RoundStart(
+            round_id=str(self.id_of("round", due.round)),
+            round_number=due.round,
+            league=self.info,
+            # the one that the round is of comes first
+            divisions=tuple(sorted(self.divisions(), key=lambda division: str(division.id) != due.division)),
+            memberships=self.memberships(league.entrants(due, self._tournament.active)),
+            recent_results=tuple(results),
+            variants=(self._variant,),
+            state=league.state,
+        )
+
+    # --- what is played
+
+    def mistakes(
+        self, due: DueRound, message: ScheduleEpisodes, known: Mapping[str, object], *, room: int
+    ) -> dict[str, str]:
+        """What is wrong with the episodes that a commissioner wants, by request id.
+
+        Args:
+            due: The round.
+            message: What it said.
+            known: The requests before, by id.
+            room: How many more episodes there may be.
+        """
+        ids = [request.request_id for request in message.episodes]
+        names = self._seatable(due)
+        found: dict[str, str] = {}
+        for place, request in enumerate(message.episodes):
+            unknown = [str(id) for id in request.policy_version_ids if id not in names]
+            seats = len(request.policy_version_ids)
+            if request.request_id in known or request.request_id in ids[:place]:
+                found[request.request_id] = "there is a request with this id already"
+            elif request.variant_id != self._variant.id:
+                found[request.request_id] = f"the variant that is played is {self._variant.id!r}"
+            elif seats != self._variant.num_agents:
+                found[request.request_id] = f"it seats {seats} players, and the game has {self._variant.num_agents}"
+            elif unknown:
+                found[request.request_id] = f"in this round nobody competes as {listed(unknown)}"
+            elif len(known) + place >= min(EPISODES_A_ROUND, room):
+                found[request.request_id] = f"there is room for {max(0, min(EPISODES_A_ROUND, room) - len(known))} more"
+        return found
+
+    def block(self, due: DueRound, request: EpisodeWish) -> ScheduledBlock:
+        """A request that has no mistakes, as a block; its number is not known yet."""
+        names = self._seatable(due)
+        lineup = tuple(names[id] for id in request.policy_version_ids)
+        return ScheduledBlock(block=1, match=1, players=tuple(dict.fromkeys(lineup)), lineup=lineup, seed=request.seed)
+
+    def told(self, request_id: str, scheduled: ScheduledBlock, judged: JudgedBlock) -> EpisodeResult | EpisodeFailed:
+        """How an episode ended, as its commissioner is told."""
+        if judged.fate != "counted":
+            return EpisodeFailed(request_id=request_id, error=judged.reason)
+        return EpisodeResult(
+            request_id=request_id,
+            scores=tuple(
+                SeatScore(policy_version_id=self.player(name), player_id=name, score=score)
+                for name, score in zip(scheduled.lineup, judged.tables[0], strict=True)
+            ),
+        )
+
+    def decided(self, due: DueRound, message: RoundComplete) -> RoundDecided:
+        """What the end of a round comes to. A state that is too large is left out, and the round stays.
+
+        Raises:
+            CommissionerError: A place is given to somebody who is not in the round, twice, or in another division, or
+                somebody is moved from or to where nothing is.
+        """
+        names = self._seatable(due)
+        results: list[DivisionPlaces] = []
+        for ranking in message.results:
+            if str(ranking.division_id) != due.division or results:
+                raise refused("It gives places in a division that this round is not of, or twice in the same.")
+            ids = [entry.policy_version_id for entry in ranking.rankings]
+            if unknown := [str(id) for id in ids if id not in names]:
+                raise refused(f"It gives places to who is not in the round: {listed(unknown)}.")
+            if twice := sorted({names[id] for id in ids if ids.count(id) > 1}):
+                raise refused(f"It gives {listed(twice)} more than one place.")
+            places = [
+                RoundPlace(name=names[entry.policy_version_id], rank=entry.rank, score=entry.score)
+                for entry in ranking.rankings
+            ]
+            places.sort(key=lambda place: place.rank)
+            results.append(DivisionPlaces(division=due.division, places=tuple(places)))
+        legacy = [
+            MembershipEvent(
+                league_policy_membership_id=change.membership_id,
+                from_division_id=change.from_division_id,
+                to_division_id=change.to_division_id,
+                status=COMPETING if change.is_active else "inactive",
+                reason=change.reason,
+            )
+            for change in message.membership_changes
+        ]
+        size = state_bytes(message.state)
+        return RoundDecided(
+            round=due.round,
+            results=tuple(results),
+            moves=self._moves((*message.policy_membership_events, *legacy), set(self._league.divisions)),
+            display=message.round_display,
+            state=message.state if size <= STATE_BYTES else None,
+            state_refused=size if size > STATE_BYTES else 0,
+        )
+
+    # --- by id
+
+    def _seatable(self, due: DueRound) -> dict[uuid.UUID, str]:
+        return {self.player(name): name for name in self._league.entrants(due, self._tournament.active)}
+
+    def _moves(self, events: Sequence[MembershipEvent], divisions: set[str]) -> tuple[Move, ...]:
+        members = {self.id_of("membership", name): name for name in self._tournament.active}
+        found: dict[str, Move] = {}
+        for event in events:
+            name = members.get(event.league_policy_membership_id)
+            if name is None:
+                raise refused(f"It changes the membership {event.league_policy_membership_id}, which is not there.")
+            was = found[name].division if name in found else self._league.membership(name).division
+            was = was or str(self.divisions()[0].id)
+            if event.from_division_id is not None and str(event.from_division_id) != was:
+                raise refused(f"It moves {name} from a division that {name} is not in.")
+            to = str(event.to_division_id) if event.to_division_id is not None else was
+            if to not in divisions:
+                raise refused(f"It has {name} in a division that is not there.")
+            found[name] = Move(
+                name=name, division=to, status=event.status, substatus=event.substatus, reason=event.reason
+            )
+        return tuple(found.values())
+
+
+def _infos(divisions: Iterable[LeagueDivision]) -> tuple[DivisionInfo, ...]:
+    return tuple(DivisionInfo(id=uuid.UUID(one.id), name=one.name, level=one.level, type=one.type) for one in divisions)

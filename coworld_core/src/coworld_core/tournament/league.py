@@ -1,0 +1,246 @@
+"""What a commissioner has made of a tournament: its divisions, who is in which, and its rounds, from the log alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic import Field
+
+from ..commissioner.values import COMPETING
+from ..evaluation.contents import Table
+from ..records import Record
+from .log import DueRound, LeagueDivision, LeagueSet, LogEvent, Move, RoundDecided, RoundDropped, RoundPlace, RoundsDue
+
+__all__ = [
+    "CommissionedLeague",
+    "CommissionedReport",
+    "DivisionReport",
+    "MemberReport",
+    "RoundReport",
+    "commissioned_tables",
+]
+
+_ROUNDS_SHOWN = 50
+
+
+class MemberReport(Record):
+    """A player in a division."""
+
+    name: str = Field(description="Who.")
+    status: str = Field(description="As what.")
+    substatus: str | None = Field(default=None, description="More exactly.")
+    rank: int | None = Field(default=None, description="Its place in its last round there; null before.")
+    score: float | None = Field(default=None, description="What the commissioner made of its games then.")
+
+
+class DivisionReport(LeagueDivision):
+    """A division, and who is in it."""
+
+    members: tuple[MemberReport, ...] = Field(description="They, the first one first.")
+
+
+class RoundReport(Record):
+    """A round that is over."""
+
+    round: int = Field(ge=1, description="Its number.")
+    division: str = Field(description="Name of its division.")
+    places: tuple[RoundPlace, ...] = Field(default=(), description="Who had which place.")
+    moves: tuple[str, ...] = Field(default=(), description="Who changed with it, in words.")
+    display: dict[str, Any] | None = Field(default=None, description="What the commissioner wants shown.")
+    state_refused: int = Field(default=0, ge=0, description="Bytes of a state that was too large to be kept.")
+    code: str = Field(default="", description="Why it came to nothing, as a code; empty: it did not.")
+    reason: str = Field(default="", description="The same in words.")
+
+    def lines(self) -> list[str]:
+        """What there is to say about it, line by line."""
+        words = [f"Came to nothing: {self.reason}"] if self.code else []
+        words += [", ".join(f"{place.rank}. {place.name} {place.score:.4g}" for place in self.places)]
+        words += [f"{key}: {value}" for key, value in (self.display or {}).items()]
+        words += self.moves
+        if self.state_refused:
+            words.append(f"Its state of {self.state_refused} bytes was too large, so the former one stays.")
+        return [line for line in words if line]
+
+
+class CommissionedReport(Record):
+    """What a commissioner has said so far."""
+
+    commissioner: str = Field(description="Which one.")
+    divisions: tuple[DivisionReport, ...] = Field(description="All, the highest first.")
+    rounds: tuple[RoundReport, ...] = Field(description="Those that are over, in their order.")
+
+
+class CommissionedLeague:
+    """The state that follows from a commissioner's events.
+
+    Attributes:
+        commissioner: Which one has set it up; empty before.
+        divisions: By id, in the order in which the commissioner named them.
+        rounds: All that were due, by number.
+        decided: Those that are over, by number.
+        dropped: Those that came to nothing, by number.
+        idle: Whether nothing was due when the commissioner was last asked.
+        state: What it wants to be told in its next round.
+    """
+
+    def __init__(self) -> None:
+        self.commissioner = ""
+        self.divisions: dict[str, LeagueDivision] = {}
+        self.rounds: dict[int, DueRound] = {}
+        self.decided: dict[int, RoundDecided] = {}
+        self.dropped: dict[int, RoundDropped] = {}
+        self.idle = False
+        self.state: Any = None
+        self._moves: dict[str, Move] = {}
+        self._moved: dict[int, tuple[str, ...]] = {}
+
+    def apply(self, event: LogEvent) -> None:
+        """Take in an event of the log."""
+        if isinstance(event, LeagueSet):
+            self.commissioner = event.commissioner
+            self.divisions = {division.id: division for division in event.divisions}
+            self._moves.update({move.name: move for move in event.moves})
+            self.idle = False
+        elif isinstance(event, RoundsDue):
+            self.rounds.update({due.round: due for due in event.rounds})
+            self.idle = not event.rounds
+        elif isinstance(event, RoundDecided):
+            self.decided[event.round] = event
+            self._moved[event.round] = tuple(self._words(move) for move in event.moves)
+            self._moves.update({move.name: move for move in event.moves})
+            self.state = self.state if event.state_refused else event.state
+        elif isinstance(event, RoundDropped):
+            self.dropped[event.round] = event
+
+    @property
+    def open(self) -> DueRound | None:
+        """The round that is to be played now, or goes on."""
+        over = self.decided.keys() | self.dropped.keys()
+        return next((due for number, due in self.rounds.items() if number not in over), None)
+
+    def membership(self, name: str) -> Move:
+        """Where a player is, and as what; newcomers compete in the lowest division."""
+        found = self._moves.get(name)
+        if found is not None and found.division in self.divisions:
+            return found
+        lowest = min(self.divisions.values(), key=lambda division: division.level, default=None)
+        return Move(name=name, division=lowest.id if lowest is not None else "", status=COMPETING)
+
+    def entrants(self, due: DueRound, active: Iterable[str]) -> list[str]:
+        """Who may play in a round, of those who have not withdrawn."""
+        found = ((name, self.membership(name)) for name in active)
+        return [
+            name
+            for name, one in found
+            if one.division == due.division and one.status == COMPETING and (not due.entrants or name in due.entrants)
+        ]
+
+    def last_places(self) -> dict[tuple[str, str], RoundPlace]:
+        """Everybody's last place in each division, by division and name."""
+        return {
+            (result.division, place.name): place
+            for decided in self.decided.values()
+            for result in decided.results
+            for place in result.places
+        }
+
+    def order(self, names: Sequence[str]) -> list[str]:
+        """Players from the first to the last: by division, the highest first, and in it by the last place."""
+        last = self.last_places()
+
+        def place(name: str) -> tuple[float, float]:
+            division = self.membership(name).division
+            found = last.get((division, name))
+            level = self.divisions[division].level if division in self.divisions else 0
+            return -level, found.rank if found is not None else float("inf")
+
+        return sorted(names, key=place)
+
+    def report(self, names: Sequence[str]) -> CommissionedReport | None:
+        """What there is to be shown of it; None where no commissioner has said anything.
+
+        Args:
+            names: Those who have not withdrawn.
+        """
+        if not self.divisions:
+            return None
+        last = self.last_places()
+        by_height = sorted(self.divisions.values(), key=lambda division: -division.level)
+        members: dict[str, list[MemberReport]] = {id: [] for id in self.divisions}
+        for name in self.order(names):
+            one = self.membership(name)
+            place = last.get((one.division, name))
+            members[one.division].append(
+                MemberReport(
+                    name=name,
+                    status=one.status,
+                    substatus=one.substatus,
+                    rank=place.rank if place is not None else None,
+                    score=place.score if place is not None else None,
+                )
+            )
+        over = sorted(self.decided.keys() | self.dropped.keys())
+        return CommissionedReport(
+            commissioner=self.commissioner,
+            divisions=tuple(
+                DivisionReport(**division.model_dump(), members=tuple(members[division.id])) for division in by_height
+            ),
+            rounds=tuple(map(self._round, over)),
+        )
+
+    def _round(self, number: int) -> RoundReport:
+        division = self._name(self.rounds[number].division)
+        if (dropped := self.dropped.get(number)) is not None:
+            return RoundReport(round=number, division=division, code=dropped.code, reason=dropped.reason)
+        decided = self.decided[number]
+        return RoundReport(
+            round=number,
+            division=division,
+            places=tuple(place for result in decided.results for place in result.places),
+            moves=self._moved[number],
+            display=decided.display,
+            state_refused=decided.state_refused,
+        )
+
+    def _words(self, move: Move) -> str:
+        was = self.membership(move.name)
+        before, now = self._name(was.division), self._name(move.division)
+        what = f"{before} → {now}" if was.division != move.division else now
+        as_what = f", {move.status}" if move.status != was.status or move.status != COMPETING else ""
+        as_what += f" ({move.substatus})" if move.substatus else ""
+        return f"{move.name}: {what}{as_what}{f': {move.reason}' if move.reason else ''}"
+
+    def _name(self, division: str) -> str:
+        return self.divisions[division].name if division in self.divisions else "-"
+
+
+def commissioned_tables(report: CommissionedReport | None) -> list[Table]:
+    """What a commissioner has said, as tables."""
+    if report is None:
+        return []
+    members = [
+        (
+            division.name,
+            "-" if one.rank is None else str(one.rank),
+            one.name,
+            "-" if one.score is None else f"{one.score:.4g}",
+            one.status + (f" ({one.substatus})" if one.substatus else ""),
+        )
+        for division in report.divisions
+        for one in division.members or (MemberReport(name="-", status="-"),)
+    ]
+    said: list[tuple[str, str, str]] = []
+    for round in report.rounds[-_ROUNDS_SHOWN:]:
+        said += [(str(round.round), round.division, line) for line in round.lines()]
+    title = "What the commissioner said"
+    title += f" (the last {_ROUNDS_SHOWN} rounds)" if len(report.rounds) > _ROUNDS_SHOWN else ""
+    return [
+        Table(
+            title="Divisions",
+            head=("Division", "Place", "Player", "Score", "Status"),
+            rows=tuple(members),
+            names=(0, 2, 4),
+        ),
+        *([Table(title=title, head=("Round", "Division", "Said"), rows=tuple(said), names=(0, 1, 2))] if said else []),
+    ]

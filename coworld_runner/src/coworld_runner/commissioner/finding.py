@@ -1,0 +1,66 @@
+"""Which commissioner is meant."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from coworld_core.errors import UsageError
+from coworld_core.manifest.models import Runnable
+
+from .._hints import did_you_mean, listed
+from ..package.resolving import Package
+from ..players import player_host
+
+__all__ = ["FoundCommissioner", "find_commissioner"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundCommissioner:
+    """A commissioner, and how it is run."""
+
+    name: str
+    """As it was asked for; its id where the manifest has it."""
+    runnable: Runnable
+
+
+def find_commissioner(package: Package, word: str = "") -> FoundCommissioner:
+    """The commissioner that is meant.
+
+    Args:
+        package: The Coworld.
+        word: The id of one in its manifest; an image, which has its own command; or a command with arguments, which is
+            run in an image of the package that has Python. Empty: the only one in the manifest.
+
+    Raises:
+        UsageError: There is none, more than one where none was named, or nothing that the word could mean.
+    """
+    known = {entry.id: entry for entry in package.manifest.commissioner}
+    game = package.manifest.game.name
+    if not word and len(known) != 1:
+        raise UsageError(
+            f"{game} has {len(known) or 'no'} commissioner{'s' if len(known) > 1 else ''} in its manifest.",
+            code="unknown_commissioner",
+            hint=f"Name one with --commissioner: {listed(known, word='or')}."
+            if known
+            else "Name a command or an image with --commissioner.",
+        )
+    name = word or next(iter(known))
+    if name in known:
+        return FoundCommissioner(name=name, runnable=known[name].as_runnable())
+    try:
+        argv = tuple(shlex.split(name))
+    except ValueError as error:
+        raise UsageError(f"{name!r} is no command: {error}.", code="unknown_commissioner") from None
+    if len(argv) > 1:
+        runnable = Runnable(type="commissioner", image=player_host(package).image, run=argv)
+    elif ":" in name or "/" in name or "@" in name:
+        runnable = Runnable(type="commissioner", image=name)
+    else:
+        close = did_you_mean(name, known)
+        raise UsageError(
+            f"{game} has no commissioner {name!r}, and it is neither an image nor a command with arguments.",
+            code="unknown_commissioner",
+            hint=f"Did you mean {close!r}?" if close else f"There is {listed(known) or 'none in its manifest'}.",
+        )
+    return FoundCommissioner(name=name, runnable=runnable)

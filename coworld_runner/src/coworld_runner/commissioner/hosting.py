@@ -1,0 +1,232 @@
+"""A commissioner's program while it is needed, and conversations with it, each of which ends in time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import anyio
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
+from websockets.frames import CloseCode
+
+from coworld_core.commissioner.messages import (
+    CommissionerMessage,
+    EpisodeCancel,
+    HostMessage,
+    read_commissioner_message,
+)
+from coworld_core.errors import BackendError, CommissionerError, NotReadyError, StartError
+
+from ..backend import Backend, HttpProbe, Limits, Placement, Port, Publish, Unit, enforceable
+from ..episode.options import EpisodeOptions
+from ..episode.specs import game_place
+from ..errors import OWN_DOING, PLATFORM_ENDS
+from ..program import Program, open_program
+from ..websocket import game_socket, words_of
+from .finding import FoundCommissioner
+
+__all__ = ["Commissioner", "CommissionerOptions", "CommissionerSocket", "open_commissioner"]
+
+_Answer = TypeVar("_Answer", bound=CommissionerMessage)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommissionerOptions:
+    """How a commissioner is run. Times are seconds."""
+
+    start_timeout: float = 30.0
+    """For its program to answer ``/healthz``."""
+    reply_timeout: float = 120.0
+    """For what it is to say next; the time in which episodes are played is not its own."""
+    ping_timeout: float = 30.0
+    """For its answer to a ping."""
+    message_bytes: int = 64 * 1024 * 1024
+    """What one of its messages may have."""
+    stop_grace: float = 5.0
+    """Between TERM and KILL."""
+    limits: Limits = field(default_factory=lambda: EpisodeOptions().game_limits)
+    """Defaults that a backend cannot enforce are dropped."""
+
+
+class CommissionerSocket:
+    """One conversation.
+
+    Every method raises ``CommissionerError`` with one of these codes, or ``BackendError`` (``commissioner_lost``) where
+    the platform took the program away:
+
+    * ``commissioner_silent``: it said nothing in time, or answered no ping.
+    * ``commissioner_gone``: it hung up, or ended.
+    * ``commissioner_oversized``: a message is longer than may be.
+    * ``commissioner_nonsense``: a message is none that is known, or none that has its place here.
+    """
+
+    def __init__(self, connection: ClientConnection, unit: Unit, options: CommissionerOptions) -> None:
+        self._connection = connection
+        self._unit = unit
+        self._options = options
+
+    async def tell(self, message: HostMessage) -> None:
+        """Say something."""
+        try:
+            with anyio.fail_after(self._options.reply_timeout):
+                await self._connection.send(message.model_dump_json())
+        except TimeoutError:
+            raise self._silent("has taken nothing in") from None
+        except ConnectionClosed as error:
+            raise await self._gone(error) from error
+
+    async def hear(self) -> CommissionerMessage:
+        """Wait for what it says next."""
+        try:
+            with anyio.fail_after(self._options.reply_timeout):
+                text = await self._connection.recv()
+        except TimeoutError:
+            raise self._silent("has said nothing") from None
+        except ConnectionClosed as error:
+            raise await self._gone(error) from error
+        return read_commissioner_message(text)
+
+    async def ask(self, request: HostMessage, answer: type[_Answer]) -> _Answer:
+        """Say something, and wait for the answer to it."""
+        await self.tell(request)
+        while isinstance(heard := await self.hear(), EpisodeCancel):
+            pass  # nothing is under way
+        if not isinstance(heard, answer):
+            raise misplaced(heard, request)
+        return heard
+
+    def _silent(self, what: str) -> CommissionerError:
+        return CommissionerError(
+            f"The commissioner {what} for {self._options.reply_timeout:g} s.", code="commissioner_silent"
+        )
+
+    async def _gone(self, error: ConnectionClosed) -> CommissionerError | BackendError:
+        if error.sent is not None and error.sent.code == CloseCode.MESSAGE_TOO_BIG and not error.rcvd_then_sent:
+            return CommissionerError(
+                f"A message of the commissioner is longer than {self._options.message_bytes} bytes.",
+                code="commissioner_oversized",
+            )
+        if error.sent is not None and error.sent.code == CloseCode.INTERNAL_ERROR and error.rcvd is None:
+            return CommissionerError(
+                f"The commissioner has answered no ping for {self._options.ping_timeout:g} s.",
+                code="commissioner_silent",
+            )
+        exit = None
+        # who hangs up usually ends; how says more than that it hung up
+        with anyio.move_on_after(1.0):
+            exit = await self._unit.wait()
+        if exit is not None and exit.reason in PLATFORM_ENDS:
+            return BackendError(f"The commissioner {exit}.", code="commissioner_lost", hint="Run it again.")
+        return CommissionerError(
+            f"The commissioner {exit}." if exit is not None else f"The commissioner has hung up: {words_of(error)}.",
+            code="commissioner_gone",
+            context={"log_tail": await self._unit.log_tail()},
+        )
+
+
+def misplaced(heard: CommissionerMessage, request: HostMessage) -> CommissionerError:
+    """What was said has no place after what it was asked."""
+    return CommissionerError(f"The commissioner said {heard.type} after {request.type}.", code="commissioner_nonsense")
+
+
+class Commissioner:
+    """A commissioner whose program runs."""
+
+    def __init__(self, unit: Unit, options: CommissionerOptions) -> None:
+        self.unit = unit
+        self._options = options
+
+    @asynccontextmanager
+    async def converse(self) -> AsyncGenerator[CommissionerSocket]:
+        """Open a conversation, and end it on leaving.
+
+        Raises:
+            CommissionerError: Code ``commissioner_gone``: it lets nobody in.
+        """
+        options = self._options
+        try:
+            connection = await game_socket(
+                self.unit.endpoint().here,
+                "/round",
+                max_size=options.message_bytes,
+                ping_interval=options.ping_timeout,
+                ping_timeout=options.ping_timeout,
+                open_timeout=options.start_timeout,
+                close_timeout=1.0,
+            )
+        except (InvalidHandshake, InvalidMessage, OSError, EOFError) as error:
+            raise CommissionerError(
+                f"The commissioner lets nobody in at /round: {words_of(error)}.",
+                code="commissioner_gone",
+                context={"log_tail": await self.unit.log_tail()},
+            ) from error
+        try:
+            yield CommissionerSocket(connection, self.unit, options)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await connection.close()
+
+
+@asynccontextmanager
+async def open_commissioner(
+    found: FoundCommissioner,
+    *,
+    backend: Backend,
+    publish: Publish | None = None,
+    options: CommissionerOptions | None = None,
+) -> AsyncGenerator[Commissioner]:
+    """Start the program of a commissioner, and stop it on leaving.
+
+    Args:
+        found: Which one.
+        backend: An entered backend.
+        publish: Where events go.
+        options: How to run it.
+
+    Yields:
+        It, once it answers.
+
+    Raises:
+        CommissionerError: Code ``commissioner_never_started``: it ended, or did not answer in time.
+        ImageError: The image is not to be had.
+        EnvironmentFault: The machine or the engine failed.
+    """
+    options = options or CommissionerOptions()
+    runnable = found.runnable
+
+    def environment(placement: Placement) -> Mapping[str, str]:
+        return {**runnable.env, **game_place(placement)}
+
+    program = Program(
+        name="commissioner",
+        component="commissioner",
+        image=runnable.image,
+        argv=tuple(runnable.run),
+        environment=environment,
+        ports=(Port(name="http"),),
+        network="game-only" if backend.capabilities.network_isolation else "open",
+        limits=enforceable(options.limits, backend.capabilities),
+    )
+    try:
+        async with open_program(program, backend=backend, publish=publish, stop_grace=options.stop_grace) as running:
+            try:
+                await running.unit.wait_ready(HttpProbe(timeout=options.start_timeout))
+            except NotReadyError as error:
+                raise _never_started(error.message, await running.unit.log_tail()) from error
+            yield Commissioner(running.unit, options)
+    except StartError as error:
+        if error.code not in OWN_DOING:
+            raise
+        raise _never_started(error.message, "") from error
+
+
+def _never_started(why: str, log_tail: str) -> CommissionerError:
+    return CommissionerError(
+        f"The commissioner has not started: {why}",
+        code="commissioner_never_started",
+        hint="It serves /healthz and the socket /round at COGAME_HOST and COGAME_PORT.",
+        context={"log_tail": log_tail},
+    )

@@ -1,0 +1,268 @@
+"""A tournament whose rounds a commissioner decides: it is asked whenever nothing is under way, and answers are logged.
+
+A round that a killed run has left open is begun anew: what the commissioner wants played is answered from the log where
+the same was played there. A failure drops the round that was open, and ends the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+from coworld_core.commissioner.messages import (
+    EpisodeCancel,
+    EpisodesAccepted,
+    EpisodesRejected,
+    LeagueMigrationConfigResponse,
+    LeagueMigrationResponse,
+    RoundComplete,
+    RoundStart,
+    ScheduleEpisodes,
+    ScheduleRoundsResponse,
+)
+from coworld_core.commissioner.values import VariantInfo
+from coworld_core.episode.events import Notice
+from coworld_core.errors import CommissionerError
+from coworld_core.tournament.commissioning import Commission, refused
+from coworld_core.tournament.log import DueRound, LeagueSet, RoundDropped, RoundScheduled, RoundsDue, ScheduledBlock
+from coworld_core.tournament.pairings import Commissioned
+
+from ..backend import Backend, Publish
+from ..commissioner.finding import FoundCommissioner, find_commissioner
+from ..commissioner.hosting import Commissioner, CommissionerOptions, CommissionerSocket, misplaced, open_commissioner
+from ..evaluation.lineups import Entrants
+from .folder import TournamentFolder
+from .settings import TournamentSettings
+
+__all__ = ["Chair", "open_chair"]
+
+_PATIENCE = 3
+"""How often in a round episodes may be refused before it is given up."""
+
+
+@dataclass
+class _Round:
+    """A round while a commissioner is spoken to about it."""
+
+    due: DueRound
+    socket: CommissionerSocket
+    start: RoundStart
+    unclaimed: list[ScheduledBlock]
+    """Played before, in a run that was killed, and not asked for again yet."""
+    requests: dict[str, ScheduledBlock] = field(default_factory=dict[str, ScheduledBlock])
+    untold: dict[str, ScheduledBlock] = field(default_factory=dict[str, ScheduledBlock])
+    refusals: int = 0
+
+
+class Chair:
+    """Has a commissioner say what comes next.
+
+    Args:
+        folder: The tournament, which is this process's own.
+        entrants: Who plays.
+        found: The commissioner.
+        backend: An entered backend.
+        publish: Where events go.
+        options: How to run the commissioner.
+    """
+
+    def __init__(
+        self,
+        folder: TournamentFolder,
+        entrants: Entrants,
+        found: FoundCommissioner,
+        *,
+        backend: Backend,
+        publish: Publish,
+        options: CommissionerOptions | None,
+    ) -> None:
+        assert folder.tournament is not None
+        self._folder = folder
+        self._tournament = folder.tournament
+        self._found = found
+        self._backend = backend
+        self._publish = publish
+        self._options = options
+        base = entrants.base
+        variant = VariantInfo(
+            id=base.variant, name=base.variant, game_config=dict(base.game_config), num_agents=entrants.seats
+        )
+        self._commission = Commission(self._tournament, variant)
+        self._program = AsyncExitStack()
+        self._conversation = AsyncExitStack()
+        self._commissioner: Commissioner | None = None
+        self._round: _Round | None = None
+        self._asked = False
+
+    async def go_on(self) -> None:
+        """Have it said and logged what comes next, up to episodes that are to be played or the end.
+
+        Raises:
+            CommissionerError: It failed; a round that was open is dropped.
+        """
+        tournament, league = self._tournament, self._tournament.league
+        while not tournament.unplayed:
+            self._folder.happen(*tournament.next_events())
+            if tournament.stopped and not self._asks_again():
+                return
+            due = league.open
+            try:
+                if due is not None:
+                    await self._talk(due)
+                elif league.commissioner != self._found.name:
+                    await self._set_up()
+                else:
+                    await self._ask_rounds()
+            except CommissionerError as error:
+                if due is not None:
+                    self._folder.happen(RoundDropped(round=due.round, code=error.code, reason=error.message))
+                    self._tell(due.round)
+                raise
+
+    async def close(self) -> None:
+        """End the conversation and the program."""
+        self._round = None
+        try:
+            await self._conversation.aclose()
+        finally:
+            self._commissioner = None
+            await self._program.aclose()
+
+    def _asks_again(self) -> bool:
+        """Whether nothing was due in an earlier run only: by now something may be."""
+        tournament = self._tournament
+        if self._asked or tournament.stopped != "rounds" or not tournament.league.idle:
+            return False
+        limit = tournament.rules.rounds
+        if limit is not None and len(tournament.league.decided) >= limit:
+            return False
+        tournament.stopped = ""
+        return True
+
+    def _tell(self, number: int) -> None:
+        """Say what became of a round."""
+        report = self._tournament.league.report(self._tournament.active)
+        assert report is not None
+        over = next(one for one in report.rounds if one.round == number)
+        bad = over.code or over.state_refused
+        for line in over.lines():
+            message = f"round {number} of {over.division}: {line}"
+            self._publish(Notice(level="warning" if bad else "info", message=message))
+
+    # --- talking
+
+    async def _open(self) -> CommissionerSocket:
+        """A conversation of its own: with the program that runs, or a new one where that has ended."""
+        await self._conversation.aclose()
+        if self._commissioner is not None and self._commissioner.unit.exit is not None:
+            self._commissioner = None
+            await self._program.aclose()
+        if self._commissioner is None:
+            self._commissioner = await self._program.enter_async_context(
+                open_commissioner(self._found, backend=self._backend, publish=self._publish, options=self._options)
+            )
+        return await self._conversation.enter_async_context(self._commissioner.converse())
+
+    async def _set_up(self) -> None:
+        socket = await self._open()
+        commission = self._commission
+        config = await socket.ask(commission.ask_divisions(), LeagueMigrationConfigResponse)
+        divisions = commission.new_divisions(config)
+        moves = await socket.ask(commission.ask_members(divisions), LeagueMigrationResponse)
+        event: LeagueSet = commission.league_set(self._found.name, divisions, moves)
+        self._folder.happen(event)
+
+    async def _ask_rounds(self) -> None:
+        socket = await self._open()
+        response = await socket.ask(self._commission.ask_rounds(), ScheduleRoundsResponse)
+        event: RoundsDue = self._commission.rounds_due(response)
+        self._asked = True
+        if event.rounds or not self._tournament.league.idle:
+            self._folder.happen(event)
+
+    async def _talk(self, due: DueRound) -> None:
+        """Hear what a commissioner says next in a round."""
+        now = self._round
+        if now is None or now.due.round != due.round:
+            socket = await self._open()
+            start = self._commission.start(due)
+            self._round = now = _Round(due, socket, start, self._tournament.blocks_of(due.round))
+            await socket.tell(start)
+        for id, block in list(now.untold.items()):
+            del now.untold[id]
+            await now.socket.tell(self._commission.told(id, block, self._tournament.seen[block.block - 1]))
+        message = await now.socket.hear()
+        if isinstance(message, ScheduleEpisodes):
+            await self._schedule(now, message)
+        elif isinstance(message, RoundComplete):
+            event = self._commission.decided(due, message)
+            self._round = None
+            self._folder.happen(event)
+            self._tell(due.round)
+        elif not isinstance(message, EpisodeCancel):
+            raise misplaced(message, now.start)
+        elif message.request_id not in now.requests:
+            raise refused(f"It cancels the episode {message.request_id!r:.80}, which it has not asked for.")
+        # what is cancelled was over when that was heard
+
+    async def _schedule(self, now: _Round, message: ScheduleEpisodes) -> None:
+        """Have episodes played: all of a message, or none."""
+        room = self._tournament.room + len(self._tournament.blocks_of(now.due.round))
+        mistakes = self._commission.mistakes(now.due, message, now.requests, room=room)
+        ids = tuple(request.request_id for request in message.episodes)
+        if mistakes:
+            first = next(iter(mistakes.items()))
+            now.refusals += 1
+            if now.refusals >= _PATIENCE:
+                raise refused(
+                    f"Its episodes were refused {now.refusals} times, the last time {first[0]!r:.80}: {first[1]}."
+                )
+            others = {id: "another episode of the same message is refused" for id in ids if id not in mistakes}
+            await now.socket.tell(EpisodesRejected(request_ids=ids, errors={**mistakes, **others}))
+            return
+        new: list[ScheduledBlock] = []
+        for request in message.episodes:
+            block = self._commission.block(now.due, request)
+            same = [one for one in now.unclaimed if (one.lineup, one.seed) == (block.lineup, block.seed)]
+            if same:
+                block = same[0]
+                now.unclaimed.remove(block)
+            else:
+                number = self._tournament.last_block + len(new) + 1
+                match = len(self._tournament.blocks_of(now.due.round)) + len(new) + 1
+                block = block.model_copy(update={"block": number, "match": match})
+                new.append(block)
+            now.requests[request.request_id] = now.untold[request.request_id] = block
+        if new:
+            self._folder.happen(RoundScheduled(round=now.due.round, blocks=tuple(new)))
+        await now.socket.tell(EpisodesAccepted(request_ids=ids))
+
+
+@asynccontextmanager
+async def open_chair(
+    folder: TournamentFolder,
+    settings: TournamentSettings,
+    entrants: Entrants,
+    *,
+    backend: Backend,
+    publish: Publish,
+    options: CommissionerOptions | None = None,
+) -> AsyncGenerator[Chair | None]:
+    """What has a tournament's commissioner say what comes next; None where a pairing does.
+
+    Its program is started when it is needed, and stopped on leaving.
+
+    Raises:
+        UsageError: There is no such commissioner.
+    """
+    assert folder.tournament is not None
+    if not isinstance(folder.tournament.pairing, Commissioned):
+        yield None
+        return
+    found = find_commissioner(entrants.package, settings.pairing.commissioner)
+    chair = Chair(folder, entrants, found, backend=backend, publish=publish, options=options)
+    try:
+        yield chair
+    finally:
+        await chair.close()

@@ -1,0 +1,117 @@
+"""Commissioners in this process: that of Paint Arena, but for what a test breaks."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+
+from coworld_runner.testing.fake import FakeContext
+from paintarena.commissioner import Conversation, respond
+
+from .certify_kit import World
+from .contest import contest, held
+
+__all__ = ["Message", "Vice", "commissioned", "program_of"]
+
+_IMAGE = "tests/commissioner:1"
+
+Message = dict[str, Any]
+Vice = Callable[[Message, list[Message]], "list[Message | str] | int | None"]
+"""Takes what was heard and the right answers to it, and gives what is said instead: a text goes out as it is, None
+hangs up, and a number ends the program."""
+
+
+def _honest(_: Message, answers: list[Message]) -> list[Message | str] | int | None:
+    return [*answers]
+
+
+def program_of(
+    vice: Vice = _honest,
+    *,
+    heard: list[Message] | None = None,
+    before: Callable[[FakeContext], Awaitable[int | None]] | None = None,
+    pause: float = 0.0,
+    shut: bool = False,
+) -> Callable[[FakeContext], Awaitable[int]]:
+    """The program.
+
+    Args:
+        vice: What is wrong with what it says.
+        heard: Where what it hears is written down.
+        before: What it does first; it ends where that gives a status.
+        pause: Seconds before each answer.
+        shut: Whether it lets nobody in.
+    """
+
+    async def program(context: FakeContext) -> int:
+        if before is not None and (status := await before(context)) is not None:
+            return status
+        ended = anyio.Event()
+        statuses: list[int] = []
+
+        async def converse(connection: ServerConnection) -> None:
+            conversation = Conversation()
+            try:
+                async for text in connection:
+                    message: Message = json.loads(text)
+                    if heard is not None:
+                        heard.append(message)
+                    await anyio.sleep(pause)
+                    said = vice(message, conversation.answer(message))
+                    if isinstance(said, int):
+                        statuses.append(said)
+                        ended.set()
+                        return
+                    if said is None:
+                        return
+                    for answer in said:
+                        await connection.send(answer if isinstance(answer, str) else json.dumps(answer))
+            except ConnectionClosed:
+                pass
+
+        def route(connection: ServerConnection, request: Any) -> Any:
+            return (
+                connection.respond(403, "no\n") if shut and request.path == "/round" else respond(connection, request)
+            )
+
+        with socket.create_server((context.env["COGAME_HOST"], int(context.env["COGAME_PORT"]))) as listener:
+            async with (
+                serve(converse, sock=listener, process_request=route, max_size=None, close_timeout=0.2),
+                anyio.create_task_group() as tasks,
+            ):
+
+                async def wait(event: anyio.Event) -> None:
+                    await event.wait()
+                    tasks.cancel_scope.cancel()
+
+                tasks.start_soon(wait, ended)
+                tasks.start_soon(wait, context.stopping)
+        return statuses[0] if statuses else 0
+
+    return program
+
+
+@asynccontextmanager
+async def commissioned(
+    path: Path, *players: str, rounds: int | None = 1, program: Any = None
+) -> AsyncGenerator[tuple[World, Path]]:
+    """A tournament that a commissioner runs, and the world to play it in."""
+    programs = {_IMAGE: program or program_of()}
+    async with contest(2.0, programs=programs) as small:
+        place = await held(
+            small,
+            path / "league",
+            *players,
+            pairing="commissioner",
+            rounds=rounds,
+            commissioner=_IMAGE,
+        )
+        yield small, place
