@@ -55,6 +55,7 @@ PARTS = (
     "registry.protocol",
     "web.cli_sign_in",
     "work.housekeeping",
+    "work.rounds",
     "web",
 )
 """Modules of this package that take part in the application.
