@@ -23,7 +23,7 @@ from coworld_core.ports import EXTRA_PORTS_ENV, ExtraPort, parse_extra_ports
 from ._hints import listed
 from .own_players.player import OwnPlayer
 from .package.resolving import Package
-from .players import HUMAN, PlayerRef, player_host, read_players
+from .players import HUMAN, PlayerRef, player_host, read_players, seat_files
 
 __all__ = ["CONNECT_TIMEOUT", "EpisodePlan", "Seat", "plan_episode", "plan_for_people"]
 
@@ -294,9 +294,7 @@ def _seated(
             (runnable, _bundled_id(manifest, runnable, names), None)
             for runnable, names in zip(asked, called, strict=True)
         ]
-    host = player_host(package).run
-    # as the package's own player calls it
-    python = host[0] if host and Path(host[0]).name.startswith("python") else "python3"
+    host = player_host(package)
     seats = named or [PlayerRef(word=seat.player_id, kind="bundled") for seat in manifest.certification.players]
     taken: list[_Taken] = []
     for slot, runnable in enumerate(asked):
@@ -304,9 +302,8 @@ def _seated(
         if player.kind == "bundled":
             taken.append((bundled[player.word].as_runnable(), player.word, None))
         elif player.own is not None:
-            # whoever names the program names all of it: the bundled player's variables were for another one
-            own = dataclasses.replace(player.own, python=python)
-            taken.append((runnable.model_copy(update={"run": own.shown(), "env": {}}), None, own))
+            there, own = seat_files(player.own, runnable, host)
+            taken.append((there, None, own))
         else:
             taken.append((runnable, None, None))
     return taken

@@ -55,6 +55,12 @@ def cli() -> None:
 @click.option(
     "--allow-remote", is_flag=True, help="With local processes: listen on other addresses than loopback, too."
 )
+@click.option(
+    "--trust-uploads",
+    is_flag=True,
+    help="With local processes: run players' files that are uploaded, too, as you and with nothing kept from them. For "
+    "your own machine alone; on loopback only.",
+)
 @click.option("--url", metavar="URL", help="How clients reach it, when a proxy stands in front.")
 @click.option(
     "--artifacts",
@@ -79,6 +85,7 @@ def serve_command(
     host: str,
     port: int,
     allow_remote: bool,
+    trust_uploads: bool,
     url: str | None,
     artifacts: str | None,
     work: dict[str, Any],
@@ -93,9 +100,10 @@ def serve_command(
 
     from . import serving
 
-    settings = replace(settings, artifacts=artifacts, quotas=Quotas(**read_quotas(quotas)), **work)
-    if settings.local_processes and not allow_remote:
-        serving.require_loopback(host)
+    settings = replace(
+        settings, artifacts=artifacts, quotas=Quotas(**read_quotas(quotas)), trust_uploads=trust_uploads, **work
+    )
+    serving.require_place(settings, host, allow_remote=allow_remote)
     _log_to_stderr(verbose)
     _run(_serve, settings, out, serving.bind(host, port), url)
 
