@@ -99,8 +99,7 @@ def results(out: Output, connection: Connection, target: str, include_recent_rou
             return await show_rows(out, scored(), tables.ROUND_RESULTS, none="The round has no results yet.")
         division = target
         if kind != "division":
-            where = target if kind == "league" else (await api.leagues.find(target)).id
-            ladder = await api.leagues.ladder(where)
+            ladder = await api.leagues.ladder(await api.leagues.id_of(target))
             out.answer([dump(row) for row in ladder])
             out.say(rows_table(tables.LADDER, ladder) if ladder else "The league has no divisions.")
             if out.json or len(ladder) != 1:

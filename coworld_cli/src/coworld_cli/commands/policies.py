@@ -109,7 +109,7 @@ def submit(
     async def body(api: CoworldClient, _: Running) -> int:
         from coworld_core.api import PolicyRef
 
-        where = (await api.leagues.find(league)).id
+        where = await api.leagues.id_of(league)
         ref = PolicyRef.parse(policy)
         version = ref.id or (await api.policies.lookup(ref)).id
         return await submit_version(

@@ -292,7 +292,7 @@ def upload_policy(
 
     async def body(api: CoworldClient, running: Running) -> int:
         # asked first: what has no place to go is not sent
-        where = (await api.leagues.find(league)).id if league is not None else None
+        where = await api.leagues.id_of(league) if league is not None else None
         if files is not None:
             made = await api.policies.upload_player(files, name=name, secret_env=environment, tags=labels or None)
         else:

@@ -40,20 +40,20 @@ class Leagues(Resource):
         """
         return await self._get(League, path("/v2/leagues/{}", check_id(league_id, "league")), timeout=timeout)
 
-    async def find(self, league: str, *, timeout: float | None = None) -> League:
-        """One league, by its id or by its name.
+    async def id_of(self, league: str, *, timeout: float | None = None) -> str:
+        """The id of a league that is given by its name, or by its id, for which nobody is asked.
 
         Raises:
             NotFound: There is none of that name that you may see.
             UsageError: Several are called that (code ``ambiguous``).
         """
         if id_kind(league) is not None:
-            return await self.get(league, timeout=timeout)
+            return check_id(league, "league")
         known = [row async for row in self.list(timeout=timeout)]
         found = [row for row in known if row.name == league]
         found = found or [row for row in known if row.name.casefold() == league.casefold()]
         if len(found) == 1:
-            return found[0]
+            return found[0].id
         if found:
             raise UsageError(f"Several leagues are called {league!r}.", code="ambiguous", hint="Give the id.")
         near = get_close_matches(league, [row.name for row in known], n=1)
