@@ -312,12 +312,21 @@ def test_standings(value: Any, run: Run, told: Platform) -> None:
         f"/v2/leagues/{LEAGUE['id']}/division-ladder",
         [{"id": DIVISION["id"], "name": "First", "level": 1, "member_count": 5}],
     )
-    assert rows_of(run("results", str(LEAGUE["id"]))) == [
-        ["Division", "ID", "Level", "Members"],
-        ["First", DIVISION["id"], "1", "5"],
-    ]
     board = [{"rank": 1, "player_id": PLAYER["id"], "player_name": "Ada", "score": 1.23456, "rounds_played": 9}]
     told.on("GET", f"/v2/divisions/{DIVISION['id']}/leaderboard", board)
+    told.on("GET", "/v2/leagues", [LEAGUE])
+    # whoever is asked for by name is the same, and the players of a single division are shown at once
+    for league in (str(LEAGUE["id"]), str(LEAGUE["name"]).upper()):
+        assert rows_of(run("results", league)) == [
+            ["Division", "ID", "Level", "Members"],
+            ["First", DIVISION["id"], "1", "5"],
+            [""],
+            ["Rank", "Player", "Score", "Rounds"],
+            ["1", "Ada", "1.2346", "9"],
+        ]
+        assert json.loads(run("results", league, "--json").stdout)[0]["id"] == DIVISION["id"]
+    missing = run("results", str(LEAGUE["name"])[:-1])
+    assert (missing.exit_code, f"Did you mean {LEAGUE['name']!r}?" in missing.stderr) == (exitcodes.REMOTE, True)
     assert rows_of(run("results", str(DIVISION["id"]), "--include-recent-rounds", "0")) == [
         ["Rank", "Player", "Score", "Rounds"],
         ["1", "Ada", "1.2346", "9"],

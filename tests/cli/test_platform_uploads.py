@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -123,6 +124,49 @@ def test_submit_by_name(run: Run, told: Platform) -> None:
     assert f"detail=policy-version:{uuid(2)}" in result.stdout
     answer = json.loads(run("submit", "painter:v2", "-l", str(LEAGUE["id"]), "--json").stdout)
     assert answer["policy_version_id"] == uuid(2)
+
+
+def test_a_file_is_uploaded_and_submitted_by_the_leagues_name(
+    run: Run, told: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bot.py").write_text("def act(observation, legal, rng):\n    return legal[0]\n")
+    told.on("GET", "/v2/leagues", [LEAGUE])
+    told.on("POST", "/stats/policies/files", VERSION)
+    told.on("POST", "/v2/league-submissions", {"id": SUBMISSION["id"], "status": "placed"})
+    result = run("upload-policy", "./bot.py", "--league", str(LEAGUE["name"]))
+    assert result.exit_code == 0, result.output
+    sent = told.calls("POST", "/stats/policies/files")[-1].json
+    assert (sent["name"], sent["player"]["file"], sent["player"]["needs_client"]) == ("bot", "bot.py", True)
+    assert base64.b64decode(sent["player"]["files"]["bot.py"]) == Path("bot.py").read_bytes()
+    assert told.asked[-1].json["league_id"] == LEAGUE["id"]
+    # where to look is a whole address
+    assert f"Page:           {told.server}/observatory/v2#tab=uploads" in result.stdout
+    answer = json.loads(run("upload-policy", "bot.py", "-n", "mine", "-l", str(LEAGUE["id"]), "--json").stdout)
+    assert (answer["label"], answer["submission"]["id"]) == ("painter:v3", SUBMISSION["id"])
+    # nothing is sent that has no place to go
+    asked = len(told.calls("POST", "/stats/policies/files"))
+    assert run("upload-policy", "bot.py", "--league", "nowhere").exit_code == exitcodes.REMOTE
+    assert len(told.calls("POST", "/stats/policies/files")) == asked
+
+
+def test_what_is_no_file_for_a_platform_is_said(
+    run: Run, told: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bot.py").write_text("def act(observation, legal, rng):\n    return legal[0]\n")
+    Path("mine").mkdir()
+    Path("mine/Dockerfile").write_text('FROM scratch\nCMD ["x"]\n')
+    told.on("POST", "/stats/policies/files", Answer({"detail": "There is nothing at this path."}, 404))
+    for words, status, said in (
+        (["bot.py"], exitcodes.USAGE, "takes images, and bot.py is a file"),
+        (["./mine"], exitcodes.USAGE, "has a Dockerfile"),
+        (["./none.py"], exitcodes.USAGE, "There is no player at"),
+        (["bot.py", "--run", "x"], exitcodes.USAGE, "--run is for images"),
+        ([IMAGE], exitcodes.USAGE, "Missing option '--name'"),
+    ):
+        result = run("upload-policy", *words)
+        assert (result.exit_code, said in result.stderr) == (status, True), (words, result.stderr)
 
 
 def test_submit_what_is_not_yours(run: Run, told: Platform) -> None:

@@ -123,7 +123,7 @@ def test_unknown_command_of_a_group_says_what_was_meant() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("results foo", "'foo' is not the id of"),
+        ("rounds foo", "'foo' is not the id of"),
         (f"results {COW}", "is the id of a coworld, where that of"),
         (f"leagues {COW}", "is the id of a coworld, where that of a league is needed"),
         ("show paint-arena", "'paint-arena' is not the id of a coworld"),

@@ -164,6 +164,54 @@ def test_leagues_and_episodes_without_an_account(scene: Scene, pages: Pages, siz
     expect(page.locator("pre")).to_have_text("quick: ready\n")
 
 
+def test_a_league_says_whose_policies_stand_where_and_moves_by_itself(scene: Scene, pages: Pages) -> None:
+    page = pages(scene.url(f"/leagues/{scene.world.league}"), size={"width": 360, "height": 780})
+    first = page.locator("tr.first")
+    expect(first).to_contain_text(f"{HOSTILE}:v1")
+    before = int(first.locator("td.number").last.inner_text())
+    expect(page.locator("#part pre")).to_contain_text("coworld upload-policy ./bot.py --league 'Quick League' --server")
+    fits(page)
+    versions = scene.portal.call(_seated, scene.platform, scene.public["id"])
+    scene.portal.call(scene.platform.until_played, scene.portal.call(scene.platform.play_round, scene.world, *versions))
+    # nobody has asked for the page again
+    expect(first.locator("td.number").last).not_to_have_text(str(before))
+    fits(page)
+
+
+async def _seated(platform: Platform, episode: str) -> list[str]:
+    return [seat.policy_version_id or "" for seat in (await platform.episode(episode)).participants]
+
+
+def test_scores_stand_before_logs_on_a_phone(scene: Scene, pages: Pages) -> None:
+    path = f"/episodes/{scene.public['id']}"
+    tops: dict[bool, dict[str, float]] = {}
+    for phone in (True, False):
+        page = pages(scene.url(path), size=PHONE if phone else DESK)
+        boxes = {name: page.locator(name).bounding_box() for name in ("#stage", ".scores", ".logs")}
+        tops[phone] = {name: box["y"] for name, box in boxes.items() if box is not None}
+    assert tops[True]["#stage"] < tops[True][".scores"] < tops[True][".logs"]
+    assert tops[False][".scores"] < tops[False][".logs"]
+
+
+def test_what_is_not_there_is_said_in_the_sites_own_style(scene: Scene) -> None:
+    with httpx2.Client(base_url=scene.platform.url, timeout=60) as anybody:
+        browser = {"Accept": "text/html,*/*"}
+        for path, status, said in (
+            ("/nope", 404, "There is no page at this address."),
+            ("/leagues/league_none", 404, "There is no such league"),
+            ("/cli-auth", 200, "Show your token once"),
+            ("/cli-auth?callback=http://evil.example/", 400, "leads away from your machine"),
+        ):
+            answer = anybody.get(path, headers=browser)
+            assert (answer.status_code, answer.headers["content-type"]) == (status, "text/html; charset=utf-8"), path
+            assert said in answer.text, path
+            assert "/static/observatory.css" in answer.text, path
+            assert 'href="/docs"' in answer.text, path
+        # programs get what they understand
+        for path, headers in (("/nope", {}), ("/observatory/v2/nope", browser)):
+            assert anybody.get(path, headers=headers).json()["type"] == "not_found"
+
+
 def test_signing_in_shows_what_is_ones_own(scene: Scene, pages: Pages) -> None:
     place = scene.url(f"/episodes/{scene.private['id']}")
     page = pages(scene.url(f"/sign-in?next=/episodes/{scene.private['id']}"))

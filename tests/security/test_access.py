@@ -77,6 +77,9 @@ TABLE: dict[str, Row] = {
     "POST /stats/policy-secret-envs": Row(KNOWN, body={"policy_secret_env": {"A": "b"}}),
     "DELETE /stats/policy-secret-envs/{secret_env_id}": Row(OWN_404),
     "POST /stats/policies/docker-img/complete": Row(KNOWN_404, body={"name": "x", "container_image_id": "$image_id"}),
+    "POST /stats/policies/files": Row(
+        KNOWN, body={"name": "x", "player": {"file": "a", "files": {"a": "YQ=="}, "command": ["{}/a"]}}
+    ),
     "GET /stats/policy-versions": Row(KNOWN),
     "GET /v2/policies/{policy_id}/selection-access": Row(KNOWN_403),
     "PUT /v2/policies/{policy_id}/selection-access": Row(KNOWN_403, body={"selection_scope": "owner_visible"}),

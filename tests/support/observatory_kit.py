@@ -212,6 +212,7 @@ async def open_platform(
     database: str | None = None,
     artifacts: str | None = None,
     quotas: Quotas | None = None,
+    trust_uploads: bool = False,
 ) -> AsyncGenerator[Platform]:
     """Serve an Observatory with its worker as long as the context is open."""
     settings = Settings(
@@ -223,6 +224,7 @@ async def open_platform(
         parallel=parallel,
         lease=lease,
         quotas=quotas or Quotas(),
+        trust_uploads=trust_uploads,
     )
     listener = serving.bind("127.0.0.1", 0)
     settings = serving.with_url(settings, listener, None)

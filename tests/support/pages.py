@@ -15,6 +15,7 @@ A comment right above a block changes that:
 ``<!-- exit: N -->``           the commands end with status N
 ``<!-- until: TEXT -->``       the command is interrupted with Ctrl-C once its output has TEXT, and must then end well
 ``<!-- background: TEXT -->``  the command runs on until the page ends; the page goes on once its output has TEXT
+``<!-- instead -->``           with it: what runs in the background ends before
 ``<!-- export -->``            ``export NAME=VALUE`` lines, which hold for the rest of the page
 ``<!-- needs: docker -->``     the block needs a Docker engine (``kubernetes``: a cluster that uses its images;
                             ``postgresql``, ``s3``: a server of the page's own, and the variables that lead to it;
@@ -242,6 +243,7 @@ def execute(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def run_page(page: Path, tmp_path: Path, background: ExitStack) -> None:
     names: dict[str, object] = {"__name__": "__page__"}
+    servers = background.enter_context(ExitStack())
     port = choose_port()
     background.callback(port.close)
     exported = {"OBSERVATORY_PORT": str(port.number)}
@@ -268,7 +270,9 @@ def run_page(page: Path, tmp_path: Path, background: ExitStack) -> None:
                 command = re.sub(r"\s+#.*$", "", line).strip()
                 assert command in ci, f"{where}: {command!r} does not stand in .ci/run"
         elif "background" in block.notes:
-            background.enter_context(running(block.text, block.notes["background"], where, tmp_path, exported))
+            if "instead" in block.notes:
+                servers.close()
+            servers.enter_context(running(block.text, block.notes["background"], where, tmp_path, exported))
         elif block.language == "console":
             run_console(block, where, tmp_path, exported)
         elif block.language == "python":

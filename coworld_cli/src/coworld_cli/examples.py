@@ -128,6 +128,7 @@ coworld submissions --mine
 coworld submissions --league LEAGUE_ID --json
 coworld events --league LEAGUE_ID
 coworld events --policy my-player:v3 --all --jsonl
+coworld upload-policy ./bot.py --league LEAGUE_ID
 coworld upload-policy my-player:latest --name my-player --run python --run my_player.py
 coworld upload-policy my-player:2 --name my-player --secret-env API_KEY
 coworld submit my-player --league LEAGUE_ID

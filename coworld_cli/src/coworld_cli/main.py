@@ -72,7 +72,7 @@ _COMMANDS: CommandTable = {
         "memberships": ("policies", "List the policies that are in leagues."),
         "submissions": ("policies", "List submissions of policies to leagues."),
         "events": ("leagues", "List what happened in competitions."),
-        "upload-policy": ("uploads", "Upload a player image as a version of a policy."),
+        "upload-policy": ("uploads", "Upload a player as a version of a policy."),
         "submit": ("policies", "Submit a policy to a league."),
         "retire-membership": ("policies", "Take a policy out of its league."),
         "league": ("leagues", "Ask for leagues of a Coworld (for the platform's team)."),

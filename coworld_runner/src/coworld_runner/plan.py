@@ -25,7 +25,7 @@ from ._hints import listed
 from .own_players.hosted import bundled_hosted
 from .own_players.player import OwnPlayer
 from .package.resolving import Package
-from .players import HUMAN, PlayerRef, player_host, read_players
+from .players import HUMAN, PlayerRef, player_host, read_players, seat_files
 
 __all__ = ["CONNECT_TIMEOUT", "EpisodePlan", "Seat", "plan_episode", "plan_for_people"]
 
@@ -318,9 +318,7 @@ def _seated(
         ids = [_bundled_id(manifest, runnable, names) for runnable, names in zip(asked, called, strict=True)]
         own = [bundled_hosted(package, bundled[known]) if hosts and known is not None else None for known in ids]
         return list(zip(asked, ids, own, strict=True))
-    host = player_host(package).run
-    # the interpreter name that the package's own player uses
-    python = host[0] if host and Path(host[0]).name.startswith("python") else "python3"
+    host = player_host(package)
     seats = named or [PlayerRef(word=seat.player_id, kind="bundled") for seat in manifest.certification.players]
     taken: list[_Taken] = []
     for slot, runnable in enumerate(asked):
@@ -329,9 +327,8 @@ def _seated(
             own = bundled_hosted(package, bundled[player.word]) if hosts else None
             taken.append((bundled[player.word].as_runnable(), player.word, own))
         elif player.own is not None:
-            # a user's own program replaces the bundled one completely: the bundled player's variables do not apply
-            own = dataclasses.replace(player.own, python=python)
-            taken.append((runnable.model_copy(update={"run": own.shown(), "env": {}}), None, own))
+            there, own = seat_files(player.own, runnable, host)
+            taken.append((there, None, own))
         else:
             taken.append((runnable, None, None))
     return taken

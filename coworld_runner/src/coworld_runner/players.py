@@ -28,7 +28,16 @@ from .own_players.recording import RECORDING
 from .package.resolving import Package
 from .random_player import RANDOM
 
-__all__ = ["HUMAN", "PlayerRef", "housing_words", "player_host", "read_players"]
+__all__ = [
+    "HUMAN",
+    "PlayerRef",
+    "housing_words",
+    "is_player_path",
+    "manifest_host",
+    "player_host",
+    "read_players",
+    "seat_files",
+]
 
 HUMAN = "human"
 """The word that leaves a seat to a person."""
@@ -84,11 +93,35 @@ def player_host(package: Package) -> Runnable:
 
     Of images whose directory on this machine is known, where any is.
     """
-    manifest = package.manifest
+    known = _programs(package.manifest)
+    return _with_python([runnable for runnable in known if runnable.image in package.contexts] or known)
+
+
+def manifest_host(manifest: Manifest) -> Runnable:
+    """What a file of one's own runs in, where a package is only its manifest."""
+    return _with_python(_programs(manifest))
+
+
+def seat_files(own: OwnPlayer, seat: Runnable, host: Runnable) -> tuple[Runnable, OwnPlayer]:
+    """A file of one's own in a seat: how it is run there, with Python as its host calls it.
+
+    Args:
+        own: The file or directory.
+        seat: A player of the image that it runs in.
+        host: As ``player_host`` gives it.
+    """
+    python = host.run[0] if host.run and Path(host.run[0]).name.startswith("python") else "python3"
+    # whoever names the program names all of it: the bundled player's variables were for another one
+    return seat.model_copy(update={"run": own.shown(), "env": {}}), dataclasses.replace(own, python=python)
+
+
+def _programs(manifest: Manifest) -> list[Runnable]:
     bundled = [player.as_runnable() for player in manifest.player if player.file is None]
-    known = [*bundled, manifest.game.runnable]
-    near = [runnable for runnable in known if runnable.image in package.contexts] or known
-    return next((known for known in near if known.run and Path(known.run[0]).name.startswith("python")), near[0])
+    return [*bundled, manifest.game.runnable]
+
+
+def _with_python(known: list[Runnable]) -> Runnable:
+    return next((one for one in known if one.run and Path(one.run[0]).name.startswith("python")), known[0])
 
 
 def housing_words(players: Iterable[OwnPlayer | None], package: Package, backend: Backend) -> tuple[str, ...]:
@@ -127,14 +160,14 @@ def _read(word: str, package: Package) -> PlayerRef:
     if any(player.id == word for player in manifest.player):
         return PlayerRef(word=word, kind="bundled")
     if manifest.game.player_runtime == GAME_HOSTED and word != HUMAN:
-        if not _is_path(word):
+        if not is_player_path(word):
             raise _unknown(word, manifest)
         return PlayerRef(word=word, kind="own", own=read_hosted(Path(word).expanduser().absolute()))
     if word == HUMAN:
         return PlayerRef(word=word, kind="human")
     if word == RANDOM:
         return PlayerRef(word=word, kind="own", own=_random_player(manifest))
-    if _is_path(word):
+    if is_player_path(word):
         return PlayerRef(word=word, kind="own", own=read_own_player(word))
     if _is_bare(word) and word not in _images(manifest) and word not in package.contexts:
         raise _unknown(word, manifest)
@@ -156,7 +189,8 @@ def _random_player(manifest: Manifest) -> OwnPlayer:
     return dataclasses.replace(read_own_player(file), name=RANDOM, kind="random")
 
 
-def _is_path(word: str) -> bool:
+def is_player_path(word: str) -> bool:
+    """Whether a word names a file or a directory, or what is read as one, and no image."""
     if word.startswith(("./", "../", "/", "~", LLM, RECORDING)) or word in (".", "..") or word.endswith((".py", "/")):
         return True
     try:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .. import exitcodes
 from .._group import NounGroup
 from ..options.platform import (
     Connection,
@@ -21,7 +22,7 @@ from ..options.platform import (
 from ..options.values import IdType, key_values
 from ..output import Output
 from ..render import tables
-from ..render.rows import show_list, show_one, show_rows
+from ..render.rows import dump, rows_table, show_list, show_one, show_rows
 from ..running import Running, run_api
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ def divisions(out: Output, connection: Connection, listing: Listing, division: s
 
 
 @commands.command("results")
-@click.argument("target", type=IdType("league", "division", "round"), metavar="LEAGUE_ID | DIVISION_ID | ROUND_ID")
+@click.argument(
+    "target", type=IdType("league", "division", "round", names=True), metavar="LEAGUE | DIVISION_ID | ROUND_ID"
+)
 @click.option(
     "--include-recent-rounds",
     type=click.IntRange(min=0),
@@ -80,21 +83,31 @@ def divisions(out: Output, connection: Connection, listing: Listing, division: s
 def results(out: Output, connection: Connection, target: str, include_recent_rounds: int) -> int:
     """Show the standings of a league, a division or a round.
 
-    A league has its divisions in order, a division its players, a round what each policy scored in it.
+    A league, by its name or its id, has its divisions in order (the players, too, of one that is the only one), a
+    division its players, a round what each policy scored in it.
     """
 
     async def body(api: CoworldClient, _: Running) -> int:
-        if target.startswith("league_"):
-            ladder = api.leagues.ladder(target)
-            return await show_rows(out, ladder, tables.LADDER, none="The league has no divisions.")
-        if target.startswith("div_"):
-            board = api.divisions.leaderboard(target, recent_rounds=include_recent_rounds)
-            return await show_rows(out, board, tables.LEADERBOARD, none="Nobody has played in this division yet.")
+        from coworld_core.api.ids import id_kind
+
+        kind = id_kind(target)
 
         async def scored() -> Any:
             return (await api.rounds.get(target)).results
 
-        return await show_rows(out, scored(), tables.ROUND_RESULTS, none="The round has no results yet.")
+        if kind == "round":
+            return await show_rows(out, scored(), tables.ROUND_RESULTS, none="The round has no results yet.")
+        division = target
+        if kind != "division":
+            ladder = await api.leagues.ladder(await api.leagues.id_of(target))
+            out.answer([dump(row) for row in ladder])
+            out.say(rows_table(tables.LADDER, ladder) if ladder else "The league has no divisions.")
+            if out.json or len(ladder) != 1:
+                return exitcodes.OK
+            division = ladder[0].id
+            out.say()
+        board = api.divisions.leaderboard(division, recent_rounds=include_recent_rounds)
+        return await show_rows(out, board, tables.LEADERBOARD, none="Nobody has played in this division yet.")
 
     return run_api(out, connection, body)
 

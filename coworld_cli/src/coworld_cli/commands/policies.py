@@ -27,6 +27,8 @@ from ..render.rows import dump, rows_table, show_list, show_one
 from ..running import Running, run_api
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coworld_client import CoworldClient
     from coworld_core.api import AutoChampion
 
@@ -74,7 +76,14 @@ def submissions(out: Output, connection: Connection, listing: Listing, **filters
 
 @commands.command("submit")
 @click.argument("policy", type=PolicyType(), metavar="POLICY")
-@click.option("--league", "-l", required=True, type=IdType("league"), metavar="LEAGUE_ID", help="Where to.")
+@click.option(
+    "--league",
+    "-l",
+    required=True,
+    type=IdType("league", names=True),
+    metavar="LEAGUE",
+    help="Where to: a league's name or its id.",
+)
 @click.option(
     "--auto-champion",
     type=click.Choice(["always", "never", "lineage"]),
@@ -100,19 +109,40 @@ def submit(
     async def body(api: CoworldClient, _: Running) -> int:
         from coworld_core.api import PolicyRef
 
-        from ..browser import open_page, wants_browser
-
+        where = await api.leagues.id_of(league)
         ref = PolicyRef.parse(policy)
         version = ref.id or (await api.policies.lookup(ref)).id
-        made = await api.submissions.create(league, PolicyRef(id=version), auto_champion=auto_champion)
-        page = api.web_url(f"/observatory/v2#tab=uploads&detail=policy-version:{version}")
-        out.answer({**dump(made), "policy_version_id": version, "page": page})
-        out.say(tables.submission_details(made, policy=policy, league=league, auto_champion=auto_champion, page=page))
-        if wants_browser(open_browser):
-            await open_page(page, out)
-        return exitcodes.OK
+        return await submit_version(
+            api, out, version, where, policy=policy, auto_champion=auto_champion, open_browser=open_browser
+        )
 
     return run_api(out, connection, body, changes=True)
+
+
+async def submit_version(
+    api: CoworldClient,
+    out: Output,
+    version: str,
+    league: str,
+    *,
+    policy: str,
+    auto_champion: AutoChampion = "always",
+    open_browser: bool | None = False,
+    also: Mapping[str, Any] | None = None,
+) -> int:
+    """Submit a policy version to a league, and say what became of it; ``also`` is answered with it."""
+    from coworld_core.api import PolicyRef
+
+    from ..browser import open_page, wants_browser
+
+    made = await api.submissions.create(league, PolicyRef(id=version), auto_champion=auto_champion)
+    page = api.web_url(f"/observatory/v2#tab=uploads&detail=policy-version:{version}")
+    submitted = {**dump(made), "policy_version_id": version, "page": page}
+    out.answer({**also, "submission": submitted} if also is not None else submitted)
+    out.say(tables.submission_details(made, policy=policy, league=league, auto_champion=auto_champion, page=page))
+    if wants_browser(open_browser):
+        await open_page(page, out)
+    return exitcodes.OK
 
 
 @commands.command("retire-membership")

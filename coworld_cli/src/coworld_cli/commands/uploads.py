@@ -220,8 +220,11 @@ def patch_commissioner(
 
 
 @commands.command("upload-policy")
-@click.argument("image")
-@click.option("--name", "-n", required=True, metavar="NAME", help="What the policy is called.")
+@click.argument("player", metavar="FILE | IMAGE")
+@click.option("--name", "-n", metavar="NAME", help="What the policy is called.  [default: like the file]")
+@click.option(
+    "--league", "-l", type=IdType("league", names=True), metavar="LEAGUE", help="Submit it there at once: name or id."
+)
 @click.option(
     "--run",
     multiple=True,
@@ -248,8 +251,9 @@ def patch_commissioner(
 def upload_policy(
     out: Output,
     connection: Connection,
-    image: str,
-    name: str,
+    player: str,
+    name: str | None,
+    league: str | None,
     run: tuple[str, ...],
     secret_env: tuple[str, ...],
     secret_env_file: tuple[Path, ...],
@@ -257,34 +261,56 @@ def upload_policy(
     use_bedrock: bool,
     bedrock_model: str | None,
 ) -> int:
-    """Upload a player image as a version of a policy.
+    """Upload a player as a version of a policy.
 
-    IMAGE is one that the Docker engine here has. What the platform has already is not sent again.
+    FILE is a .py file, an executable, or a directory with a pyproject.toml, which runs beside the game's own player
+    image, on platforms that take such. IMAGE is one that the Docker engine here has. What the platform has already is
+    not sent again.
     """
     if bedrock_model and not use_bedrock:
         raise click.UsageError("--bedrock-model needs --use-bedrock.")
     check_run(run)
     labels = key_values("--tag", tags)
 
+    from coworld_runner.own_players.reading import read_own_player
+    from coworld_runner.own_players.wire import to_wire
+    from coworld_runner.players import is_player_path
+
     from ..files import secret_files
     from ..preparing import read_secrets
 
+    own = read_own_player(player) if is_player_path(player) else None
+    if own is not None and run:
+        raise click.UsageError("--run is for images: a file is run by what it is.")
+    name = name or (own.name if own is not None else None)
+    if name is None:
+        raise click.UsageError("Missing option '--name' / '-n'.", click.get_current_context())
+    files = to_wire(own) if own is not None else None
     secrets = read_secrets(secret_env, secret_files(secret_env_file), out)
     bedrock = {"USE_BEDROCK": "true", **({"BEDROCK_MODEL": bedrock_model} if bedrock_model else {})}
-    environment = {**(bedrock if use_bedrock else {}), **secrets.values}
+    environment = {**(bedrock if use_bedrock else {}), **secrets.values} or None
 
     async def body(api: CoworldClient, running: Running) -> int:
-        running.to_go_on = "Layers that were sent are not sent again."
-        with shown_images(out) as told:
-            made = await api.policies.upload(
-                image, name=name, run=run, secret_env=environment or None, tags=labels or None, on_progress=told
-            )
-        out.answer(dump(made))
+        # asked first: what has no place to go is not sent
+        where = await api.leagues.id_of(league) if league is not None else None
+        if files is not None:
+            made = await api.policies.upload_player(files, name=name, secret_env=environment, tags=labels or None)
+        else:
+            running.to_go_on = "Layers that were sent are not sent again."
+            with shown_images(out) as told:
+                made = await api.policies.upload(
+                    player, name=name, run=run, secret_env=environment, tags=labels or None, on_progress=told
+                )
         out.say(f"Upload complete: {clean(made.label, one_line=True)}")
         out.say(f"Version id: {clean(made.id, one_line=True)}")
-        out.say(f"Submit it:  {command_line('submit', made.label, '--league', 'LEAGUE_ID')}")
         if made.submit_error:
             out.warn(clean(made.submit_error, one_line=True))
-        return exitcodes.OK
+        if where is None:
+            out.answer(dump(made))
+            out.say(f"Submit it:  {command_line('submit', made.label, '--league', 'LEAGUE')}")
+            return exitcodes.OK
+        from .policies import submit_version
+
+        return await submit_version(api, out, made.id, where, policy=made.label, also=dump(made))
 
     return run_api(out, connection, body, changes=True)

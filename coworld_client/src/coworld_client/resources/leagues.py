@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from coworld_core.api import LadderEntry, League, check_id
+from difflib import get_close_matches
 
+from coworld_core.api import LadderEntry, League, check_id
+from coworld_core.api.ids import id_kind
+from coworld_core.errors import UsageError
+
+from ..errors import NotFound
 from ..pages import AsyncPager
 from ..transport._connection import path
 from ..transport._replies import read, read_list
@@ -34,6 +39,30 @@ class Leagues(Resource):
             NotFound: There is none, or it is not yours to see.
         """
         return await self._get(League, path("/v2/leagues/{}", check_id(league_id, "league")), timeout=timeout)
+
+    async def id_of(self, league: str, *, timeout: float | None = None) -> str:
+        """The id of a league that is given by its name, or by its id, for which nobody is asked.
+
+        Raises:
+            NotFound: There is none of that name that you may see.
+            UsageError: Several are called that (code ``ambiguous``).
+        """
+        if id_kind(league) is not None:
+            return check_id(league, "league")
+        known = [row async for row in self.list(timeout=timeout)]
+        found = [row for row in known if row.name == league]
+        found = found or [row for row in known if row.name.casefold() == league.casefold()]
+        if len(found) == 1:
+            return found[0].id
+        if found:
+            raise UsageError(f"Several leagues are called {league!r}.", code="ambiguous", hint="Give the id.")
+        near = get_close_matches(league, [row.name for row in known], n=1)
+        raise NotFound(
+            f"There is no league {league!r} that you can see.",
+            status=404,
+            hint=f"Did you mean {near[0]!r}?" if near else "`coworld leagues` lists them.",
+            context={"server": self._client.server},
+        )
 
     async def game_of_week(self, *, timeout: float | None = None) -> League | None:
         """This week's league, or None when there is none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from coworld_core.api import PolicyRef, PolicyVersionCreated, PolicyVersionRow
+from coworld_core.api import PlayerFiles, PolicyRef, PolicyVersionCreated, PolicyVersionRow
 from coworld_core.errors import UsageError
 
 from ..errors import NotFound
@@ -113,4 +113,41 @@ class Policies(Resource):
             timeout=timeout,
             idempotency_key=idempotency_key,
             on_progress=on_progress,
+        )
+
+    async def upload_player(
+        self,
+        player: PlayerFiles,
+        *,
+        name: str,
+        secret_env: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> PolicyVersionCreated:
+        """Make the next version of a policy out of a player's own files, on platforms that take such.
+
+        They run beside the game's own player image.
+
+        Args:
+            player: The files, and how they are run (``coworld_runner.own_players.wire.to_wire`` makes them of a path).
+            name: Name of the policy.
+            secret_env: Environment variables that only this version's player gets.
+            tags: Free labels.
+            timeout: Seconds for each attempt of a call to the API.
+            idempotency_key: As for ``upload``.
+
+        Raises:
+            UsageError: The name or a variable cannot be one, or the platform takes images only (``images_only``).
+        """
+        from ..uploads import upload_player
+
+        return await upload_player(
+            self._client,
+            player,
+            name=name,
+            secret_env=secret_env,
+            tags=tags,
+            timeout=timeout,
+            idempotency_key=idempotency_key,
         )

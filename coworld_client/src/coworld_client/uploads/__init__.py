@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ._images import UploadedImage as UploadedImage
     from ._images import image_name as image_name
     from ._images import upload_image as upload_image
+    from ._policies import upload_player as upload_player
     from ._policies import upload_policy as upload_policy
 
 

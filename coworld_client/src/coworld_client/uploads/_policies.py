@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from coworld_core.api import PolicySecretEnvBody, PolicySecretEnvCreated, PolicyVersionBody, PolicyVersionCreated
+from coworld_core.api import (
+    Body,
+    PlayerFiles,
+    PolicyFilesBody,
+    PolicySecretEnvBody,
+    PolicySecretEnvCreated,
+    PolicyVersionBody,
+    PolicyVersionCreated,
+)
 from coworld_core.environment import is_reserved_env
 from coworld_core.errors import CoworldError, UsageError
 
-from ..errors import ApiError
+from ..errors import ApiError, ApiStatusError
 from ..transport._auth import mint_key
 from ..transport._replies import read
 from ._images import MAKE_SECONDS, OnImage, uploaded_id
@@ -19,7 +27,9 @@ if TYPE_CHECKING:
     from ..client import CoworldClient
     from ..transport._connection import Connection
 
-__all__ = ["upload_policy"]
+__all__ = ["upload_player", "upload_policy"]
+
+_OF_IMAGE, _OF_FILES = "/stats/policies/docker-img/complete", "/stats/policies/files"
 
 
 async def upload_policy(
@@ -54,10 +64,88 @@ async def upload_policy(
     """
     _check_policy(name, run, secret_env or {}, tags or {})
     key = idempotency_key or mint_key()
+    try:
+        image_id, _ = await uploaded_id(client, image, on_progress)
+    except CoworldError as error:
+        error.context["idempotency_key"] = key
+        raise
+
+    def body(secret_id: str | None) -> PolicyVersionBody:
+        return PolicyVersionBody.of(
+            name=name,
+            container_image_id=image_id,
+            run=run or None,
+            policy_secret_env_id=secret_id,
+            tags=dict(tags) if tags else None,
+        )
+
+    return await _made(
+        client, _OF_IMAGE, body, secret_env, key=key, repeated=idempotency_key is not None, timeout=timeout
+    )
+
+
+async def upload_player(
+    client: CoworldClient,
+    player: PlayerFiles,
+    *,
+    name: str,
+    secret_env: Mapping[str, str] | None = None,
+    tags: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    idempotency_key: str | None = None,
+) -> PolicyVersionCreated:
+    """Make the next version of a policy out of a player's own files.
+
+    Args:
+        client: The platform.
+        player: The files, and how they are run.
+        name: Name of the policy.
+        secret_env: Environment variables that only this version's player gets.
+        tags: Free labels.
+        timeout: Seconds for each attempt of a call to the API.
+        idempotency_key: As for ``upload_policy``.
+
+    Raises:
+        UsageError: The name is empty, or a variable cannot be one; or the platform takes images only (code
+            ``images_only``).
+        ApiError, ApiConnectionError: The platform refuses, or cannot be reached.
+    """
+    _check_policy(name, (), secret_env or {}, tags or {})
+
+    def body(secret_id: str | None) -> PolicyFilesBody:
+        return PolicyFilesBody.of(
+            name=name, player=player, policy_secret_env_id=secret_id, tags=dict(tags) if tags else None
+        )
+
+    key = idempotency_key or mint_key()
+    try:
+        return await _made(
+            client, _OF_FILES, body, secret_env, key=key, repeated=idempotency_key is not None, timeout=timeout
+        )
+    except ApiStatusError as error:
+        if error.status not in (404, 405):
+            raise
+        raise UsageError(
+            f"{client.server} takes images, and {player.file} is a file.",
+            code="images_only",
+            hint="Build an image of it, for linux/amd64, and upload that: coworld upload-policy IMAGE --name NAME.",
+        ) from error
+
+
+async def _made(
+    client: CoworldClient,
+    target: str,
+    body: Callable[[str | None], Body],
+    secret_env: Mapping[str, str] | None,
+    *,
+    key: str,
+    repeated: bool,
+    timeout: float | None,
+) -> PolicyVersionCreated:
+    """Make the next version, its secrets first; those of one that was refused are taken back."""
     connection = client.connection
     secret_id: str | None = None
     try:
-        image_id, _ = await uploaded_id(client, image, on_progress)
         if secret_env:
             reply = await connection.call(
                 "POST",
@@ -67,18 +155,10 @@ async def upload_policy(
                 key=f"{key}-env",
             )
             secret_id = read(PolicySecretEnvCreated, reply).id
-        body = PolicyVersionBody.of(
-            name=name,
-            container_image_id=image_id,
-            run=run or None,
-            policy_secret_env_id=secret_id,
-            tags=dict(tags) if tags else None,
-        )
-        reply = await connection.call(
-            "POST", "/stats/policies/docker-img/complete", json=body.to_wire(), timeout=timeout or MAKE_SECONDS, key=key
-        )
+        whole = body(secret_id).to_wire()
+        reply = await connection.call("POST", target, json=whole, timeout=timeout or MAKE_SECONDS, key=key)
     except CoworldError as error:
-        if secret_id is not None and idempotency_key is None and isinstance(error, ApiError):
+        if secret_id is not None and not repeated and isinstance(error, ApiError):
             # it was refused: no version has them, and no repetition will come for them
             await _drop_secret_env(connection, secret_id)
         else:

@@ -112,7 +112,10 @@ if TYPE_CHECKING:
     from .memberships import Submission as Submission
     from .memberships import SubmissionBody as SubmissionBody
     from .memberships import SubmissionCreated as SubmissionCreated
+    from .policies import MOST_PLAYER_BYTES as MOST_PLAYER_BYTES
+    from .policies import PlayerFiles as PlayerFiles
     from .policies import Policy as Policy
+    from .policies import PolicyFilesBody as PolicyFilesBody
     from .policies import PolicyRef as PolicyRef
     from .policies import PolicySecretEnvBody as PolicySecretEnvBody
     from .policies import PolicySecretEnvCreated as PolicySecretEnvCreated

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import base64
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, Field, StringConstraints, computed_field
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    Base64Bytes,
+    Field,
+    StringConstraints,
+    computed_field,
+    model_validator,
+)
 
 from ..errors import UsageError
 from ._wire import Body, Text, Time, Wire, part, required
 from .ids import is_uuid
 
 __all__ = [
+    "MOST_PLAYER_BYTES",
+    "PlayerFiles",
     "Policy",
+    "PolicyFilesBody",
     "PolicyRef",
     "PolicySecretEnvBody",
     "PolicySecretEnvCreated",
@@ -113,6 +127,70 @@ class PolicyVersionBody(Body):
     run: tuple[EnvValue, ...] | None = Field(
         default=None, max_length=100, description="Command instead of the image's own."
     )
+    policy_secret_env_id: Text | None = Field(default=None, description="Its secret environment variables.")
+    tags: dict[Text, Text] | None = Field(default=None, max_length=100, description="Free labels.")
+
+
+MOST_PLAYER_BYTES = 4 << 20
+"""Most that a player's own files may have for a platform to take them."""
+
+
+def _file_name(name: str) -> str:
+    """A path below a directory that no reading of it leads out of."""
+    parts = name.split("/")
+    if not all(part not in ("", ".", "..") and len(part.encode("utf-8", "replace")) <= 200 for part in parts):
+        raise ValueError("not a path below a directory")
+    return name
+
+
+FileName = Annotated[
+    str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f\\]+$", max_length=1000), AfterValidator(_file_name)
+]
+
+
+class PlayerFiles(Body):
+    """A player that is a file or a directory, which runs beside the game's own player image."""
+
+    file: FileName = Field(description="Name of its file or directory.")
+    files: dict[FileName, Base64Bytes] = Field(
+        min_length=1,
+        max_length=1000,
+        description="What it holds, in Base64, by path relative to its directory.",
+        repr=False,
+    )
+    command: tuple[EnvValue, ...] = Field(
+        min_length=1, max_length=100, description="How it is run; ``{}`` stands for the directory with its files."
+    )
+    runnable: tuple[FileName, ...] = Field(
+        default=(), max_length=1000, description="Those of its files that may be executed."
+    )
+    needs_client: bool = Field(default=False, description="Whether ``coworld_client.seat`` plays it.")
+    needs: str = Field(default="", max_length=100, description="os/architecture of the machine code it is.")
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        if sum(map(len, self.files.values())) > MOST_PLAYER_BYTES:
+            raise ValueError(f"the files have more than {MOST_PLAYER_BYTES >> 20} MiB; build an image of them")
+        for name in self.files:
+            if any(parent.as_posix() in self.files for parent in PurePosixPath(name).parents):
+                raise ValueError(f"{name} lies in what is a file")
+        return self
+
+    @classmethod
+    def of_bytes(cls, files: Mapping[str, bytes], **values: Any) -> PlayerFiles:
+        """Files as they are on the disk.
+
+        Raises:
+            UsageError: No platform takes them (code ``bad_body``).
+        """
+        return cls.of(files={name: base64.b64encode(content) for name, content in files.items()}, **values)
+
+
+class PolicyFilesBody(Body):
+    """Make the next version of a policy out of a player's own files."""
+
+    name: PolicyName = Field(description="Name of the policy; a name that is there gets its next version.")
+    player: PlayerFiles = Field(description="What plays.")
     policy_secret_env_id: Text | None = Field(default=None, description="Its secret environment variables.")
     tags: dict[Text, Text] | None = Field(default=None, max_length=100, description="Free labels.")
 

@@ -28,6 +28,7 @@ from .api.calls import PREFIX
 from .errors import Refusal
 from .services import Services
 from .store.columns import JsonObject
+from .web.visit import open_visit, trouble
 
 __all__ = ["create_app", "document", "lifespans"]
 
@@ -56,6 +57,7 @@ PARTS = (
     "web.cli_sign_in",
     "work.housekeeping",
     "operating.retention",
+    "work.rounds",
     "web",
 )
 """Modules of this package that take part in the application.
@@ -186,11 +188,19 @@ async def _http_refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     kinds = {404: ("not_found", "There is nothing at this path."), 405: ("method_not_allowed", "Not by this method.")}
     kind, detail = kinds.get(error.status_code, ("refused", error.detail))
+    if error.status_code == 404 and _wants_page(request):
+        async with open_visit(request) as visit:
+            return trouble(request, visit.caller, 404, "Nothing here", "There is no page at this address.")
     headers = dict(error.headers or {})
     if error.status_code == 405:
         # the route that said so knows its own method alone
         headers["Allow"] = ", ".join(method for method in _METHODS if _is_routed(request, method))
     return JSONResponse({"detail": detail, "type": kind}, status_code=error.status_code, headers=headers)
+
+
+def _wants_page(request: Request) -> bool:
+    """Whether it is a browser that asks, and not for something of the API."""
+    return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith((f"{PREFIX}/", "/v2/"))
 
 
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")

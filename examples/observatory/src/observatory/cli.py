@@ -35,6 +35,7 @@ def cli() -> None:
     r"""Run a platform for Coworlds on this machine.
 
     \b
+    Look:   observatory demo                    a platform with a game, a league and two bots that play
     First:  observatory user add ME --team      make an account, and see its token once
     Then:   observatory serve                   serve it on http://127.0.0.1:8787
     """
@@ -54,6 +55,12 @@ def cli() -> None:
 )
 @click.option(
     "--allow-remote", is_flag=True, help="With local processes: listen on other addresses than loopback, too."
+)
+@click.option(
+    "--trust-uploads",
+    is_flag=True,
+    help="With local processes: run players' files that are uploaded, too, as you and with nothing kept from them. For "
+    "your own machine alone; on loopback only.",
 )
 @click.option("--url", metavar="URL", help="How clients reach it, when a proxy stands in front.")
 @click.option(
@@ -80,6 +87,7 @@ def serve_command(
     host: str,
     port: int,
     allow_remote: bool,
+    trust_uploads: bool,
     url: str | None,
     artifacts: str | None,
     work: dict[str, Any],
@@ -96,11 +104,59 @@ def serve_command(
     from . import serving
 
     limits = Quotas(**read_quotas(quotas))
-    settings = replace(settings, artifacts=artifacts, quotas=limits, retention=retention, **work)
-    if settings.local_processes and not allow_remote:
-        serving.require_loopback(host)
+    settings = replace(
+        settings, artifacts=artifacts, quotas=limits, retention=retention, trust_uploads=trust_uploads, **work
+    )
+    serving.require_place(settings, host, allow_remote=allow_remote)
     _log_to_stderr(verbose)
     run(_serve, settings, out, serving.bind(host, port), url)
+
+
+@cli.command("demo")
+@where
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    envvar="OBSERVATORY_PORT",
+    show_envvar=True,
+    help="0: a free one.",
+)
+@click.option("--verbose", "-v", is_flag=True, help="Log every request.")
+def demo_command(settings: Settings, out: Out, port: int, verbose: bool) -> None:
+    """Serve a platform that has everything, to look at and to take part in.
+
+    It has the sample world, a league that plays on, two bots of the house in it, and an account for you. Programs run
+    as local processes, as you; what you upload, too, so it is for your own machine alone, and listens on loopback only.
+    The same directory later goes on where it was.
+    """
+    from dataclasses import replace
+
+    from . import serving
+    from .demo import prepare_world
+
+    settings = replace(settings, backend="process", packages=(prepare_world(settings.data),), trust_uploads=True)
+    _log_to_stderr(verbose)
+    run(_demo, settings, out, serving.bind("127.0.0.1", port))
+
+
+async def _demo(settings: Settings, out: Out, listener: Any) -> None:
+    from . import serving
+    from .demo import open_league
+
+    settings = serving.with_url(settings, listener, None)
+    with serving.stop_signals(out.note) as stopped:
+        async with serving.serve(settings, listener) as services:
+            demo = await open_league(services)
+            out.answer({"url": settings.url, "pid": os.getpid(), **demo.to_dict()})
+            out.say(f"Observatory at {settings.url}, where the league {demo.league!r} plays on: {demo.page}")
+            _tell_notice(out, services.runtime.place)
+            out.say("\nTake part, in another terminal:")
+            for command in demo.commands:
+                out.say(f"  {command}")
+            out.say("\nCtrl-C stops it; the same command goes on where it was.")
+            await stopped()
 
 
 async def _serve(settings: Settings, out: Out, listener: Any, url: str | None) -> None:
@@ -288,15 +344,26 @@ def league_group() -> None:
 @click.option("--coworld", required=True, metavar="NAME", help="What is played in it; uploaded before.")
 @click.option("--variant", metavar="ID", help="The variant that is played.  [default: the Coworld's first]")
 @click.option("--private", is_flag=True, help="Shown to those who have an account only.")
+@click.option(
+    "--every",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="Play rounds of its champions for as long as a server runs, with this much time at least between their "
+    "beginnings.  [default: it stands still]",
+)
 @where
-def league_add(settings: Settings, out: Out, name: str, coworld: str, variant: str | None, private: bool) -> None:
+def league_add(
+    settings: Settings, out: Out, name: str, coworld: str, variant: str | None, private: bool, every: float | None
+) -> None:
     """Make a league with one division, where everybody who submits is placed."""
 
     async def make(services: Services) -> dict[str, object]:
         from .api.leagues import create_league, league_divisions
 
         async with services.database.writing() as session:
-            league = await create_league(session, name, coworld=coworld, variant_id=variant, public=not private)
+            league = await create_league(
+                session, name, coworld=coworld, variant_id=variant, public=not private, every=every
+            )
             [division] = await league_divisions(session, league.id)
         return {"id": league.id, "name": league.name, "coworld": league.game.name, "division_id": division.id}
 

@@ -26,7 +26,16 @@ if TYPE_CHECKING:
     from .work.admission import Admission, OwnPackages
     from .work.worker import Worker
 
-__all__ = ["PROCESS_NOTICE", "Place", "Runtime", "open_place", "open_runtime", "open_worker", "worker_name"]
+__all__ = [
+    "PROCESS_NOTICE",
+    "TRUST_NOTICE",
+    "Place",
+    "Runtime",
+    "open_place",
+    "open_runtime",
+    "open_worker",
+    "worker_name",
+]
 
 _log = logging.getLogger("observatory.work.worker")
 
@@ -35,6 +44,12 @@ PROCESS_NOTICE = (
     "commands that the operator's own packages declare are run, whatever is uploaded."
 )
 """What the operator and visitors are told where local processes run."""
+TRUST_NOTICE = (
+    "Episodes run here as local processes, as the user who runs this server and with nothing kept from them. That "
+    "includes players' files that are uploaded (--trust-uploads): whoever has an account here can do what that user "
+    "can."
+)
+"""What they are told where files that were uploaded are trusted."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +62,9 @@ class Place:
     @property
     def notice(self) -> str | None:
         """What whoever comes here should know of how programs run; None: each is kept to itself."""
-        return None if self.backend.capabilities.file_isolation else PROCESS_NOTICE
+        if self.backend.capabilities.file_isolation:
+            return None
+        return TRUST_NOTICE if self.admission.trust_uploads else PROCESS_NOTICE
 
 
 @dataclass
@@ -107,7 +124,8 @@ async def open_place(services: Services) -> AsyncGenerator[Place | None]:
         if backend is None:
             backend = await stack.enter_async_context(_make(services, name, packages, await worker_login(services)))
         registry = services.settings.registry if backend.capabilities.images else None
-        yield Place(backend, Admission(registry=registry, packages=packages))
+        trusted = registry is None and settings.trust_uploads
+        yield Place(backend, Admission(registry=registry, packages=packages, trust_uploads=trusted))
 
 
 def _make(services: Services, name: str, packages: OwnPackages, login: tuple[str, str]) -> Backend:

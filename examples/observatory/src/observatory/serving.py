@@ -26,7 +26,7 @@ from .app import create_app, lifespans
 from .services import Services, open_services
 from .settings import Settings, prepare_directory
 
-__all__ = ["STOPPING_SECONDS", "bind", "only_one", "require_loopback", "serve", "stop_signals"]
+__all__ = ["STOPPING_SECONDS", "bind", "only_one", "require_place", "serve", "stop_signals"]
 
 STOPPING_SECONDS = 5
 """How long requests on their way may take once the server is told to stop."""
@@ -101,21 +101,43 @@ class _Server(uvicorn.Server):
         yield
 
 
-def require_loopback(host: str) -> None:
-    """Hold that an address is this machine's own alone.
+def require_place(settings: Settings, host: str, *, allow_remote: bool) -> None:
+    """Hold that local processes are reached from this machine alone.
+
+    Args:
+        settings: What runs.
+        host: The address to listen on.
+        allow_remote: Whether the operator has said that others may come; never to where uploads are trusted.
 
     Raises:
-        UsageError: It is another, or a name that may come to mean another (code ``not_loopback``).
+        UsageError: The address is another, or a name that may come to mean another (code ``not_loopback``), or uploads
+            are to be trusted where they need not be (code ``trust_without_processes``).
     """
-    with contextlib.suppress(ValueError):
-        if ipaddress.ip_address(host).is_loopback:
-            return
-    if host != "localhost":
+    if settings.trust_uploads and not settings.local_processes:
         raise UsageError(
-            f"Episodes would run as local processes, and {host} can be reached from other machines.",
-            code="not_loopback",
-            hint="Let containers play them (--backend docker), or say --allow-remote if you trust whoever gets here.",
+            "--trust-uploads is for local processes, and nothing was said that runs such.",
+            code="trust_without_processes",
+            hint="Leave it out: containers take what is uploaded. Or name your package with --package DIRECTORY.",
         )
+    if not settings.local_processes or _is_loopback(host) or (allow_remote and not settings.trust_uploads):
+        return
+    if settings.trust_uploads:
+        raise UsageError(
+            f"What is uploaded would run as local processes, and {host} can be reached from other machines.",
+            code="not_loopback",
+            hint="Let containers play (--backend docker), or leave out --trust-uploads.",
+        )
+    raise UsageError(
+        f"Episodes would run as local processes, and {host} can be reached from other machines.",
+        code="not_loopback",
+        hint="Let containers play them (--backend docker), or say --allow-remote if you trust whoever gets here.",
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -57,6 +57,7 @@ class Settings:
         public: Whether anonymous visitors may read public leagues, Coworlds and episodes.
         backend: Where episodes run: ``docker``, ``process``, ``kubernetes``; ``auto`` chooses, ``none`` runs nothing.
         packages: Directories of the operator's own packages, whose programs may run as local processes.
+        trust_uploads: Whether player files that are uploaded run as local processes, too; on loopback only.
         pull_secrets: Secrets of the cluster's namespace with which it pulls images, for ``kubernetes``.
         parallel: Episodes at a time; 0 leaves them to other workers.
         lease: Seconds a worker's claim is good for without being renewed.
@@ -73,6 +74,7 @@ class Settings:
     public: bool = True
     backend: BackendName = "none"
     packages: tuple[Path, ...] = ()
+    trust_uploads: bool = False
     pull_secrets: tuple[str, ...] = ()
     parallel: int = 1
     lease: float = 30.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
@@ -22,7 +21,8 @@ from ..evidence.access import view_of
 from ..identity.limits import require_episodes, require_stored
 from ..store.columns import JsonObject, new_id, now
 from ..store.database import next_revision
-from ..store.models import Coworld, EpisodeRequest, ExperienceRequest, GameConfig, Participant, User
+from ..store.models import Coworld, EpisodeRequest, ExperienceRequest, User
+from ..work.ordering import Order, add_episodes
 from ..work.queue import settle_request
 from ..work.scheduling import Candidate, draw_seats, episode_configs, plan_config
 from .calls import MAX_BODY, ApiRouter, Call, Json, Known, refusals
@@ -71,7 +71,7 @@ async def create_request(call: Known, body: api.ExperienceBody) -> Json:
     )
     call.db.add(row)
     await call.db.flush()
-    await _add_episodes(call, arena, drawn, configs, source="experience", request_id=row.id)
+    await add_episodes(call.db, _of(call, arena, "experience"), drawn, configs, request_id=row.id)
     row.revision = await next_revision(call.db)
     await call.db.flush()
     return Json(await _detail(call, row, arena.coworld, user))
@@ -81,7 +81,7 @@ async def create_request(call: Known, body: api.ExperienceBody) -> Json:
 async def create_episode(call: Known, body: api.EpisodeBody) -> Json:
     """Ask for one episode."""
     arena, drawn, configs = await _prepare(call, body, 1)
-    (episode_id,) = await _add_episodes(call, arena, drawn, configs, source="request")
+    (episode_id,) = await add_episodes(call.db, _of(call, arena, "request"), drawn, configs)
     row = await call.db.get_one(EpisodeRequest, episode_id, populate_existing=True)
     return Json(view_of(call.services).full(row))
 
@@ -182,86 +182,23 @@ async def _prepare(
     return arena, drawn, configs
 
 
+def _of(call: Call, arena: Arena, source: str) -> Order:
+    return Order(
+        source=source,
+        user_id=call.caller.require().id,
+        player_id=call.caller.player_id,
+        league_id=arena.league_id,
+        division_id=arena.division_id,
+        coworld_id=arena.coworld.id,
+        variant_id=arena.variant_id,
+    )
+
+
 def _said(error: CoworldError) -> str:
     if isinstance(error, ManifestError):
         lines = [f"{issue.pointer or '/'}: {issue.message}" for issue in error.report.issues[:10]]
         return "The game config does not fit the game.\n" + "\n".join(lines)
     return f"{error.message} {error.hint}" if error.hint else error.message
-
-
-async def _add_episodes(
-    call: Call,
-    arena: Arena,
-    drawn: Sequence[Sequence[Candidate]],
-    configs: Sequence[dict[str, Any]],
-    *,
-    source: str,
-    request_id: str | None = None,
-) -> list[str]:
-    moment = now()
-    shared = await _share(call.db, configs)
-    ids: list[str] = []
-    participants: list[Participant] = []
-    for index, (seats, config) in enumerate(zip(drawn, configs, strict=True)):
-        row = EpisodeRequest(
-            id=new_id("ereq"),
-            user_id=call.caller.require().id,
-            player_id=call.caller.player_id,
-            source=source,
-            experience_request_id=request_id,
-            index=index,
-            league_id=arena.league_id,
-            division_id=arena.division_id,
-            coworld_id=arena.coworld.id,
-            variant_id=arena.variant_id,
-            config_id=shared.id if shared is not None else None,
-            own_config=config if shared is None else {key: config[key] for key in config.keys() - shared.config.keys()},
-            seed=_seed(config),
-            # each has a number of its own, so that readers can stop after any of them
-            revision=await next_revision(call.db),
-            created_at=moment,
-        )
-        call.db.add(row)
-        ids.append(row.id)
-        participants += [
-            Participant(
-                episode_request_id=row.id,
-                position=position,
-                policy_version_id=seat.policy_version_id,
-                policy_id=seat.policy_id,
-                policy_name=seat.name,
-                version=seat.version,
-                user_id=seat.owner_user_id,
-                player_id=seat.player_id,
-                player_name=seat.player_name,
-            )
-            for position, seat in enumerate(seats)
-        ]
-    await call.db.flush()
-    call.db.add_all(participants)
-    await call.db.flush()
-    return ids
-
-
-async def _share(session: AsyncSession, configs: Sequence[dict[str, Any]]) -> GameConfig | None:
-    """Keep once what all configs have in common: a hundred episodes of a large config are no hundred of them."""
-    first, *others = configs
-    if not others:
-        return None
-    common = {
-        key: value
-        for key, value in first.items()
-        if all(key in other and (other[key] is value or other[key] == value) for other in others)
-    }
-    shared = GameConfig(config=common, size=len(json.dumps(common)))
-    session.add(shared)
-    await session.flush()
-    return shared
-
-
-def _seed(config: dict[str, Any]) -> int | None:
-    seed = config.get("seed")
-    return seed if isinstance(seed, int) and not isinstance(seed, bool) and abs(seed) < 1 << 63 else None
 
 
 def _mine(call: Call) -> sa.ColumnElement[bool]:

@@ -14,7 +14,7 @@ from coworld_core.errors import UsageError
 from ..errors import Refusal, not_found
 from ..identity.auth import Caller
 from ..operating.closing import open_versions, require_open
-from ..store.models import Coworld, Division, Game, League, Membership, Player, Policy, PolicyVersion, Tally
+from ..store.models import Coworld, Division, Game, League, Membership, Policy, PolicyVersion, Tally
 from ..work.scheduling import Candidate, Wish
 
 __all__ = ["Arena", "find_arena", "read_roster"]
@@ -152,7 +152,7 @@ async def _ladder(session: AsyncSession, caller: Caller, division: Division) -> 
         .where(Membership.division_id == division.id, Membership.is_champion)
         .order_by(standing.c.score.desc().nulls_last(), Membership.created_at, Membership.id)
     )
-    return tuple(_of_member(row) for row in rows.unique())
+    return tuple(Candidate.of(row.policy_version, row.player) for row in rows.unique())
 
 
 async def _pool(
@@ -168,25 +168,9 @@ async def _pool(
             .where(Game.name_key == coworld.name_key, ~League.hidden, League.disabled_at.is_(None))
         )
         statement = statement.where(Membership.league_id.in_(leagues))
-    found = {row.policy_version_id: _of_member(row) for row in (await session.scalars(statement)).unique()}
+    members = (await session.scalars(statement)).unique()
+    found = {row.policy_version_id: Candidate.of(row.policy_version, row.player) for row in members}
     return tuple(found.values())
-
-
-def _of_member(row: Membership) -> Candidate:
-    return _of_version(row.policy_version, row.player)
-
-
-def _of_version(version: PolicyVersion, player: Player | None) -> Candidate:
-    player = player or version.player
-    return Candidate(
-        policy_version_id=version.id,
-        policy_id=version.policy_id,
-        name=version.policy.name,
-        version=version.version,
-        owner_user_id=version.user_id,
-        player_id=player.id if player else None,
-        player_name=player.name if player else None,
-    )
 
 
 async def _candidate(session: AsyncSession, caller: Caller, arena: Arena, text: str) -> Candidate:
@@ -205,7 +189,7 @@ async def _candidate(session: AsyncSession, caller: Caller, arena: Arena, text: 
     mine = next((row for row in rows if caller.owns(row.user_id, row.player_id)), None)
     if mine is not None:
         require_open(mine)
-        return _of_version(mine, None)
+        return Candidate.of(mine)
     for member in arena.pool:
         if reference.id is not None:
             meant = member.policy_version_id == reference.id

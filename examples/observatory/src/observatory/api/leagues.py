@@ -20,6 +20,7 @@ from ..naming import name_key
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership
+from ..work.rounds import CONTINUOUS
 from .calls import Anyone, ApiRouter, Json, QueryModel, Team, refusals
 from .views import division_json, game_json, league_json
 
@@ -268,6 +269,7 @@ async def create_league(
     variant_id: str | None = None,
     config: JsonObject | None = None,
     public: bool = True,
+    every: float | None = None,
 ) -> League:
     """Make a league with one division, which newcomers are placed in.
 
@@ -278,6 +280,8 @@ async def create_league(
         variant_id: What is played in it; None: the Coworld's first variant.
         config: Kept for a commissioner.
         public: Whether people without an account see it.
+        every: It plays rounds by itself, and this many seconds at least lie between their beginnings; None: it stands
+            still.
 
     Raises:
         LeagueError: Codes ``bad_name``, ``name_taken``, ``unknown_coworld``, ``unknown_variant``.
@@ -308,8 +312,8 @@ async def create_league(
         slug=slug(name),
         game_id=game.id,
         variant_id=variant_id,
-        commissioner_key="static",
-        commissioner_config=config,
+        commissioner_key="static" if every is None else CONTINUOUS,
+        commissioner_config=config if every is None else {**(config or {}), "every_seconds": every},
         public=public,
     )
     league.game = game
@@ -322,7 +326,9 @@ async def create_league(
         league_id=league.id,
         description="Everybody who submits.",
         commissioner_description={
-            "round_schedule": "None: this league stands still.",
+            "round_schedule": "None: this league stands still."
+            if every is None
+            else f"One after another: a round begins every {every:g} s, or when the one before is over.",
             "leaderboard_rules": "The mean score of all finished episodes of the division's rounds.",
         },
     )

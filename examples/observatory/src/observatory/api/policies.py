@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated
 
 import sqlalchemy as sa
@@ -17,6 +18,7 @@ from ..operating.closing import closed_since
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Image, Policy, PolicySecretEnv, PolicyVersion
+from ..store.player_files import keep_player
 from .calls import ApiRouter, Call, Json, Known, gate, refusals
 from .images import find_image
 from .pages import Envelope, PageQuery, paginate
@@ -73,36 +75,17 @@ async def delete_secret_env(call: Annotated[Call, gate("known", held=False)], se
 @router.post("/stats/policies/docker-img/complete", response_model=api.PolicyVersionCreated)
 async def create_policy_version(call: Known, body: api.PolicyVersionBody) -> Json:
     """Make the next version of a policy out of an uploaded image."""
-    user = call.caller.require()
     image = await _own_image(call, body.container_image_id)
     await _check_secret_env(call, body.policy_secret_env_id)
-    policy = await call.db.scalar(
-        sa.select(Policy).where(Policy.user_id == user.id, Policy.name == body.name).with_for_update()
-    )
-    if policy is None:
-        policy = Policy(user_id=user.id, name=body.name)
-        call.db.add(policy)
-        await call.db.flush()
-    last = await call.db.scalar(
-        sa.select(sa.func.max(PolicyVersion.version)).where(PolicyVersion.policy_id == policy.id)
-    )
-    version = PolicyVersion(
-        policy_id=policy.id,
-        version=(last or 0) + 1,
-        user_id=user.id,
-        player_id=call.caller.player_id,
-        image_id=image.id,
-        run=list(body.run) if body.run is not None else None,
-        secret_env_id=body.policy_secret_env_id,
-        tags=body.tags,
-    )
-    call.db.add(version)
-    await call.db.flush()
-    subject = f"{policy.name}:v{version.version}"
-    audit(call.db, "policy.uploaded", user_id=user.id, subject=subject, id=version.id, image=image.digest)
-    return Json(
-        {"id": version.id, "name": policy.name, "version": version.version, "pools": None, "submit_error": None}
-    )
+    return Json(await _next_version(call, image, body, run=body.run))
+
+
+@router.post("/stats/policies/files", response_model=api.PolicyVersionCreated)
+async def create_policy_of_files(call: Known, body: api.PolicyFilesBody) -> Json:
+    """Make the next version of a policy out of a player's own files, where there is a worker that takes such."""
+    await _check_secret_env(call, body.policy_secret_env_id)
+    image = await keep_player(call.services.blobs, call.db, call.caller.require(), body.player)
+    return Json(await _next_version(call, image, body))
 
 
 @router.get("/stats/policy-versions", response_model=Envelope[api.PolicyVersionRow])
@@ -135,6 +118,41 @@ async def set_access(call: Known, policy_id: str, body: api.SelectionAccessBody)
     policy = await _own_policy(call, policy_id)
     policy.selection_scope = body.selection_scope
     return Json({"selection_scope": policy.selection_scope})
+
+
+async def _next_version(
+    call: Call,
+    image: Image,
+    body: api.PolicyVersionBody | api.PolicyFilesBody,
+    *,
+    run: Sequence[str] | None = None,
+) -> JsonObject:
+    user = call.caller.require()
+    policy = await call.db.scalar(
+        sa.select(Policy).where(Policy.user_id == user.id, Policy.name == body.name).with_for_update()
+    )
+    if policy is None:
+        policy = Policy(user_id=user.id, name=body.name)
+        call.db.add(policy)
+        await call.db.flush()
+    last = await call.db.scalar(
+        sa.select(sa.func.max(PolicyVersion.version)).where(PolicyVersion.policy_id == policy.id)
+    )
+    version = PolicyVersion(
+        policy_id=policy.id,
+        version=(last or 0) + 1,
+        user_id=user.id,
+        player_id=call.caller.player_id,
+        image_id=image.id,
+        run=list(run) if run is not None else None,
+        secret_env_id=body.policy_secret_env_id,
+        tags=body.tags,
+    )
+    call.db.add(version)
+    await call.db.flush()
+    subject = f"{policy.name}:v{version.version}"
+    audit(call.db, "policy.uploaded", user_id=user.id, subject=subject, id=version.id, image=image.digest)
+    return {"id": version.id, "name": policy.name, "version": version.version, "pools": None, "submit_error": None}
 
 
 async def _own_image(call: Call, image_id: str) -> Image:

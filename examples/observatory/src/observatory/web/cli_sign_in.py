@@ -2,45 +2,37 @@
 
 from __future__ import annotations
 
-import html
 from typing import cast
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import RedirectResponse
 
 from ..api.calls import read_body
 from ..errors import Refusal
-from ..identity.auth import new_code
+from ..identity.auth import ANONYMOUS, new_code
 from ..services import Services
+from .visit import page, trouble
 
 __all__ = ["router"]
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
-_HEADERS = {
-    # the form may only go to us; where the code goes afterwards is checked below
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
+_AWAY = "This sign-in leads away from your machine, so it ends here."
+_LOOSE = {
+    # a page of ours may send forms to us alone, also by way of a redirect; here that leads to the command line, and
+    # where it leads is checked below
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'",
     "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
 }
 
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Sign in the command line</title><style>
-:root{{color-scheme:light dark;font:16px/1.5 system-ui,sans-serif}}
-body{{max-width:30rem;margin:15vh auto 0;padding:0 1rem}}
-input,button{{font:inherit;padding:.5rem .7rem;width:100%;box-sizing:border-box;margin:.3rem 0}}
-.error{{color:#b3261e}}code{{font-size:1.05em;word-break:break-all}}
-</style></head><body><h1>Sign in the command line</h1>{content}</body></html>
-"""
 
-
-async def _page(request: Request) -> Response:
+async def _ask(request: Request) -> Response:
     callback = request.query_params.get("callback", "")
     if callback and not _is_loopback(callback):
-        return _shown("<p class=error>This sign-in leads away from your machine, so it ends here.</p>", 400)
-    return _form(callback)
+        return trouble(request, ANONYMOUS, 400, "Not from here", _AWAY)
+    return _shown(request, callback=callback)
 
 
 async def _sign_in(request: Request) -> Response:
@@ -48,34 +40,29 @@ async def _sign_in(request: Request) -> Response:
     try:
         form = parse_qs((await read_body(request, 16 * 1024)).decode("utf-8", "replace"))
     except Refusal:
-        return _shown("<p class=error>That is too long for a token.</p>", 413)
+        return trouble(request, ANONYMOUS, 413, "Too long", "That is too long for a token.")
     callback, token = (form.get(name, [""])[0].strip() for name in ("callback", "token"))
     if callback and not _is_loopback(callback):
-        return _shown("<p class=error>This sign-in leads away from your machine, so it ends here.</p>", 400)
+        return trouble(request, ANONYMOUS, 400, "Not from here", _AWAY)
     async with services.database.writing() as session:
         try:
             found = await services.tokens.find(session, token)
         except Refusal as refusal:
-            return _form(callback, error=refusal.message)
+            return _shown(request, 403, callback=callback, wrong=refusal.message)
         if found is None or found[0].kind != "user":
-            return _form(callback, error="This is not a token of yours, or not any more.")
+            return _shown(request, 403, callback=callback, wrong="This is not a token of yours, or not any more.")
         code = await new_code(session, found[1].id)
     if not callback:
-        return _shown(f"<p>Give this code to the command line:</p><p><code>{html.escape(code)}</code></p>")
-    return RedirectResponse(_with_code(callback, code), status_code=303, headers=_HEADERS)
+        return _shown(request, code=code)
+    headers = {**_LOOSE, "Cache-Control": "no-store"}
+    return RedirectResponse(_with_code(callback, code), status_code=303, headers=headers)
 
 
-def _form(callback: str, *, error: str = "") -> HTMLResponse:
-    said = f"<p class=error>{html.escape(error)}</p>" if error else ""
-    content = f"""<p>Show your token once; the command line gets one of its own.</p>{said}
-<form method="post" action="/cli-auth"><input type="hidden" name="callback" value="{html.escape(callback)}">
-<label>Token<input name="token" type="password" autocomplete="off" required autofocus></label>
-<button>Sign in</button></form>"""
-    return _shown(content, 403 if error else 200)
-
-
-def _shown(content: str, status: int = 200) -> HTMLResponse:
-    return HTMLResponse(_PAGE.format(content=content), status_code=status, headers=_HEADERS)
+def _shown(request: Request, status: int = 200, **values: str) -> Response:
+    shown = {"callback": "", "code": "", "wrong": "", **values}
+    answer = page(request, "cli_sign_in.html", ANONYMOUS, status=status, **shown)
+    answer.headers.update(_LOOSE)
+    return answer
 
 
 def _is_loopback(callback: str) -> bool:
@@ -94,5 +81,5 @@ def _with_code(callback: str, code: str) -> str:
 
 
 router = APIRouter(include_in_schema=False)
-router.add_api_route("/cli-auth", _page, methods=["GET", "HEAD"])
+router.add_api_route("/cli-auth", _ask, methods=["GET", "HEAD"])
 router.add_api_route("/cli-auth", _sign_in, methods=["POST"])

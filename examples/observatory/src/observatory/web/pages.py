@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,7 +21,17 @@ from ..evidence.sending import filename_of, send, send_plain
 from ..hosted.sessions import viewer_of
 from ..operating.closing import closed_since
 from ..store.columns import JsonObject
-from ..store.models import Artifact, Division, EpisodeRequest, League, Membership, Participant, PolicyVersion, User
+from ..store.models import (
+    Artifact,
+    Division,
+    EpisodeRequest,
+    League,
+    Membership,
+    Participant,
+    Policy,
+    PolicyVersion,
+    User,
+)
 from ..work.queue import OVER
 from .rows import LogText, episode_rows, read_log, recent_episodes
 from .visit import Visit, is_same_origin, open_visit, page, trouble
@@ -69,7 +81,7 @@ async def league(request: Request) -> Response:
             )
         ).unique()
         divisions = [
-            {"id": division.id, "name": division.name, "standings": await _standings(visit, division.id)}
+            {"id": division.id, "name": division.name, "standings": await _table(visit, division.id)}
             for division in rows
         ]
         members = (
@@ -87,6 +99,7 @@ async def league(request: Request) -> Response:
             here="leagues",
             league={"id": row.id, "name": row.name, "coworld": row.game.name, "description": row.game.description},
             divisions=divisions,
+            commands=_to_take_part(row, visit.services.settings.url),
             members=[
                 {
                     "label": f"{member.policy_version.policy.name}:v{member.policy_version.version}",
@@ -293,6 +306,39 @@ async def _card(visit: Visit, row: League) -> dict[str, Any]:
 
 async def _standings(visit: Visit, division_id: str) -> list[Standing]:
     return await standings(visit.db, division_id)
+
+
+async def _table(visit: Visit, division_id: str) -> list[dict[str, Any]]:
+    """A division's standings: who, with which policies, and whose they are."""
+    lines = await standings(visit.db, division_id)
+    ids = {version for line in lines for version in line.policy_version_ids}
+    found = await visit.db.execute(
+        sa.select(PolicyVersion.id, Policy.name, PolicyVersion.version, User.name)
+        .join(Policy, Policy.id == PolicyVersion.policy_id)
+        .join(User, User.id == PolicyVersion.user_id)
+        .where(PolicyVersion.id.in_(ids))
+    )
+    versions = {row[0]: (row[1], row[2], row[3]) for row in found}
+    table: list[dict[str, Any]] = []
+    for line in lines:
+        newest: dict[str, int] = {}
+        own = [versions[version] for version in line.policy_version_ids]
+        for name, number, _ in own:
+            newest[name] = max(number, newest.get(name, 0))
+        labels = [f"{name}:v{number}" for name, number in sorted(newest.items())]
+        table.append({**asdict(line), "policies": ", ".join(labels), "owner": own[0][2] if own else line.name})
+    return table
+
+
+def _to_take_part(row: League, server: str) -> list[str]:
+    return [
+        shlex.join(words)
+        for words in (
+            ["coworld", "login", "--server", server],
+            ["coworld", "upload-policy", "./bot.py", "--league", row.name, "--server", server],
+            ["coworld", "results", row.name, "--server", server],
+        )
+    ]
 
 
 async def _figures(visit: Visit) -> dict[str, int]:

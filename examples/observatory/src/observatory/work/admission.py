@@ -2,7 +2,8 @@
 
 A manifest and a policy come over the wire, from whoever has an account. Where programs run in containers, what they
 name becomes a digest in our own registry. Local processes have no walls around them: there a manifest or a policy only
-chooses among the programs that the operator's own packages on this machine declare.
+chooses among the programs that the operator's own packages on this machine declare, unless the operator has said that
+players' files are trusted.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coworld_core.errors import ImageError, UsageError
 from coworld_core.images import ImageRef
 from coworld_core.manifest.loading import load_manifest
-from coworld_core.manifest.models import JsonObject, Runnable
+from coworld_core.manifest.models import JsonObject, Manifest, Runnable
 from coworld_runner.images.compose import find_compose, load_compose
+from coworld_runner.own_players.player import OwnPlayer
 from coworld_runner.package.resolving import find_in_directory
+from coworld_runner.players import manifest_host, seat_files
 
 from ..store.models import Image
 
@@ -95,6 +98,34 @@ class Admission:
     registry: str | None
     """Host and port of our registry as the backend reaches it; None: there are no images, but ``packages``."""
     packages: OwnPackages = field(default_factory=OwnPackages)
+    trust_uploads: bool = False
+    """Whether players' files that were uploaded may run as local processes, because the operator said so."""
+
+    async def admit_files(
+        self, session: AsyncSession, own: OwnPlayer, manifest: Manifest, *, owner: str
+    ) -> tuple[Runnable, OwnPlayer]:
+        """What is to be started for a player's own files: they run beside the game's own player image.
+
+        Args:
+            session: For reading.
+            own: The files.
+            manifest: The game's, as it was uploaded.
+            owner: Whose files they are; the image must be that user's to see, too.
+
+        Raises:
+            ImageError: They may not run here (``not_declared``), or not beside that image.
+        """
+        if self.registry is None and not self.trust_uploads:
+            raise ImageError(
+                f"{own.file} is a file that was uploaded, and no such thing runs as a local process here.",
+                code="not_declared",
+                hint="A worker with containers takes it: --backend docker, or --backend kubernetes.",
+                context={"file": own.file},
+            )
+        host = manifest_host(manifest)
+        admitted = await self.admit(session, host, owner=owner)
+        seat = admitted.runnable.model_copy(update={"type": "player"})
+        return seat_files(own, seat, host)
 
     async def admit(
         self, session: AsyncSession, runnable: Runnable, *, owner: str, secrets: Mapping[str, str] | None = None

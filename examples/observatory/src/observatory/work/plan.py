@@ -17,6 +17,7 @@ from coworld_runner.plan import EpisodePlan, Seat
 from ..evidence.stats import SeatNames
 from ..services import Services
 from ..store.models import Coworld, EpisodeRequest, Participant, PolicyVersion
+from ..store.player_files import read_player
 from .admission import Admission
 from .secret_references import resolve_secrets
 
@@ -105,17 +106,17 @@ async def _seat(
                 code="secrets_missing",
                 hint="Run the worker with the data directory of the server.",
             ) from error
+    label = f"{seat.policy_name}:v{seat.version}"
+    names = SeatNames(policy_version_id=version.id, policy_name=seat.policy_name, policy_version=seat.version)
+    own = await read_player(services.blobs, session, version.image)
+    if own is not None:
+        given = load_manifest(dict(coworld.manifest), template=True).manifest
+        runnable, own = await admission.admit_files(session, own, given, owner=version.user_id)
+        return Seat(name=label, runnable=runnable, own=own, secret_env=secrets), names
     run: list[Any] = version.run or []
     asked = Runnable(type="player", image=version.image_id, run=tuple(str(part) for part in run))
-    names = SeatNames(policy_version_id=version.id, policy_name=seat.policy_name, policy_version=seat.version)
-    return (
-        Seat(
-            name=f"{seat.policy_name}:v{seat.version}",
-            runnable=(await admission.admit(session, asked, owner=version.user_id, secrets=secrets)).runnable,
-            secret_env=secrets,
-        ),
-        names,
-    )
+    admitted = await admission.admit(session, asked, owner=version.user_id, secrets=secrets)
+    return Seat(name=label, runnable=admitted.runnable, secret_env=secrets), names
 
 
 async def _bundled(

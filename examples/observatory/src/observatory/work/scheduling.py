@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from coworld_core.errors import ManifestError, UsageError
 from coworld_core.manifest.gameconfig import (
@@ -18,6 +18,9 @@ from coworld_core.manifest.gameconfig import (
     validate_game_config,
 )
 from coworld_core.manifest.models import Manifest
+
+if TYPE_CHECKING:
+    from ..store.models import Player, PolicyVersion
 
 __all__ = ["Candidate", "Wish", "draw_seats", "episode_configs", "plan_config"]
 
@@ -33,6 +36,20 @@ class Candidate:
     owner_user_id: str
     player_id: str | None = None
     player_name: str | None = None
+
+    @classmethod
+    def of(cls, version: PolicyVersion, player: Player | None = None) -> Candidate:
+        """A version, seated for a player or for the one that it was uploaded as."""
+        player = player or version.player
+        return cls(
+            policy_version_id=version.id,
+            policy_id=version.policy_id,
+            name=version.policy.name,
+            version=version.version,
+            owner_user_id=version.user_id,
+            player_id=player.id if player else None,
+            player_name=player.name if player else None,
+        )
 
     @property
     def label(self) -> str:

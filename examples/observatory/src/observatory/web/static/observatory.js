@@ -38,7 +38,11 @@ async function follow() {
   let cursor = "";
   while (true) {
     const ids = [...new Set([...document.querySelectorAll("[data-live]")].map((row) => row.dataset.episode))].slice(0, 50);
-    if (!ids.length) return;
+    if (!ids.length) {
+      if (!document.querySelector("[data-refresh]")) return;
+      await pause(2);
+      continue;
+    }
     try {
       const query = new URLSearchParams({ ids: ids.join(","), wait: "20", after: cursor });
       const answer = await fetch(`/live?${query}`, { headers: { Accept: "application/json" } });
@@ -50,6 +54,29 @@ async function follow() {
     } catch {
       document.documentElement.dataset.feed = "lost";
       await pause(5);
+    }
+  }
+}
+
+// Parts of a page that change by themselves are taken from the page as it is now. What is being looked at stays.
+async function refresh() {
+  const shown = new Map();
+  while (document.querySelector("[data-refresh]")) {
+    await pause(5);
+    if (document.hidden) continue;
+    try {
+      const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+      if (!answer.ok) continue;
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      for (const part of document.querySelectorAll("[data-refresh]")) {
+        const other = fresh.getElementById(part.id);
+        if (!other || part.contains(document.activeElement) || shown.get(part.id) === other.innerHTML) continue;
+        shown.set(part.id, other.innerHTML);
+        part.replaceChildren(...other.childNodes);
+      }
+      tellTimes();
+    } catch {
+      // the server is away for a while: what is shown stays
     }
   }
 }
@@ -70,7 +97,8 @@ async function startReplay(button) {
     const frame = document.createElement("iframe");
     frame.className = "stage";
     frame.title = "Replay";
-    frame.setAttribute("sandbox", "allow-scripts");
+    frame.setAttribute("sandbox", "allow-scripts allow-forms allow-pointer-lock");
+    frame.allow = "fullscreen";
     frame.src = session.viewer_url;
     stage.replaceChildren(frame);
     const link = document.getElementById("viewer");
@@ -93,4 +121,5 @@ if (document.getElementById("deep-link")) goOn();
 tellTimes();
 setInterval(tellTimes, 20_000);
 follow();
+refresh();
 document.getElementById("play-replay")?.addEventListener("click", (event) => startReplay(event.currentTarget));

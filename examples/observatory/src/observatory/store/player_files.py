@@ -1,0 +1,78 @@
+"""Players that were uploaded as files: kept in the registry beside images, as an artifact of another kind."""
+
+from __future__ import annotations
+
+import re
+
+import sqlalchemy as sa
+from pydantic import ValidationError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coworld_core.api import PlayerFiles
+from coworld_core.errors import ImageError
+from coworld_runner.own_players.player import OwnPlayer
+from coworld_runner.own_players.wire import of_wire
+
+from .blobs import BlobStore
+from .models import Image, RegistryManifest, User
+
+__all__ = ["PLAYER_MEDIA", "keep_player", "read_player"]
+
+PLAYER_MEDIA = "application/vnd.coworld.player.v1+json"
+"""Media type of such an artifact, which tells it from an image: no engine runs it."""
+
+
+async def keep_player(blobs: BlobStore, session: AsyncSession, user: User, player: PlayerFiles) -> Image:
+    """Keep a player's files; the same files again are there already."""
+    content = player.model_dump_json().encode()
+    digest = await blobs.put(content)
+    image = await session.scalar(
+        sa.select(Image)
+        .join(
+            RegistryManifest,
+            sa.and_(RegistryManifest.repository == Image.repository, RegistryManifest.digest == Image.digest),
+        )
+        .where(Image.user_id == user.id, Image.digest == digest, RegistryManifest.media_type == PLAYER_MEDIA)
+        .limit(1)
+    )
+    if image is not None:
+        return image
+    name = re.sub(r"[^a-z0-9]+", "-", player.file.lower())[:60].strip("-") or "player"
+    repository = f"player-files/{user.id}/{name}"
+    last = await session.scalar(
+        sa.select(sa.func.max(Image.version)).where(Image.user_id == user.id, Image.name == player.file)
+    )
+    image = Image(
+        user_id=user.id,
+        name=player.file,
+        version=(last or 0) + 1,
+        client_hash=f"{PLAYER_MEDIA};{digest}",
+        status="ready",
+        repository=repository,
+        tag=f"v{(last or 0) + 1}",
+        digest=digest,
+    )
+    session.add(image)
+    if await session.get(RegistryManifest, (repository, digest)) is None:
+        session.add(RegistryManifest(repository=repository, digest=digest, media_type=PLAYER_MEDIA, size=len(content)))
+    await session.flush()
+    return image
+
+
+async def read_player(blobs: BlobStore, session: AsyncSession, image: Image) -> OwnPlayer | None:
+    """The player whose files an uploaded image stands for; None where it is an image.
+
+    Raises:
+        FileNotFoundError: The files are gone from this directory.
+        ImageError: Something else was pushed under their media type.
+    """
+    if image.digest is None:
+        return None
+    manifest = await session.get(RegistryManifest, (image.repository, image.digest))
+    if manifest is None or manifest.media_type != PLAYER_MEDIA:
+        return None
+    try:
+        # checked again: the registry takes whatever is pushed
+        return of_wire(PlayerFiles.model_validate_json(await blobs.read(image.digest)))
+    except ValidationError:
+        raise ImageError(f"The image {image.name!r} ({image.id}) is no player.", hint="Upload it again.") from None

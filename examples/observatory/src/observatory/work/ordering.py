@@ -1,0 +1,120 @@
+"""Episodes put into the queue, whoever asks for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ..store.columns import new_id, now
+from ..store.database import next_revision
+from ..store.models import EpisodeRequest, GameConfig, Participant
+from .scheduling import Candidate
+
+__all__ = ["Order", "add_episodes"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What the episodes that are asked for together have in common."""
+
+    source: str
+    """``EpisodeRequest.source``."""
+    user_id: str
+    """Whose turn in the queue they take."""
+    player_id: str | None = None
+    coworld_id: str
+    variant_id: str | None
+    league_id: str | None = None
+    division_id: str | None = None
+
+
+async def add_episodes(
+    session: AsyncSession,
+    order: Order,
+    drawn: Sequence[Sequence[Candidate]],
+    configs: Sequence[Mapping[str, Any]],
+    *,
+    request_id: str | None = None,
+    round_id: str | None = None,
+) -> list[str]:
+    """Put episodes into the queue; returns their ids.
+
+    Args:
+        session: A writing session.
+        order: What they have in common.
+        drawn: Who sits where, by slot, one sequence an episode.
+        configs: The config of each, without tokens.
+        request_id: The experience request that they are of.
+        round_id: The league's own round that they are of.
+    """
+    moment = now()
+    shared = await _share(session, configs)
+    ids: list[str] = []
+    participants: list[Participant] = []
+    for index, (seats, config) in enumerate(zip(drawn, configs, strict=True)):
+        row = EpisodeRequest(
+            id=new_id("ereq"),
+            user_id=order.user_id,
+            player_id=order.player_id,
+            source=order.source,
+            experience_request_id=request_id,
+            round_id=round_id,
+            index=index,
+            league_id=order.league_id,
+            division_id=order.division_id,
+            coworld_id=order.coworld_id,
+            variant_id=order.variant_id,
+            config_id=shared.id if shared is not None else None,
+            own_config=dict(config)
+            if shared is None
+            else {key: config[key] for key in config.keys() - shared.config.keys()},
+            seed=_seed(config),
+            # each has a number of its own, so that readers can stop after any of them
+            revision=await next_revision(session),
+            created_at=moment,
+        )
+        session.add(row)
+        ids.append(row.id)
+        participants += [
+            Participant(
+                episode_request_id=row.id,
+                position=position,
+                policy_version_id=seat.policy_version_id,
+                policy_id=seat.policy_id,
+                policy_name=seat.name,
+                version=seat.version,
+                user_id=seat.owner_user_id,
+                player_id=seat.player_id,
+                player_name=seat.player_name,
+            )
+            for position, seat in enumerate(seats)
+        ]
+    await session.flush()
+    session.add_all(participants)
+    await session.flush()
+    return ids
+
+
+async def _share(session: AsyncSession, configs: Sequence[Mapping[str, Any]]) -> GameConfig | None:
+    """Keep once what all configs have in common: a hundred episodes of a large config are no hundred of them."""
+    first, *others = configs
+    if not others:
+        return None
+    common = {
+        key: value
+        for key, value in first.items()
+        if all(key in other and (other[key] is value or other[key] == value) for other in others)
+    }
+    shared = GameConfig(config=common, size=len(json.dumps(common)))
+    session.add(shared)
+    await session.flush()
+    return shared
+
+
+def _seed(config: Mapping[str, Any]) -> int | None:
+    seed = config.get("seed")
+    return seed if isinstance(seed, int) and not isinstance(seed, bool) and abs(seed) < 1 << 63 else None

@@ -1,0 +1,177 @@
+"""Players that are uploaded as files: where they run, and that they lead nowhere else."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from support.observatory import inside
+from support.observatory_kit import QUICK, Account, Platform, open_platform, roster, seed, until_over
+from support.uploads import manifest_for, upload_image
+
+from coworld_core.api import MOST_PLAYER_BYTES
+from coworld_core.errors import ImageError
+from coworld_core.manifest.loading import load_manifest
+from coworld_runner.own_players.reading import read_own_player
+from coworld_runner.own_players.wire import to_wire
+from observatory.cli import main
+from observatory.store.models import Image, PolicyVersion, RegistryManifest, User
+from observatory.store.player_files import PLAYER_MEDIA, read_player
+from observatory.work.admission import Admission
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def bot(tmp_path: Path, marker: Path) -> dict[str, Any]:
+    """A player of the quick game that leaves a mark, as it is sent."""
+    file = tmp_path / "bot.py"
+    file.write_text(f"open({str(marker)!r}, 'w')\n" + (QUICK.directory / "player.py").read_text())
+    return to_wire(read_own_player(str(file))).to_wire()
+
+
+async def played(platform: Platform, world: str, owner: Account, player: dict[str, Any]) -> dict[str, Any]:
+    """The episode of a policy that is uploaded as a file, against itself."""
+    async with platform.client(owner) as client:
+        made = await client.post("/stats/policies/files", json={"name": "bot", "player": player})
+        assert (made.status_code, made.json()["version"]) == (200, 1), made.text
+        body = {"coworld_id": world, "roster": roster("bot", "bot")}
+        asked = await client.post("/v2/experience-requests", json=body)
+        (episode,) = (await until_over(client, asked.json()["id"]))["episodes"]
+        return dict(episode)
+
+
+async def test_a_file_is_no_local_process_unless_the_operator_says_so(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    player = bot(tmp_path, marker)
+    async with open_platform(tmp_path) as platform:
+        eve = await platform.account("eve")
+        world = await seed(platform.services, (await platform.account("ann")).id)
+        episode = await played(platform, world.id, eve, player)
+        assert episode["status"] == "failed"
+        assert "bot.py is a file that was uploaded" in episode["error"]
+        assert "--backend docker" in episode["error"]
+        assert (await platform.episode(episode["id"])).record is None
+    assert not marker.exists()
+
+
+async def test_a_file_runs_where_uploads_are_trusted(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    player = bot(tmp_path, marker)
+    async with open_platform(tmp_path, trust_uploads=True) as platform:
+        ann, eve = await platform.account("ann"), await platform.account("eve")
+        world = await seed(platform.services, ann.id)
+        episode = await played(platform, world.id, eve, player)
+        assert episode["status"] == "completed", episode["error"]
+        assert [seat["policy_name"] for seat in episode["participants"]] == ["bot", "bot"]
+        # images and manifests are trusted no more than before
+        await platform.policy(eve, "shell")
+        async with platform.services.database.writing() as session:
+            version = (await session.scalars(sa.select(PolicyVersion).where(PolicyVersion.run.is_not(None)))).one()
+            version.run = ["sh", "-c", "true"]
+        async with platform.client(eve) as client:
+            body = {"coworld_id": world.id, "roster": roster("shell", "shell")}
+            asked = await client.post("/v2/experience-requests", json=body)
+            (refused,) = (await until_over(client, asked.json()["id"]))["episodes"]
+        assert "declared by none of the packages" in refused["error"]
+    assert marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--host", "0.0.0.0", "--allow-remote", "--package", str(QUICK.directory)], "not_loopback"),
+        (["--host", "example.org", "--allow-remote", "--package", str(QUICK.directory)], "not_loopback"),
+        (["--backend", "docker"], "trust_without_processes"),
+        (["--backend", "docker", "--package", str(QUICK.directory)], "trust_without_processes"),
+        ([], "trust_without_processes"),
+    ],
+)
+def test_uploads_are_trusted_on_loopback_alone(
+    arguments: list[str], code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["serve", "--data", str(tmp_path / "o"), "--json", "--port", "0", "--trust-uploads", *arguments])
+    assert (left.value.code, json.loads(capsys.readouterr().out)["error"]["code"]) == (2, code)
+
+
+CONTENT = base64.b64encode(b"x").decode()
+GOOD: dict[str, Any] = {"file": "a", "files": {"a": CONTENT}, "command": ["{}/a"]}
+
+
+NAMES = ("/etc/x", "../x", "a/../../x", "a//b", "a/.", "", "a\0b", "a\\b", "é" * 101)
+WRONG: tuple[dict[str, Any], ...] = (
+    *({"files": {name: CONTENT}} for name in NAMES),
+    {"files": {"a": CONTENT, "a/b": CONTENT}},
+    {"files": {}},
+    {"files": {"a": base64.b64encode(b"x" * (MOST_PLAYER_BYTES + 1)).decode()}},
+    {"file": "../a"},
+    {"runnable": ["../../bin/sh"]},
+    {"command": []},
+    {"dockerfile": True},
+)
+
+
+async def test_no_name_leads_out_of_a_directory(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        ann = await platform.add_user("ann")
+        for wrong in WRONG:
+            body = {"name": "x", "player": {**GOOD, **wrong}}
+            await platform.ask("POST", "/stats/policies/files", ann, json=body, expect=422)
+        async with platform.services.database.reading() as session:
+            assert await session.scalar(sa.select(sa.func.count()).select_from(Image)) == 0
+
+
+async def test_files_are_their_owners_and_are_kept_once(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        ann, eve = await platform.add_user("ann"), await platform.add_user("eve")
+        for name, number in (("one", 1), ("one", 2), ("two", 1)):
+            made = await platform.post("/stats/policies/files", ann, {"name": name, "player": GOOD})
+            assert (made["name"], made["version"]) == (name, number)
+        [image] = await platform.get("/v2/container_images", ann)
+        assert await platform.get("/v2/container_images", eve) == []
+        theft = {"name": "mine", "container_image_id": image["id"]}
+        await platform.ask("POST", "/stats/policies/docker-img/complete", eve, json=theft, expect=404)
+        repository, _, digest = image["image_uri"].partition("/")[2].rpartition(":")[0], "", image["image_digest"]
+        for token in (None, eve):
+            answer = await platform.http.get(
+                f"/v2/{repository}/manifests/{digest}", headers={"Authorization": f"Bearer {token}"} if token else {}
+            )
+            assert answer.status_code in (401, 403), answer.text
+
+
+async def test_what_was_pushed_as_a_player_and_is_none_runs_nowhere(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        ann = await platform.add_user("ann")
+        await platform.post("/stats/policies/files", ann, {"name": "one", "player": GOOD})
+        blobs = platform.services.blobs
+        async with platform.services.database.writing() as session:
+            image = (await session.scalars(sa.select(Image))).one()
+            image.digest = await blobs.put(json.dumps({**GOOD, "files": {"../../x": CONTENT}}).encode())
+            session.add(
+                RegistryManifest(repository=image.repository, digest=image.digest, media_type=PLAYER_MEDIA, size=1)
+            )
+            await session.flush()
+            with pytest.raises(ImageError, match="is no player"):
+                await read_player(blobs, session, image)
+
+
+async def test_nobody_reads_a_private_games_image_by_playing_beside_it(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        ann = await platform.add_user("ann")
+        await platform.add_user("eve")
+        image = await upload_image(platform, ann, "hush")
+        manifest = load_manifest(manifest_for(image["id"], name="hush-game")).manifest
+        own = read_own_player(str(QUICK.directory / "player.py"))
+        admission = Admission(registry="127.0.0.1:1")
+        async with platform.services.database.reading() as session:
+            owners = {user.name: user.id for user in await session.scalars(sa.select(User))}
+            runnable, seated = await admission.admit_files(session, own, manifest, owner=owners["ann"])
+            assert runnable.image.endswith(f"@{image['image_digest']}")
+            assert (runnable.type, dict(runnable.env), seated.python[:6]) == ("player", {}, "python")
+            with pytest.raises(ImageError) as refused:
+                await admission.admit_files(session, own, manifest, owner=owners["eve"])
+        assert refused.value.code == "foreign_image"
