@@ -13,6 +13,7 @@ from pydantic import Field
 from ..errors import EpisodeError
 from ..records import Record, SchemaVersion, open_record, read_as, read_lines
 from ..tables import html_table, one_line
+from .conduct import SeatConduct
 from .outcome import EpisodeStatus, Exit, Fault, decisive
 
 if TYPE_CHECKING:
@@ -374,6 +375,10 @@ class EpisodeRow(Record):
     fault: str | None = Field(default=None, description="Whose that fault was, if any.")
     slot: int | None = Field(default=None, description="Slot of that fault, if a player's.")
     message: str | None = Field(default=None, description="That fault in a sentence.")
+    replay: str = Field(default="", description="SHA-256 of its replay, in hex; empty where there is none.")
+    conduct: tuple[SeatConduct, ...] = Field(
+        default=(), description="What each seat did, by slot, where the game says it in its events."
+    )
 
     def to_records(self) -> list[TableRow]:
         """The episode as flat rows, one a seat, for a data frame.

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .designs import mixture_lineups as mixture_lineups
     from .designs import pickup_lineups as pickup_lineups
     from .designs import round_robin as round_robin
+    from .diagnosis import DiagnosisPlan as DiagnosisPlan
+    from .diagnosis import DiagnosisReport as DiagnosisReport
     from .estimates import Interval as Interval
     from .estimates import mean_interval as mean_interval
     from .estimates import running_interval as running_interval

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 import anyio
 import anyio.lowlevel
 
+from coworld_core.episode.conduct import ACTED, IDLE, REFUSED
 from coworld_core.rules import (
     ActionRefused,
     EpisodeConfig,
@@ -38,6 +39,9 @@ OWN_QUEUE: Final = 1.0
 MAX_LINES: Final = 100
 """Lines of the log for one seat."""
 
+MAX_EVENTS: Final = 100_000
+"""Events of a game, about six megabytes, shared evenly: a seat that fills its part takes nothing from others."""
+
 
 @dataclass
 class _Seat:
@@ -54,6 +58,8 @@ class _Seat:
     """When it was asked, by the event loop's clock."""
     said: int = 0
     """Lines that the log has of it."""
+    noted: int = 0
+    """Events that there are of it."""
 
 
 class Match:
@@ -96,6 +102,7 @@ class Match:
             )
         )
         self._writer.add(self._frame)
+        self._events: list[str] = []
 
     @property
     def tick(self) -> int:
@@ -172,11 +179,11 @@ class Match:
             return None
 
     def _hear(self, slot: int, message: str | bytes) -> str | None:
+        seat = self._seats[slot]
         try:
             tick, action = _read_act(message)
         except ValueError as error:
             return self._refused(slot, str(error))
-        seat = self._seats[slot]
         if self._end is not None:
             return self._refused(slot, "the game is over")
         if not self._started:
@@ -194,6 +201,7 @@ class Match:
             return self._refused(slot, refused.message)
         seat.acted = True
         self._charge(seat)
+        self._note(ACTED, slot, seconds=round(max(anyio.current_time() - seat.asked, 0.0), 6))
         self._heard.set()
         return None
 
@@ -223,6 +231,9 @@ class Match:
                 await self._wait_for_moves()
             if self._failure is not None:
                 break
+            for slot in self._play.to_act:
+                if not self._seats[slot].acted:
+                    self._note(IDLE, slot)
             done = self._play.step({slot: self._seats[slot].action for slot in self._play.to_act})
             self._frame = self._play.frame()
             self._writer.add(self._frame, done)
@@ -241,6 +252,10 @@ class Match:
     def replay(self, *, reason: str, results: Mapping[str, Any] | None = None) -> bytes:
         """The replay of all that was played; the game cannot go on after that."""
         return self._writer.finish(reason=reason, results=results)
+
+    def events(self) -> bytes:
+        """What each seat did in each of its turns, one JSON object a line (`coworld_core.episode.conduct`)."""
+        return "".join(f"{event}\n" for event in self._events).encode()
 
     def finish(self, *, reason: str, results: Mapping[str, Any] | None = None) -> None:
         """Tell everybody that it is over, and close every connection."""
@@ -323,6 +338,12 @@ class Match:
             seat.said += 1
             self._log(line)
 
+    def _note(self, kind: str, slot: int, **more: Any) -> None:
+        seat = self._seats[slot]
+        if seat.noted < MAX_EVENTS // len(self._seats):
+            seat.noted += 1
+            self._events.append(_json({"tick": self._play.tick, "kind": kind, "agent": slot, **more}))
+
     # words
 
     def _observe(self, slot: int) -> str:
@@ -341,6 +362,8 @@ class Match:
         return f"{{{','.join(parts)}}}"
 
     def _refused(self, slot: int, reason: str) -> str:
+        if self._started and self._end is None:
+            self._note(REFUSED, slot, reason=reason)
         legal = self._play.legal(slot) if self._started and not self._seats[slot].acted else []
         told = f',"legal":[{",".join(legal)}]' if legal else ""
         return f'{{"type":"refused","tick":{self._play.tick},"reason":{_json(reason)}{told}}}'
