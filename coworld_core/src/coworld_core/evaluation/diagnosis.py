@@ -217,8 +217,10 @@ class Diagnosis(Evaluation[DiagnosisPlan, DiagnosisReport]):
         return []
 
     def outcome(self, block: JudgedBlock) -> tuple[float, ...]:
-        """The score of each seat of the first episode, after the number of the variant."""
-        return ((block.block - 1) % len(self._taken), *block.tables[0])
+        """The variant by number, and the scores of everybody in all episodes but the second time of one."""
+        at = (block.block - 1) % len(self._taken)
+        tables = dict(zip(self.lineups(block.block), block.tables, strict=True)).values()
+        return (at, *(score for table in tables for score in table))
 
     def report(self) -> DiagnosisReport:
         """What it came to; the same for the same rows, however they are ordered."""

@@ -39,8 +39,8 @@ def findings(plan: DiagnosisPlan, variants: Sequence[VariantDiagnosis], changes:
         if idle is not None and one.conduct.idle:
             say("idle", one, f"It let {plural(one.conduct.idle, 'turn')} pass, {_percent(idle)} of all.")
         if refused is not None and one.conduct.refused:
-            messages = f"{plural(one.conduct.refused, 'message')} of its {_were(one.conduct.refused)}"
-            say("refused", one, f"{messages} refused, {_percent(refused)} of all.")
+            count, were = one.conduct.refused, _were(one.conduct.refused)
+            say("refused", one, f"{count} of its messages {were} refused, {_percent(refused)} of all.")
     for one in variants:
         less = one.over_baseline
         if less is not None and excludes_zero(less.interval) and less.value < 0:
