@@ -10,7 +10,7 @@ from .._group import NounGroup
 from ..options.common import overwrite_option
 from ..options.declaring import SectionOption, takes
 from ..options.playing import REQUIREMENTS, EvaluationOptions
-from ..options.values import DIRECTORY, FILE
+from ..options.values import DIRECTORY, FILE, RATINGS
 from ..output import Output, output_options
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from coworld_core.evaluation.comparison import ComparisonReport
     from coworld_core.evaluation.contents import ShownReport
+    from coworld_core.evaluation.ratings import RatingName
     from coworld_runner.evaluation import EvaluationRules, RunArguments
     from coworld_runner.package.resolving import Package
 
@@ -118,10 +119,25 @@ def compare(
 @commands.command("rank")
 @click.argument("manifest")
 @click.argument("bots", metavar="PLAYER PLAYER...", nargs=-1, required=True)
+@click.option(
+    "--rating",
+    type=click.Choice(RATINGS),
+    cls=SectionOption,
+    section="What counts",
+    help="How to rate; the same command with another rates what was played, and plays nothing.  [default: plackett-luce "
+    "for games of more than two seats, otherwise bradley-terry]",
+)
 @takes("options", EvaluationOptions, without=_ELSEWHERE, seed=_SEED, output_dir=_OUTPUT)
 @_markdown_option
 @output_options
-def rank(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str, ...], markdown: bool) -> int:
+def rank(
+    out: Output,
+    options: EvaluationOptions,
+    manifest: str,
+    bots: tuple[str, ...],
+    rating: RatingName | None,
+    markdown: bool,
+) -> int:
     """Rank several players.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file
@@ -139,7 +155,7 @@ def rank(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str
             options.but(manifest=manifest),
             running,
             bots,
-            lambda package, run, rules: rank(package, bots, rules=rules, **run),
+            lambda package, run, rules: rank(package, bots, rating=rating, rules=rules, **run),
         )
         return _show(report, workspace, out, ok=_measured(report), markdown=markdown)
 

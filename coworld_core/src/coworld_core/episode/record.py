@@ -12,7 +12,7 @@ from pydantic import Field
 
 from ..errors import EpisodeError
 from ..records import Record, SchemaVersion, open_record, read_as, read_lines
-from ..tables import html_table, one_line
+from ..tables import Tabular, html_table, one_line
 from .conduct import SeatConduct
 from .outcome import EpisodeStatus, Exit, Fault, decisive
 
@@ -151,7 +151,7 @@ class StarvationRecord(Record):
         )
 
 
-class EpisodeRecord(Record):
+class EpisodeRecord(Record, Tabular):
     """What ran, how it went and whose fault it was; written beside the artifacts on every path."""
 
     schema_version: SchemaVersion = Field(default=1, description="Version of this record's shape.")
@@ -263,7 +263,7 @@ class EpisodeRecord(Record):
         return html_table(str(self), rows, notes=[*map(str, self.faults), *self.warnings])
 
 
-class BatchSummary(Record):
+class BatchSummary(Record, Tabular):
     """Several episodes of one Coworld (``summary.json``)."""
 
     schema_version: SchemaVersion = Field(default=1, description="Version of this summary's shape.")
@@ -355,7 +355,7 @@ class SeatRow(SeatedPlayer):
     digest: str = Field(default="", description="Content id of what ran; empty for people and local processes.")
 
 
-class EpisodeRow(Record):
+class EpisodeRow(Record, Tabular):
     """One of many episodes: a line of ``episodes.jsonl``, and a row of a summary."""
 
     index: int = Field(ge=1, description="Which episode, from 1, in the order in which they were asked for.")

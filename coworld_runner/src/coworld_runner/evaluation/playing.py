@@ -43,7 +43,7 @@ __all__ = [
     "tell_start",
 ]
 
-_MAY_DIFFER = ("max_blocks", "before")
+_MAY_DIFFER = ("max_blocks", "before", "rating")
 """Fields of a plan that change nothing about what was played by then."""
 
 _Plan = TypeVar("_Plan", bound=EvaluationPlan)

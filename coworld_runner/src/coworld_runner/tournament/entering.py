@@ -12,7 +12,7 @@ from coworld_core.tournament.standings import Tournament
 
 from .._hints import did_you_mean, listed
 from ..evaluation.lineups import Entrants
-from ..evaluation.rules import EvaluationRules
+from ..evaluation.rules import EvaluationRules, rating_for
 from ..package.resolving import Package, resolve_package
 from ..players import read_players
 from ..runs.workspace import atomic_write, unwritable
@@ -66,14 +66,14 @@ async def create_tournament(
     _refuse_begun(place)
     find_pairing(pairing)
     package = await resolve_package(game)
-    Entrants(package, {}, EvaluationRules(variant=variant, seed=seed))
+    entrants = Entrants(package, {}, EvaluationRules(variant=variant, seed=seed))
     document = tomlkit.document()
     document["game"] = _game_word(place, game)
     if variant is not None:
         document["variant"] = variant
     document["seed"] = seed
     document["count_starved"] = count_starved
-    document["rating"] = TournamentSettings.model_fields["rating"].default
+    document["rating"] = rating_for(entrants.seats)
     of: dict[str, object] = {"kind": pairing, "blocks": blocks}
     document["pairing"] = {**of, "rounds": rounds} if rounds is not None else of
     document["stop"] = {"blocks": 1000, "told_apart": False}
