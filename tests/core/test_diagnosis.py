@@ -13,14 +13,8 @@ from support.simulated import diagnosis_plan, played, strengths
 from coworld_core.episode.conduct import SeatConduct, quantile_seconds, read_conduct
 from coworld_core.episode.record import EpisodeRow, SeatRow
 from coworld_core.evaluation import DiagnosisReport, report_rows
-from coworld_core.evaluation.diagnosis import (
-    BASELINE,
-    BOT,
-    STRONG,
-    Diagnosis,
-    EarlierDiagnosis,
-    EarlierNumber,
-)
+from coworld_core.evaluation.battery import BASELINE, BOT, STRONG, EarlierDiagnosis, EarlierNumber
+from coworld_core.evaluation.diagnosis import Diagnosis
 from coworld_core.evaluation.estimates import Interval, difference_interval, share_interval
 from coworld_core.evaluation.reports import IntervalRecord
 

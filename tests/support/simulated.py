@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from coworld_core.episode.record import ROWS_NAME, EpisodeRow, SeatRow
+from coworld_core.evaluation.battery import DiagnosisPlan, VariantPlan
 from coworld_core.evaluation.comparison import ComparisonPlan
 from coworld_core.evaluation.designs import Lineup, episode_key
-from coworld_core.evaluation.diagnosis import DiagnosisPlan, VariantPlan
 from coworld_core.evaluation.mixture import MixturePlan
 from coworld_core.evaluation.pickup import PickupPlan
 from coworld_core.evaluation.ranking import RankingPlan

@@ -124,8 +124,8 @@ def compare(
     type=click.Choice(RATINGS),
     cls=SectionOption,
     section="What counts",
-    help="How to rate; the same command with another rates what was played, and plays nothing.  [default: plackett-luce "
-    "for games of more than two seats, otherwise bradley-terry]",
+    help="How to rate; the same command with another rates what was played, and plays nothing.  "
+    "[default: plackett-luce for games of more than two seats, otherwise bradley-terry]",
 )
 @takes("options", EvaluationOptions, without=_ELSEWHERE, seed=_SEED, output_dir=_OUTPUT)
 @_markdown_option

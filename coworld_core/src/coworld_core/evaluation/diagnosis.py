@@ -10,13 +10,22 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
 
 from pydantic import Field
 
 from ..episode.conduct import quantile_seconds
-from ..episode.record import EpisodeRow, SeatRow
-from ..records import Record
+from ..episode.record import EpisodeRow
+from .battery import (
+    BASELINE,
+    BOT,
+    STRONG,
+    Conduct,
+    DiagnosisChange,
+    DiagnosisPlan,
+    EarlierDiagnosis,
+    VariantDiagnosis,
+    VariantPlan,
+)
 from .contents import Parts, ShownReport, block_facts
 from .designs import Lineup
 from .estimates import Interval, difference_interval, mean_interval, share_interval
@@ -25,9 +34,7 @@ from .judging import JudgedBlock
 from .reports import (
     Estimate,
     Evaluation,
-    EvaluationPlan,
     IntervalRecord,
-    MeasuredSeat,
     MeasuredValue,
     Remark,
     interval_record,
@@ -37,114 +44,10 @@ from .reports import (
 )
 from .words import excludes_zero, plural
 
-__all__ = [
-    "BASELINE",
-    "BOT",
-    "STRONG",
-    "Change",
-    "Conduct",
-    "Diagnosis",
-    "DiagnosisPlan",
-    "DiagnosisReport",
-    "EarlierDiagnosis",
-    "EarlierNumber",
-    "VariantDiagnosis",
-    "VariantPlan",
-]
-
-BOT, BASELINE, STRONG = "bot", "baseline", "strong"
-"""Labels of the entrants."""
+__all__ = ["Diagnosis", "DiagnosisReport"]
 
 _REPEATED = 2
 """Blocks of each variant that are played twice, to see whether the same seed gives the same game."""
-
-
-class VariantPlan(Record):
-    """A variant of the battery."""
-
-    id: str = Field(description="Its id, or certification.")
-    seats: int = Field(ge=1, description="How many seats it has.")
-    seeded: bool = Field(description="Whether its config takes a seed.")
-
-
-class EarlierNumber(MeasuredValue):
-    """A number of an earlier diagnosis."""
-
-    quantity: str = Field(description="What it says.")
-    of: str = Field(description="Of which variant, or of what in it.")
-
-
-class EarlierDiagnosis(Record):
-    """What another diagnosis had come to when this one was begun."""
-
-    name: str = Field(description="Its directory.")
-    player: str = Field(description="Who was diagnosed.")
-    numbers: tuple[EarlierNumber, ...] = Field(description="Every number that had an interval.")
-
-
-class DiagnosisPlan(EvaluationPlan):
-    """What a diagnosis is about: everything that its report depends on besides the rows."""
-
-    kind: Literal["diagnose"] = "diagnose"  # pyright: ignore[reportIncompatibleVariableOverride]
-    player: SeatRow = Field(description="Who is diagnosed.")
-    baseline: SeatRow | None = Field(default=None, description="The player that scores 0 on the normalised scale.")
-    strong: SeatRow | None = Field(default=None, description="The player that scores 1 on it.")
-    variants: tuple[VariantPlan, ...] = Field(min_length=1, description="The battery; blocks take turns with them.")
-    before: EarlierDiagnosis | None = Field(default=None, description="What it is compared with.")
-
-    def players(self) -> dict[str, SeatRow]:
-        """Who is measured, by label."""
-        said = {BOT: self.player, BASELINE: self.baseline, STRONG: self.strong}
-        return {label: player for label, player in said.items() if player is not None}
-
-
-class Conduct(Record):
-    """How the player behaved in all episodes of a variant that it was in."""
-
-    episodes: int = Field(default=0, ge=0, description="Episodes in which it had a seat.")
-    failed: int = Field(default=0, ge=0, description="Episodes that its failure decided: it crashed or left.")
-    timed_out: int = Field(default=0, ge=0, description="Episodes that it spoiled by taking too long.")
-    never_started: int = Field(default=0, ge=0, description="Episodes in which it never came.")
-    acted: int | None = Field(default=None, description="Turns in which it acted; null where the game does not say.")
-    idle: int | None = Field(default=None, description="Turns that it let pass.")
-    refused: int | None = Field(default=None, description="Messages of its that were no legal action.")
-    median_seconds: float | None = Field(default=None, ge=0, description="Half of its turns took less.")
-    slow_seconds: float | None = Field(default=None, ge=0, description="99 of 100 turns took less.")
-    first_fault: str = Field(default="", description="Directory of the first episode that it spoiled.")
-    fault_share: MeasuredValue | None = Field(default=None, description="Share of episodes that it spoiled.")
-    idle_share: MeasuredValue | None = Field(default=None, description="Share of its turns that it let pass.")
-    refused_share: MeasuredValue | None = Field(default=None, description="Share of its messages that were refused.")
-
-
-class VariantDiagnosis(Record):
-    """What was seen in one variant."""
-
-    id: str = Field(description="The variant.")
-    blocks: int = Field(ge=0, description="Blocks that were counted.")
-    with_itself: MeasuredValue | None = Field(description="Its score with itself in all seats.")
-    alone: MeasuredValue | None = Field(description="Its score in one seat among the game's own players.")
-    deviation: float | None = Field(description="Standard deviation of the latter from seed to seed.")
-    over_baseline: MeasuredValue | None = Field(default=None, description="What it scores more than the baseline.")
-    over_strong: MeasuredValue | None = Field(default=None, description="What it scores more than the strong player.")
-    normalised: MeasuredValue | None = Field(
-        default=None,
-        description="Its score where the baseline has 0 and the strong player 1; null unless these differ.",
-    )
-    seats: tuple[MeasuredSeat, ...] = Field(default=(), description="What each seat is worth to it.")
-    repeated: int = Field(ge=0, description="Episodes that were played twice.")
-    other_scores: int = Field(ge=0, description="Of these, those with other scores the second time.")
-    other_replays: int = Field(ge=0, description="Of these, those with another replay.")
-    conduct: Conduct = Field(description="How it behaved.")
-
-
-class Change(Record):
-    """A number that is certainly another than in the earlier diagnosis."""
-
-    quantity: str = Field(description="What it says.")
-    of: str = Field(description="Of which variant, or of what in it.")
-    before: float = Field(description="What it was.")
-    now: float = Field(description="What it is.")
-    interval: IntervalRecord = Field(description="Of the difference.")
 
 
 class DiagnosisReport(ShownReport):
@@ -153,7 +56,9 @@ class DiagnosisReport(ShownReport):
     plan: DiagnosisPlan = Field(description="Who was diagnosed.")  # pyright: ignore[reportIncompatibleVariableOverride]
     variants: tuple[VariantDiagnosis, ...] = Field(description="What was seen in each variant.")
     findings: tuple[Remark, ...] = Field(description="What is worth looking at, the first first.")
-    changes: tuple[Change, ...] = Field(default=(), description="What has changed since the earlier diagnosis.")
+    changes: tuple[DiagnosisChange, ...] = Field(
+        default=(), description="What has changed since the earlier diagnosis."
+    )
 
     def estimates(self) -> list[Estimate]:
         """Every number with an interval that it has, the most important first."""
@@ -171,7 +76,7 @@ class DiagnosisReport(ShownReport):
         """What it has to show."""
         quantities = {"normalised score": True, "over the baseline": True, "score alone": False, "seat effect": True}
         return Parts(
-            tables=diagnosis_tables(self),
+            tables=diagnosis_tables(self.plan, self.variants, self.changes),
             facts=block_facts(self),
             quantities=quantities,
             notes=[one.message for one in self.findings],
@@ -387,11 +292,11 @@ def _estimates(variants: Sequence[VariantDiagnosis]) -> list[Estimate]:
     return found
 
 
-def _changed(before: EarlierDiagnosis, variants: Sequence[VariantDiagnosis]) -> list[Change]:
+def _changed(before: EarlierDiagnosis, variants: Sequence[VariantDiagnosis]) -> list[DiagnosisChange]:
     """What is certainly another than before."""
     was = {(number.quantity, number.of): number for number in before.numbers}
     both = [(now, was[now.quantity, now.of]) for now in _estimates(variants) if (now.quantity, now.of) in was]
-    changes: list[Change] = []
+    changes: list[DiagnosisChange] = []
     for now, then in both:
         if then.interval is None or now.interval is None:
             continue
@@ -399,7 +304,7 @@ def _changed(before: EarlierDiagnosis, variants: Sequence[VariantDiagnosis]) -> 
         difference = interval_record(found)
         if difference is not None and excludes_zero(difference):
             changes.append(
-                Change(quantity=now.quantity, of=now.of, before=then.value, now=now.value, interval=difference)
+                DiagnosisChange(quantity=now.quantity, of=now.of, before=then.value, now=now.value, interval=difference)
             )
     return changes
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from .battery import DiagnosisChange, DiagnosisPlan, VariantDiagnosis
 from .contents import INTERVAL, Table, shown_interval, shown_number
 from .reports import MeasuredValue, Remark
 from .words import between, excludes_zero, number, plural
-
-if TYPE_CHECKING:
-    from .diagnosis import Change, DiagnosisPlan, DiagnosisReport, VariantDiagnosis
 
 __all__ = ["diagnosis_tables", "findings"]
 
@@ -18,7 +15,9 @@ _SLOW = 1.0
 """Seconds: a player that takes longer for one turn in a hundred is said to be slow."""
 
 
-def findings(plan: DiagnosisPlan, variants: Sequence[VariantDiagnosis], changes: Sequence[Change]) -> list[Remark]:
+def findings(
+    plan: DiagnosisPlan, variants: Sequence[VariantDiagnosis], changes: Sequence[DiagnosisChange]
+) -> list[Remark]:
     """What is worth looking at: what spoils episodes before what loses points, and that before what is only odd.
 
     Args:
@@ -78,7 +77,9 @@ def _say_faults(one: VariantDiagnosis, say: Callable[[str, VariantDiagnosis, str
         say("timed_out", one, f"It took too long in {conduct.timed_out} {of}.{where}")
 
 
-def _about_all(plan: DiagnosisPlan, variants: Sequence[VariantDiagnosis], changes: Sequence[Change]) -> list[Remark]:
+def _about_all(
+    plan: DiagnosisPlan, variants: Sequence[VariantDiagnosis], changes: Sequence[DiagnosisChange]
+) -> list[Remark]:
     found: list[Remark] = []
     scale = [(one.normalised, one.id) for one in variants if one.normalised is not None and one.normalised.interval]
     if len(scale) > 1:
@@ -116,18 +117,21 @@ def _percent(share: MeasuredValue) -> str:
     return f"{share.value:.2%} ({share.interval.low:.1%} to {share.interval.high:.1%})"
 
 
-def diagnosis_tables(report: DiagnosisReport) -> list[Table]:
+def diagnosis_tables(
+    plan: DiagnosisPlan, variants: Sequence[VariantDiagnosis], changes: Sequence[DiagnosisChange]
+) -> list[Table]:
     """Scores, behaviour, seats, and what has changed.
 
     Args:
-        report: It.
+        plan: Who was diagnosed.
+        variants: What was seen.
+        changes: What has changed since an earlier diagnosis.
     """
-    return [_scores(report), _behaviour(report), _seats(report), _changes(report)]
+    return [_scores(plan, variants), _behaviour(variants), _seats(variants), _changes(plan, changes)]
 
 
-def _scores(report: DiagnosisReport) -> Table:
+def _scores(plan: DiagnosisPlan, variants: Sequence[VariantDiagnosis]) -> Table:
     """A row for each variant; columns of what nobody asked for are left out."""
-    plan = report.plan
     wanted = [
         ("With itself", "with_itself", any(one.seats > 1 for one in plan.variants)),
         ("Alone", "alone", True),
@@ -137,7 +141,7 @@ def _scores(report: DiagnosisReport) -> Table:
     ]
     columns = [(head, name) for head, name, there in wanted if there]
     rows: list[tuple[str, ...]] = []
-    for one in report.variants:
+    for one in variants:
         values: list[MeasuredValue | None] = [getattr(one, name) for _, name in columns]
         signed = [name.startswith("over") for _, name in columns]
         shown = (
@@ -152,7 +156,7 @@ def _scores(report: DiagnosisReport) -> Table:
     return Table(title="Scores", head=head, rows=tuple(rows), names=(0, len(head) - 2))
 
 
-def _behaviour(report: DiagnosisReport) -> Table:
+def _behaviour(variants: Sequence[VariantDiagnosis]) -> Table:
     def count(value: int | None) -> str:
         return "-" if value is None else str(value)
 
@@ -173,14 +177,14 @@ def _behaviour(report: DiagnosisReport) -> Table:
             seconds(one.conduct.slow_seconds),
             f"{one.repeated - one.other_replays} of {one.repeated}" if one.repeated else "-",
         )
-        for one in report.variants
+        for one in variants
     ]
     faults = ("Episodes", "Failed", "Timed out", "Never came")
     turns = ("Turns", "Idle", "Refused", "p50", "p99")
     return Table(title="Behaviour", head=("Variant", *faults, *turns, "Same again"), rows=tuple(rows))
 
 
-def _seats(report: DiagnosisReport) -> Table:
+def _seats(variants: Sequence[VariantDiagnosis]) -> Table:
     rows = [
         (
             one.id,
@@ -188,7 +192,7 @@ def _seats(report: DiagnosisReport) -> Table:
             shown_number(seat.effect, seat.interval, signed=True),
             shown_interval(seat.interval, signed=True),
         )
-        for one in report.variants
+        for one in variants
         for seat in one.seats
     ]
     return Table(
@@ -199,11 +203,11 @@ def _seats(report: DiagnosisReport) -> Table:
     )
 
 
-def _changes(report: DiagnosisReport) -> Table:
-    since = report.plan.before.name if report.plan.before is not None else ""
+def _changes(plan: DiagnosisPlan, changes: Sequence[DiagnosisChange]) -> Table:
+    since = plan.before.name if plan.before is not None else ""
     rows = [
         (one.of, one.quantity, number(one.before), number(one.now), shown_interval(one.interval, signed=True))
-        for one in report.changes
+        for one in changes
     ]
     head = ("Of", "What", "Was", "Is", f"{INTERVAL} of the difference")
     return Table(title=f"Changed since {since}", head=head, rows=tuple(rows), names=(0, 1, 4))

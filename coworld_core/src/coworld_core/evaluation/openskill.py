@@ -19,8 +19,8 @@ __all__ = ["rate_online"]
 def rate_online(blocks: Iterable[Mapping[str, float]], *, level: float = 0.95) -> list[Rating]:
     """Rate all players that played, block by block.
 
-    The points are Elo's as in ``ratings``, with a mean of 0: a difference of ``beta`` times the root of two is one natural
-    unit of strength between players whose ratings are settled.
+    The points are Elo's as in ``ratings``, with a mean of 0: a difference of ``beta`` times the root of two is one
+    natural unit of strength between players whose ratings are settled.
 
     Args:
         blocks: Each player's score in a block, by label; higher is better.

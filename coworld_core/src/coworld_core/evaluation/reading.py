@@ -10,9 +10,10 @@ from typing import Any, cast
 from ..episode.record import EpisodeRow
 from ..errors import UsageError
 from ..records import open_record, read_as
+from .battery import DiagnosisPlan
 from .comparison import Comparison, ComparisonPlan
 from .contents import ShownReport
-from .diagnosis import Diagnosis, DiagnosisPlan
+from .diagnosis import Diagnosis
 from .mixture import Mixture, MixturePlan
 from .pickup import Pickup, PickupPlan
 from .ranking import Ranking, RankingPlan

@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import Unpack
 
 from coworld_core.errors import UsageError
-from coworld_core.evaluation.designs import Lineup
-from coworld_core.evaluation.diagnosis import (
+from coworld_core.evaluation.battery import (
     BASELINE,
     BOT,
     STRONG,
-    Diagnosis,
     DiagnosisPlan,
-    DiagnosisReport,
     EarlierDiagnosis,
     EarlierNumber,
     VariantPlan,
 )
+from coworld_core.evaluation.designs import Lineup
+from coworld_core.evaluation.diagnosis import Diagnosis, DiagnosisReport
 
 from .._stage import find_package
 from ..package.resolving import Package

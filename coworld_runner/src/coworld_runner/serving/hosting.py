@@ -83,7 +83,7 @@ async def _play(rules: type[Rules]) -> int:
                 text = json.dumps(results).encode()
                 await transfers.put(results_uri, text, content_type="application/json", what="results")
             if events_uri is not None:
-                await transfers.put(events_uri, match.events(), content_type="application/x-ndjson", what="events")
+                await transfers.put(events_uri, bytes(match.events), content_type="application/x-ndjson", what="events")
             replay = match.replay(reason=ending.reason, results=results)
             await transfers.put(replay_uri, replay, content_type="application/octet-stream", what="replay")
             _say("results and replay are written" if results is not None else "the replay is written, without results")

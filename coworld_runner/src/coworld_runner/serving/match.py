@@ -58,8 +58,28 @@ class _Seat:
     """When it was asked, by the event loop's clock."""
     said: int = 0
     """Lines that the log has of it."""
-    noted: int = 0
-    """Events that there are of it."""
+
+
+class Events:
+    """What each seat did in each of its turns (`coworld_core.episode.conduct`).
+
+    Args:
+        seats: How many there are.
+    """
+
+    def __init__(self, seats: int) -> None:
+        self._lines: list[str] = []
+        self._left = [MAX_EVENTS // seats] * seats
+
+    def add(self, tick: int, kind: str, slot: int, **more: Any) -> None:
+        """Add what a seat did."""
+        if self._left[slot] > 0:
+            self._left[slot] -= 1
+            self._lines.append(_json({"tick": tick, "kind": kind, "agent": slot, **more}))
+
+    def __bytes__(self) -> bytes:
+        """One JSON object a line."""
+        return "".join(f"{line}\n" for line in self._lines).encode()
 
 
 class Match:
@@ -70,6 +90,9 @@ class Match:
         config: Its config.
         seed: The seed of all chance.
         log: Takes lines for people; nothing said there holds a token.
+
+    Attributes:
+        events: What each seat did.
 
     Raises:
         RulesError: The game cannot even start.
@@ -102,7 +125,7 @@ class Match:
             )
         )
         self._writer.add(self._frame)
-        self._events: list[str] = []
+        self.events = Events(config.seats)
 
     @property
     def tick(self) -> int:
@@ -201,7 +224,8 @@ class Match:
             return self._refused(slot, refused.message)
         seat.acted = True
         self._charge(seat)
-        self._note(ACTED, slot, seconds=round(max(anyio.current_time() - seat.asked, 0.0), 6))
+        used = max(anyio.current_time() - seat.asked, 0.0)
+        self.events.add(self._play.tick, ACTED, slot, seconds=round(used, 6))
         self._heard.set()
         return None
 
@@ -233,7 +257,7 @@ class Match:
                 break
             for slot in self._play.to_act:
                 if not self._seats[slot].acted:
-                    self._note(IDLE, slot)
+                    self.events.add(self._play.tick, IDLE, slot)
             done = self._play.step({slot: self._seats[slot].action for slot in self._play.to_act})
             self._frame = self._play.frame()
             self._writer.add(self._frame, done)
@@ -252,10 +276,6 @@ class Match:
     def replay(self, *, reason: str, results: Mapping[str, Any] | None = None) -> bytes:
         """The replay of all that was played; the game cannot go on after that."""
         return self._writer.finish(reason=reason, results=results)
-
-    def events(self) -> bytes:
-        """What each seat did in each of its turns, one JSON object a line (`coworld_core.episode.conduct`)."""
-        return "".join(f"{event}\n" for event in self._events).encode()
 
     def finish(self, *, reason: str, results: Mapping[str, Any] | None = None) -> None:
         """Tell everybody that it is over, and close every connection."""
@@ -338,12 +358,6 @@ class Match:
             seat.said += 1
             self._log(line)
 
-    def _note(self, kind: str, slot: int, **more: Any) -> None:
-        seat = self._seats[slot]
-        if seat.noted < MAX_EVENTS // len(self._seats):
-            seat.noted += 1
-            self._events.append(_json({"tick": self._play.tick, "kind": kind, "agent": slot, **more}))
-
     # words
 
     def _observe(self, slot: int) -> str:
@@ -363,7 +377,7 @@ class Match:
 
     def _refused(self, slot: int, reason: str) -> str:
         if self._started and self._end is None:
-            self._note(REFUSED, slot, reason=reason)
+            self.events.add(self._play.tick, REFUSED, slot, reason=reason)
         legal = self._play.legal(slot) if self._started and not self._seats[slot].acted else []
         told = f',"legal":[{",".join(legal)}]' if legal else ""
         return f'{{"type":"refused","tick":{self._play.tick},"reason":{_json(reason)}{told}}}'
