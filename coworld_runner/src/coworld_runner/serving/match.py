@@ -60,7 +60,7 @@ class _Seat:
     """Lines that the log has of it."""
 
 
-class Events:
+class SeatEvents:
     """What each seat did in each of its turns (`coworld_core.episode.conduct`).
 
     Args:
@@ -125,7 +125,7 @@ class Match:
             )
         )
         self._writer.add(self._frame)
-        self.events = Events(config.seats)
+        self.events = SeatEvents(config.seats)
 
     @property
     def tick(self) -> int:
