@@ -127,6 +127,7 @@ SLOW = (
     "tests/cli/test_documents.py",
     "tests/cli/test_episodes.py",
     "tests/cli/test_evaluations.py::test_ctrl_c_keeps_what_was_played",
+    "tests/cli/test_evaluations.py::test_what_is_wrong_with_a_player",
     "tests/cli/test_kube_commands.py",
     "tests/cli/test_play_replay.py",
     "tests/cli/test_progress.py",

@@ -114,6 +114,25 @@ def test_several_seeds_of_one_player(tmp_path: Path) -> None:
     assert "differs from this one in: kind." in other.stderr
 
 
+def test_what_is_wrong_with_a_player(tmp_path: Path) -> None:
+    bot = "n = []\ndef act(observation, legal, rng):\n    n.append(0)\n    return legal[0] if n[1:] else {'take': 9}\n"
+    (tmp_path / "bot.py").write_text(bot)
+    asked = ("diagnose", NIM, "./bot.py", "--variant", "default", "--backend", "process", "--max-blocks", "1")
+    done = coworld(*asked, "--parallel", "2", "--count-starved", "-o", "out", "--json", cwd=tmp_path)
+    assert done.status == 0, done.stderr
+    assert (done.json["plan"]["kind"], done.json["blocks"], len(done.json["variants"])) == ("diagnose", 1, 1)
+    found = done.json["variants"][0]
+    assert found["conduct"]["refused"] >= found["conduct"]["episodes"] == 3
+    assert found["conduct"]["acted"] > 10
+    assert 0 < found["conduct"]["median_seconds"] <= found["conduct"]["slow_seconds"]
+    assert (found["repeated"], found["other_scores"], found["other_replays"]) == (1, 0, 0)
+    again = coworld(*asked, "--count-starved", "-o", "out", "--compare", tmp_path / "out", cwd=tmp_path)
+    assert again.status == 0, again.stderr
+    assert "1 thing about bot is worth looking at, after 1 block. First: " in again.stdout
+    elsewhere = coworld(*asked, "-o", "other", "--compare", tmp_path, cwd=tmp_path)
+    assert (elsewhere.status, "has no evaluation" in elsewhere.stderr) == (2, True)
+
+
 def test_what_cannot_be_measured_is_usage(tmp_path: Path) -> None:
     refused = {
         "empty_pool": ("pickup", PAINT, "frontier-painter"),

@@ -8,14 +8,16 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.simulated import DIFFERENCES, comparison_plan, episode_row, pair_rows, ranking_plan, strength_blocks
 
+from coworld_cli.options.values import RATINGS
 from coworld_core.episode.record import EpisodeRow, SeatRow
+from coworld_core.errors import EnvironmentFault
 from coworld_core.evaluation.comparison import Comparison, ComparisonReport, compare_rows
 from coworld_core.evaluation.designs import (
     block_seed,
@@ -29,7 +31,7 @@ from coworld_core.evaluation.estimates import mean_interval, running_interval, s
 from coworld_core.evaluation.judging import BlockLedger
 from coworld_core.evaluation.markdown import report_markdown
 from coworld_core.evaluation.ranking import Ranking, RankingReport, not_apart
-from coworld_core.evaluation.ratings import pairings, rate
+from coworld_core.evaluation.ratings import RatingName, pairings, rate
 
 # --- designs ------------------------------------------------------------------------------------------------------
 
@@ -396,6 +398,89 @@ def test_ratings_are_those_of_a_reference_fit() -> None:
     chance.shuffle(blocks)
     assert rate(blocks) == rate(reversed(blocks))
     assert {rating.label: rating.points for rating in rate(blocks)} == found
+
+
+def climbed_rankings(blocks: list[dict[str, float]], players: int) -> list[float]:
+    """Another way to the same top: Cox's partial likelihood with Efron's ties and the same prior, by gradient steps."""
+    prior = (POINTS / 1000) ** 2
+    place = [0.0] * players
+    for _ in range(20_000):
+        gradient = [-prior * value for value in place]
+        for block in blocks:
+            for score in set(block.values()):
+                tied = [int(label) for label, own in block.items() if own == score]
+                rest = sum(math.exp(place[int(label)]) for label, own in block.items() if own < score)
+                of_tied = sum(math.exp(place[player]) for player in tied)
+                for turn in range(len(tied)):
+                    gone = turn / len(tied)
+                    total = rest + (1 - gone) * of_tied
+                    gradient[tied[turn]] += 1
+                    for label, own in block.items():
+                        if own <= score:
+                            share = 1 - gone if own == score else 1.0
+                            gradient[int(label)] -= share * math.exp(place[int(label)]) / total
+        place = [value + change / len(blocks) for value, change in zip(place, gradient, strict=True)]
+        if max(map(abs, gradient)) < 1e-8:
+            break
+    middle = sum(place) / players
+    return [(value - middle) * POINTS for value in place]
+
+
+def test_ratings_of_rankings_are_those_of_a_reference_fit() -> None:
+    chance = random.Random(8)
+    # whole numbers, so that some tie, and some blocks without somebody
+    blocks = [{label: float(chance.randrange(5) + int(label)) for label in LABELS} for _ in range(20)]
+    blocks += [{label: float(chance.randrange(3)) for label in chance.sample(LABELS, 3)} for _ in range(10)]
+    found = {rating.label: rating.points for rating in rate(blocks, by="plackett-luce")}
+    assert [found[label] for label in LABELS] == pytest.approx(climbed_rankings(blocks, 4), abs=1e-6)
+    assert sum(found.values()) == pytest.approx(0, abs=1e-9)
+    chance.shuffle(blocks)
+    assert rate(blocks, by="plackett-luce") == rate(reversed(blocks), by="plackett-luce")
+    assert {rating.label: rating.points for rating in rate(blocks, by="plackett-luce")} == found
+
+
+@pytest.mark.parametrize(("blocks", "runs"), [(60, 8), (5_100, 1)])
+def test_intervals_of_ratings_of_rankings_cover(blocks: int, runs: int) -> None:
+    chance, missed = random.Random(9), 0
+    for _ in range(runs):
+        drawn = strength_blocks(chance, STRENGTHS, lambda block: round_robin(LABELS, 4, block), blocks)
+        for rating in rate(drawn, by="plackett-luce"):
+            missed += not rating.low <= STRENGTHS[int(rating.label)] * POINTS <= rating.high
+            assert rating.low < rating.points < rating.high
+    # of 32, more than 5 in one of 1,000 times
+    assert missed < (6 if runs > 1 else 3)
+
+
+def test_of_two_without_ties_both_models_say_the_same() -> None:
+    blocks = [{"a": 1.0, "b": 0.0}] * 7 + [{"a": 0.0, "b": 1.0}] * 3
+    pairs, whole = rate(blocks), rate(blocks, by="plackett-luce")
+    assert [one.points for one in whole] == pytest.approx([one.points for one in pairs], abs=1e-9)
+    (best, _) = rate([{"a": 1.0, "b": 0.0}] * 5, by="plackett-luce")
+    assert (math.isfinite(best.points), best.high - best.low > 400, best.method) == (True, True, "model")
+    # ties alone tell nothing
+    assert {one.points for one in rate([{"a": 1.0, "b": 1.0}] * 5, by="plackett-luce")} == {0.0}
+    assert rate([], by="plackett-luce") == rate([{"a": 1.0}], by="openskill") == []
+
+
+def test_the_online_alternative() -> None:
+    chance = random.Random(9)
+    blocks = list(strength_blocks(chance, STRENGTHS, lambda block: round_robin(LABELS, 4, block), 150))
+    found = rate(blocks, by="openskill")
+    assert [rating.label for rating in found] == LABELS[::-1]
+    assert sum(rating.points for rating in found) == pytest.approx(0, abs=1e-9)
+    assert all(rating.low < rating.points < rating.high for rating in found)
+    assert rate(blocks, by="openskill") == found
+
+
+def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openskill.models", None)
+    with pytest.raises(EnvironmentFault, match=r"openskill is not installed") as refused:
+        rate([{"a": 1.0, "b": 0.0}], by="openskill")
+    assert refused.value.hint == "pip install 'coworld-core[rating]'"
+
+
+def test_a_command_knows_all_ratings() -> None:
+    assert get_args(RatingName) == RATINGS
 
 
 @pytest.mark.parametrize("seats", [2, 4])

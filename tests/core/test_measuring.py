@@ -17,6 +17,7 @@ from support.simulated import (
     TOGETHER,
     added,
     comparison_plan,
+    diagnosis_plan,
     leave,
     mixture_plan,
     pair_rows,
@@ -287,6 +288,7 @@ def reports() -> list[ShownReport]:
         reported(mixture_plan(1, 1, max_blocks=4).model_copy(update={"entrants": (player, player)}), strengths({})),
         reported(pickup_plan(2, seats=3, candidate=player, credit="shapley", max_blocks=4), strengths({})),
         reported(rank, strengths({})),
+        reported(diagnosis_plan(player=player, baseline=player, max_blocks=6), strengths({}, seat=9.0)),
     ]
     rows = [row for block in range(1, 4) for row in pair_rows(block, float(block))]
     return [*found, report_rows(comparison_plan(new=player, max_blocks=3), rows)]
@@ -318,6 +320,10 @@ def test_reports_as_rows(of_each_kind: list[ShownReport]) -> None:
         "pickup": {"value over replacement", "value in all seats", "credit", "synergy", "mean score"},
         "rank": {"rating", "mean score", "seat effect"},
         "compare": {"difference", "mean score", "seat effect"},
+        "diagnose": {
+            *("over the baseline", "score alone", "score with itself", "seat effect"),
+            "share of episodes spoiled",
+        },
     }
     for report in of_each_kind:
         rows = report.to_records()
@@ -364,7 +370,7 @@ def test_a_directory_says_itself_what_was_measured(of_each_kind: list[ShownRepor
     [
         ({}, "has no evaluation: there is no plan.json."),
         ({"events.ndjson": ""}, "That is one episode, or several of one plan."),
-        ({"plan.json": '{"kind": "diagnose"}'}, "is of no kind of evaluation that is known here."),
+        ({"plan.json": '{"kind": "divine"}'}, "is of no kind of evaluation that is known here."),
         ({"plan.json": "[]"}, "no kind of evaluation"),
         ({"plan.json": "{"}, "plan.json"),
         ({"plan.json": '{"kind": "compare"}'}, 'The evaluation plan lacks "coworld".'),

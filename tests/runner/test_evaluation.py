@@ -18,7 +18,7 @@ from coworld_core.errors import UsageError
 from coworld_core.evaluation import ComparisonPlan, RankingPlan, block_seed, compare_rows, rank_rows
 from coworld_runner.episode.running import EpisodeOptions
 from coworld_runner.episode.starvation import StarvationMeter
-from coworld_runner.evaluation import EvaluationRules, mix, pickup, rank, read_evaluation, scrimmage
+from coworld_runner.evaluation import EvaluationRules, diagnose, mix, pickup, rank, read_evaluation, scrimmage
 from coworld_runner.testing.fake import FakeBackend
 
 
@@ -86,6 +86,23 @@ async def test_a_player_that_dies_at_once_ends_it_after_three_blocks(tmp_path: P
         report = await compared(small, tmp_path / "run", parallel=1, options=EpisodeOptions(failure_grace=0.05))
     assert (report.stopped, report.blocks, report.entrants[1].forfeits) == ("never_started", 0, 6)
     assert len(list(read_rows(tmp_path / "run"))) == 6
+
+
+async def test_a_battery_goes_through_all_variants_and_is_gone_on_with(tmp_path: Path) -> None:
+    async with contest() as small:
+        how: Any = {"backend": small.backend, "parallel": 4, "workspace": tmp_path / "run"}
+        how |= {"baseline": "second", "strong": "third"}
+        rules = EvaluationRules(max_blocks=2, starved=True)
+        more = dataclasses.replace(rules, max_blocks=3)
+        report = await diagnose(small.package, "first", rules=rules, **how)
+        assert [(one.id, one.blocks, one.repeated) for one in report.variants] == [("default", 2, 2), ("long", 2, 2)]
+        assert all(one.over_baseline is not None and one.over_baseline.value == 1.0 for one in report.variants)
+        assert [row.variant for row in read_rows(tmp_path / "run")].count("long") == 10
+        longer = await diagnose(small.package, "first", before=tmp_path / "run", rules=more, **how)
+        assert (longer.blocks, longer.changes) == (6, ())
+        assert read_evaluation(tmp_path / "run").report == longer
+        with pytest.raises(UsageError, match="differs from this one in: strong"):
+            await diagnose(small.package, "first", rules=more, **{**how, "strong": None})
 
 
 async def test_starved_blocks_are_played_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

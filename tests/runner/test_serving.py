@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -17,6 +18,7 @@ from support.served import TOKENS, Sticks, Table, hear, serving, sit, tell
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus
 
+from coworld_core.episode.conduct import read_conduct
 from coworld_core.rules import RulesError, Ticks, Turns, read_replay
 from coworld_runner import random_player
 from coworld_runner.serving.outbox import MAX_NOTICES, Outbox
@@ -208,6 +210,24 @@ async def test_a_seat_may_be_taken_again_and_the_older_connection_is_closed() ->
 
 class Hasty(Sticks):
     pace = Turns(per_move=0.02, bank=0.02)
+
+
+async def test_what_each_seat_did_is_among_the_events(tmp_path: Path) -> None:
+    async with serving(sticks=3, seconds_per_move=0.5) as table, sit(table, 0) as first, sit(table, 1) as second:
+        await tell(first, (await turn(first))["tick"], {"take": 9})
+        assert (await hear(first))["type"] == "refused"
+        await tell(first, 0, {"take": 2})
+        # the second lets its only turn pass, but for something else
+        assert (await turn(second))["tick"] == 1
+        await second.send("nonsense")
+        with anyio.fail_after(30):
+            await table.over.wait()
+    path = tmp_path / "events.json"
+    path.write_bytes(bytes(table.match.events))
+    acted, idle = read_conduct(path, 2)
+    assert (acted.acted, acted.idle, acted.refused) == (1, 0, 1)
+    assert (idle.acted, idle.idle, idle.refused) == (0, 1, 1)
+    assert sum(count for _, count in acted.seconds) == 1
 
 
 async def test_who_lets_time_pass_does_the_default_and_the_game_goes_on() -> None:

@@ -32,7 +32,8 @@ def contest(
     """
 
     def change(manifest: dict[str, Any]) -> None:
-        manifest["variants"][0]["game_config"] = {"ticks": 1, "tick_seconds": 0.0}
+        for variant in manifest["variants"]:
+            variant["game_config"] = {"ticks": 1, "tick_seconds": 0.0}
         # a third, who is as strong as the second
         manifest["player"].append({**manifest["player"][1], "id": "third", "name": "Third", "run": ["third"]})
         properties = manifest["game"]["config_schema"]["properties"]

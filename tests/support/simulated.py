@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from coworld_core.episode.record import ROWS_NAME, EpisodeRow, SeatRow
+from coworld_core.evaluation.battery import DiagnosisPlan, VariantPlan
 from coworld_core.evaluation.comparison import ComparisonPlan
 from coworld_core.evaluation.designs import Lineup, episode_key
 from coworld_core.evaluation.mixture import MixturePlan
@@ -23,6 +24,7 @@ __all__ = [
     "TOGETHER",
     "added",
     "comparison_plan",
+    "diagnosis_plan",
     "episode_row",
     "leave",
     "mixture_plan",
@@ -62,6 +64,13 @@ def comparison_plan(**values: Any) -> ComparisonPlan:
 
 def ranking_plan(**values: Any) -> RankingPlan:
     return RankingPlan.model_validate({**_GAME, **values})
+
+
+def diagnosis_plan(*variants: tuple[str, int], **values: Any) -> DiagnosisPlan:
+    """A player in variants of so many seats; one of two by default."""
+    battery = tuple(VariantPlan(id=name, seats=seats, seeded=True) for name, seats in variants or [("default", 2)])
+    own = {"player": SeatRow(name="Player"), "variants": battery, "seats": max(one.seats for one in battery)}
+    return DiagnosisPlan.model_validate({**_GAME, **own, **values})
 
 
 def scrimmage_plan(**values: Any) -> ScrimmagePlan:

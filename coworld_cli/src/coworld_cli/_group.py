@@ -35,7 +35,7 @@ _MEANT: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("signin", "sign-in", "auth"), ("login",)),
     **dict.fromkeys(("compile", "make", "package"), ("build",)),
     **dict.fromkeys(("ps", "prune", "kill", "stop"), ("clean",)),
-    **dict.fromkeys(("info", "env", "diagnose"), ("doctor", "version")),
+    **dict.fromkeys(("info", "env"), ("doctor", "version")),
 }
 """Words that people try, and the commands that do what they mean by them."""
 

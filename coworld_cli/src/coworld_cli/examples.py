@@ -29,6 +29,8 @@ coworld run examples/paintarena --player frontier-painter,proportion=3 --player 
 coworld run examples/nim --player ./bot.py --player counter -n 20 --json
 coworld pickup examples/paintarena my-player:2 --pool frontier-painter --pool sweep-painter -n 60
 coworld pickup examples/nim ./bot.py --pool counter --pool random-taker -n 40
+coworld diagnose examples/paintarena ./bot.py --baseline sweep-painter --strong frontier-painter
+coworld diagnose examples/nim ./bot.py --compare results/latest --max-blocks 20
 coworld report results/latest
 coworld report monday tuesday --html report.html
 coworld tournament init league -m examples/nim --pairing swiss

@@ -26,7 +26,8 @@ _COMMANDS: CommandTable = {
         "run": ("evaluations", "Measure players that share the seats."),
         "pickup": ("evaluations", "Measure what a player adds beyond the players it replaces."),
         "tournament": ("tournaments", "Play a tournament that lives in a folder."),
-        "report": ("evaluations", "Show the results of compare, rank, scrimmage, run and pickup."),
+        "diagnose": ("evaluations", "Find out what is wrong with a player."),
+        "report": ("evaluations", "Show the results of any of these measurements."),
     },
     "Make": {
         "init": ("starting", "Start a new game, or a new player."),

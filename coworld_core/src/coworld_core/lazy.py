@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from typing import Any
 
-__all__ = ["lazy_names"]
+__all__ = ["lazy_names", "load_library"]
 
 
 def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
@@ -48,3 +49,24 @@ def lazy_names(package: str) -> tuple[Callable[[str], object], Callable[[], list
         return sorted(home_of())
 
     return load, names
+
+
+def load_library(name: str, hint: str) -> Any:
+    """A module of a library that not everybody has.
+
+    Args:
+        name: The module.
+        hint: What to do where it is not installed.
+
+    Raises:
+        EnvironmentFault: Code ``not_installed``: it is not.
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if not name.startswith(str(error.name)):
+            raise
+        from .errors import EnvironmentFault
+
+        library = name.partition(".")[0]
+        raise EnvironmentFault(f"{library} is not installed.", code="not_installed", hint=hint) from error

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .errors import EnvironmentFault
+from .lazy import load_library
 
 __all__ = ["Cell", "TableRow", "Tabular", "html_table", "one_line"]
 
@@ -81,13 +80,4 @@ class Tabular(ABC):
 
 
 def _library(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        raise EnvironmentFault(
-            f"{name} is not installed.",
-            code="not_installed",
-            hint=f"pip install {name}; or take the rows as they are, by to_records().",
-        ) from error
+    return load_library(name, f"pip install {name}; or take the rows as they are, by to_records().")

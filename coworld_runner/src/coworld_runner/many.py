@@ -20,6 +20,7 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.episode.artifacts import EpisodeLayout
+from coworld_core.episode.conduct import read_conduct
 from coworld_core.episode.events import BatchProgressed, Notice, RunFinished, RunStarted, read_events
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.record import ROWS_NAME, EpisodeRecord, EpisodeRow, SeatRow, read_record, read_rows
@@ -376,6 +377,8 @@ def _row(index: int, key: str, directory: Path, plan: EpisodePlan, record: Episo
         fault=fault.fault if fault is not None else None,
         slot=fault.slot if fault is not None else None,
         message=fault.message if fault is not None else None,
+        replay=next((file.sha256 for file in record.artifacts if file.path == EpisodeLayout.replay_name), ""),
+        conduct=read_conduct(EpisodeLayout(directory).game_events, len(plan.seats)),
     )
 
 

@@ -10,7 +10,7 @@ from .._group import NounGroup
 from ..options.common import overwrite_option
 from ..options.declaring import SectionOption, takes
 from ..options.playing import REQUIREMENTS, EvaluationOptions
-from ..options.values import DIRECTORY, FILE
+from ..options.values import DIRECTORY, FILE, RATINGS
 from ..output import Output, output_options
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from coworld_core.evaluation.comparison import ComparisonReport
     from coworld_core.evaluation.contents import ShownReport
+    from coworld_core.evaluation.ratings import RatingName
     from coworld_runner.evaluation import EvaluationRules, RunArguments
     from coworld_runner.package.resolving import Package
 
@@ -118,10 +119,25 @@ def compare(
 @commands.command("rank")
 @click.argument("manifest")
 @click.argument("bots", metavar="PLAYER PLAYER...", nargs=-1, required=True)
+@click.option(
+    "--rating",
+    type=click.Choice(RATINGS),
+    cls=SectionOption,
+    section="What counts",
+    help="How to rate; the same command with another rates what was played, and plays nothing.  "
+    "[default: plackett-luce for games of more than two seats, otherwise bradley-terry]",
+)
 @takes("options", EvaluationOptions, without=_ELSEWHERE, seed=_SEED, output_dir=_OUTPUT)
 @_markdown_option
 @output_options
-def rank(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str, ...], markdown: bool) -> int:
+def rank(
+    out: Output,
+    options: EvaluationOptions,
+    manifest: str,
+    bots: tuple[str, ...],
+    rating: RatingName | None,
+    markdown: bool,
+) -> int:
     """Rank several players.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file
@@ -139,7 +155,7 @@ def rank(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str
             options.but(manifest=manifest),
             running,
             bots,
-            lambda package, run, rules: rank(package, bots, rules=rules, **run),
+            lambda package, run, rules: rank(package, bots, rating=rating, rules=rules, **run),
         )
         return _show(report, workspace, out, ok=_measured(report), markdown=markdown)
 
@@ -310,6 +326,80 @@ def pickup(
     return run_async(out, body)
 
 
+@commands.command("diagnose")
+@click.argument("manifest")
+@click.argument("bot")
+@click.option(
+    "--baseline",
+    cls=SectionOption,
+    section="What to play",
+    metavar="PLAYER",
+    help="A weak player: it scores 0 on the normalised scale.",
+)
+@click.option(
+    "--strong",
+    cls=SectionOption,
+    section="What to play",
+    metavar="PLAYER",
+    help="A strong player: it scores 1 on the normalised scale.",
+)
+@click.option(
+    "--compare",
+    "before",
+    cls=SectionOption,
+    section="What counts",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="Say what has certainly changed since the diagnosis in this directory.",
+)
+@takes(
+    "options",
+    EvaluationOptions,
+    without=_ELSEWHERE,
+    seed=_SEED,
+    output_dir=_OUTPUT,
+    variant={"help": "Variant to play. Default: all of them, in turn."},
+    max_blocks={"default": 10, "help": "Play this many blocks of each variant."},
+)
+@_markdown_option
+@output_options
+def diagnose(
+    out: Output,
+    options: EvaluationOptions,
+    manifest: str,
+    bot: str,
+    baseline: str | None,
+    strong: str | None,
+    before: Path | None,
+    markdown: bool,
+) -> int:
+    """Find out what is wrong with a player.
+
+    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. BOT and PLAYER are
+    files, directories, ids of bundled players, or images.
+
+    A battery over the game's variants. Each block is one seed: BOT with itself in every seat, in the first two blocks
+    twice, and then in one seat among the game's own players, in turn with --baseline and --strong. You get faults,
+    turns that it let pass, times, what seats and seeds do to it, and what to look at first.
+    """
+    from ..running import run_async
+
+    async def body(running: Running) -> int:
+        from coworld_runner.evaluation import diagnose
+
+        report, workspace = await _play(
+            options.but(manifest=manifest),
+            running,
+            [player for player in (bot, baseline, strong) if player is not None],
+            lambda package, run, rules: diagnose(
+                package, bot, baseline=baseline, strong=strong, before=before, rules=rules, **run
+            ),
+        )
+        return _show(report, workspace, out, ok=_measured(report), markdown=markdown)
+
+    return run_async(out, body)
+
+
 @commands.command("report")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=DIRECTORY)
 @click.option("--html", type=FILE, metavar="FILE", help="Write a page instead: one file, which loads nothing.")
@@ -317,9 +407,9 @@ def pickup(
 @click.option("--markdown", is_flag=True, help="Write Markdown, for a pull request.")
 @output_options
 def report(out: Output, runs: tuple[Path, ...], html: Path | None, overwrite: bool, markdown: bool) -> int:
-    """Show the results of compare, rank, scrimmage, run and pickup.
+    """Show the results of any of these measurements.
 
-    RUN is a directory that one of them wrote, ended or not.
+    RUN is a directory that compare, rank, scrimmage, run, pickup or diagnose wrote, ended or not.
     """
     from coworld_core.evaluation.markdown import report_markdown
     from coworld_runner.evaluation import read_evaluation, report_page

@@ -13,7 +13,7 @@ from .._group import NounGroup
 from ..options.common import browser_option
 from ..options.declaring import SectionCommand, takes
 from ..options.playing import PlayOptions
-from ..options.values import DIRECTORY
+from ..options.values import DIRECTORY, RATINGS
 from ..output import Output, output_options
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ commands = NounGroup()
 _directory = click.argument("directory", metavar="DIR", type=DIRECTORY)
 _rating_option = click.option(
     "--rating",
-    type=click.Choice(["bradley-terry", "mean"]),
+    type=click.Choice([*RATINGS, "mean"]),
     help="Rate by this instead, from the same log: nothing is played.",
 )
 _LEFT_OUT = (

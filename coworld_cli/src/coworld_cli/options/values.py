@@ -16,6 +16,7 @@ __all__ = [
     "DIRECTORY",
     "FILE",
     "GIVEN_FILE",
+    "RATINGS",
     "AtATime",
     "BackendName",
     "IdType",
@@ -42,6 +43,8 @@ FILE = PathType(dir_okay=False)
 """A file that is read or written."""
 GIVEN_FILE = PathType(dir_okay=False, exists=True, allow_dash=True)
 """A file that is there, or ``-`` for standard input."""
+RATINGS = ("bradley-terry", "plackett-luce", "openskill")
+"""How players can be rated (``coworld_core.evaluation.ratings.RatingName``)."""
 DIRECTORY = PathType(file_okay=False)
 """A directory that may yet have to be made."""
 

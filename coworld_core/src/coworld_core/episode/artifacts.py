@@ -47,6 +47,11 @@ class EpisodeLayout:
         return self.workspace / "events.ndjson"
 
     @property
+    def game_events(self) -> Path:
+        """What happened in the game, if it says so (``conduct``)."""
+        return self.workspace / "events.json"
+
+    @property
     def logs(self) -> Path:
         """The directory of logs."""
         return self.workspace / "logs"

@@ -12,7 +12,8 @@ from pydantic import Field
 
 from ..errors import EpisodeError
 from ..records import Record, SchemaVersion, open_record, read_as, read_lines
-from ..tables import html_table, one_line
+from ..tables import Tabular, html_table, one_line
+from .conduct import SeatConduct
 from .outcome import EpisodeStatus, Exit, Fault, decisive
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class StarvationRecord(Record):
         )
 
 
-class EpisodeRecord(Record):
+class EpisodeRecord(Record, Tabular):
     """What ran, how it went and whose fault it was; written beside the artifacts on every path."""
 
     schema_version: SchemaVersion = Field(default=1, description="Version of this record's shape.")
@@ -262,7 +263,7 @@ class EpisodeRecord(Record):
         return html_table(str(self), rows, notes=[*map(str, self.faults), *self.warnings])
 
 
-class BatchSummary(Record):
+class BatchSummary(Record, Tabular):
     """Several episodes of one Coworld (``summary.json``)."""
 
     schema_version: SchemaVersion = Field(default=1, description="Version of this summary's shape.")
@@ -354,7 +355,7 @@ class SeatRow(SeatedPlayer):
     digest: str = Field(default="", description="Content id of what ran; empty for people and local processes.")
 
 
-class EpisodeRow(Record):
+class EpisodeRow(Record, Tabular):
     """One of many episodes: a line of ``episodes.jsonl``, and a row of a summary."""
 
     index: int = Field(ge=1, description="Which episode, from 1, in the order in which they were asked for.")
@@ -374,6 +375,10 @@ class EpisodeRow(Record):
     fault: str | None = Field(default=None, description="Whose that fault was, if any.")
     slot: int | None = Field(default=None, description="Slot of that fault, if a player's.")
     message: str | None = Field(default=None, description="That fault in a sentence.")
+    replay: str = Field(default="", description="SHA-256 of its replay, in hex; empty where there is none.")
+    conduct: tuple[SeatConduct, ...] = Field(
+        default=(), description="What each seat did, by slot, where the game says it in its events."
+    )
 
     def to_records(self) -> list[TableRow]:
         """The episode as flat rows, one a seat, for a data frame.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 
 if TYPE_CHECKING:
+    from .battery import DiagnosisPlan as DiagnosisPlan
     from .comparison import ComparisonPlan as ComparisonPlan
     from .comparison import ComparisonReport as ComparisonReport
     from .comparison import compare_rows as compare_rows
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .designs import mixture_lineups as mixture_lineups
     from .designs import pickup_lineups as pickup_lineups
     from .designs import round_robin as round_robin
+    from .diagnosis import DiagnosisReport as DiagnosisReport
     from .estimates import Interval as Interval
     from .estimates import mean_interval as mean_interval
     from .estimates import running_interval as running_interval

@@ -95,6 +95,8 @@ class Parts:
     """Which estimates are drawn, in order, and whether zero says something in them."""
     facts: Sequence[tuple[str, str]] = ()
     encounters: Sequence[Encounter] = field(default=())
+    notes: Sequence[str] = ()
+    """What a reader should know first; the remarks come after it."""
 
 
 class ShownReport(EvaluationReport):
@@ -136,7 +138,7 @@ class ShownReport(EvaluationReport):
                 plot for quantity, zero in parts.quantities.items() for plot in _plot(self, quantity, zero=zero)
             ),
             encounters=tuple(parts.encounters),
-            notes=tuple(remark.message for remark in self.remarks),
+            notes=(*parts.notes, *(remark.message for remark in self.remarks)),
         )
 
     def __str__(self) -> str:

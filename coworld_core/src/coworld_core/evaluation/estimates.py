@@ -14,7 +14,15 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Literal
 
-__all__ = ["Interval", "mean_interval", "running_interval", "sign_evidence", "student_quantile"]
+__all__ = [
+    "Interval",
+    "difference_interval",
+    "mean_interval",
+    "running_interval",
+    "share_interval",
+    "sign_evidence",
+    "student_quantile",
+]
 
 _FEW = 20
 """Below this many blocks, resampling them says too little about how they vary."""
@@ -36,7 +44,7 @@ class Interval:
 
     low: float
     high: float
-    method: Literal["bootstrap", "student-t", "running"]
+    method: Literal["bootstrap", "student-t", "running", "wilson", "mover"]
 
     def excludes(self, value: float) -> bool:
         """Whether a value is outside."""
@@ -104,6 +112,44 @@ def running_interval(values: Sequence[float], *, alpha: float = 0.05) -> Interva
         2 * spread / (count**2 * _TIGHTEST) * math.log(math.sqrt(spread) / alpha)
     )
     return Interval(low=middle - half, high=middle + half, method="running")
+
+
+def share_interval(share: float, count: int, *, level: float = 0.95) -> Interval | None:
+    """Wilson's interval for a share of what happened or did not.
+
+    Args:
+        share: Between 0 and 1.
+        count: Of how many independent observations.
+        level: How often such an interval contains the truth.
+
+    Returns:
+        The interval; None without observations.
+    """
+    if count < 1:
+        return None
+    wide = statistics.NormalDist().inv_cdf((1 + level) / 2) ** 2 / count
+    middle = (share + wide / 2) / (1 + wide)
+    half = math.sqrt(wide * (share * (1 - share) + wide / 4)) / (1 + wide)
+    return Interval(low=max(0.0, middle - half), high=min(1.0, middle + half), method="wilson")
+
+
+def difference_interval(value: float, of: Interval, less: float, other: Interval, *, among: int = 1) -> Interval:
+    """An interval for the difference of two numbers that were measured apart (Zou and Donner's MOVER).
+
+    Args:
+        value: The one.
+        of: Its interval, of level 0.95.
+        less: The other.
+        other: Its interval, likewise.
+        among: How many such intervals there are that shall contain the truth all together.
+    """
+    normal = statistics.NormalDist()
+    wider = normal.inv_cdf(1 - 0.025 / among) / normal.inv_cdf(0.975)
+    return Interval(
+        low=value - less - wider * math.hypot(value - of.low, other.high - less),
+        high=value - less + wider * math.hypot(of.high - value, less - other.low),
+        method="mover",
+    )
 
 
 def sign_evidence(won: int, lost: int) -> float:

@@ -71,6 +71,7 @@ class BlockLedger:
 
     Attributes:
         judged: What became of the blocks, as far as all before are over, too.
+        played: The episodes of the blocks that were judged last, by block: all attempts, one after the other.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class BlockLedger:
         self._shown = 0
         self._total = 0.0
         self.judged: list[JudgedBlock] = []
+        self.played: dict[int, list[EpisodeRow]] = {}
 
     def add(self, row: EpisodeRow) -> list[JudgedBlock]:
         """Add a row; rows with other keys are ignored.
@@ -109,6 +111,7 @@ class BlockLedger:
 
     def _over(self) -> list[JudgedBlock]:
         judged: list[JudgedBlock] = []
+        self.played.clear()
         while (block := self._judge(len(self.judged) + 1)) is not None:
             known = self._rows.pop(block.block, {})
             rows = [known[place] for place in sorted(known) if place[0] <= block.attempts]
@@ -119,6 +122,7 @@ class BlockLedger:
             )
             self.judged.append(block)
             judged.append(block)
+            self.played[block.block] = rows
         return judged
 
     def missing(self, block: int) -> list[tuple[str, Lineup]]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from ..episode.record import EpisodeRow, SeatRow
-from ..records import Record
+from ..records import Grows, Record
 from .contents import INTERVAL, Encounter, Parts, ShownReport, Table, player_names, seats_table, shown_number
 from .designs import Lineup, round_robin
 from .judging import JudgedBlock
-from .ratings import Pairing, Rating, pairings, rate
+from .ratings import Pairing, Rating, RatingName, pairings, rate
 from .reports import (
     Estimate,
     Evaluation,
@@ -43,6 +43,7 @@ class RankingPlan(EvaluationPlan):
 
     kind: Literal["rank"] = "rank"  # pyright: ignore[reportIncompatibleVariableOverride]
     entrants: tuple[SeatRow, ...] = Field(min_length=2, description="Who is ranked.")
+    rating: Annotated[RatingName, Grows] = Field(default="bradley-terry", description="How players are rated.")
 
     def players(self) -> dict[str, SeatRow]:
         """Who is measured, by label."""
@@ -100,7 +101,10 @@ class RankingReport(ShownReport):
         """What it has to show."""
         return Parts(
             tables=[_standings(self), seats_table(self)],
-            facts=[("Not told apart", f"{name} from {others}") for name, others in not_apart(self)],
+            facts=[
+                ("Rating", self.plan.rating),
+                *(("Not told apart", f"{name} from {others}") for name, others in not_apart(self)),
+            ],
             quantities={"rating": True, "mean score": False, "seat effect": True},
             encounters=encounters(self.plan, self.pairs),
         )
@@ -139,7 +143,7 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
                 points=rounded(rating.points),
                 interval=rating_interval(rating),
             )
-            for rating in rate(block.scores for block in self.counted)
+            for rating in rate((block.scores for block in self.counted), by=self.plan.rating)
         ]
         return RankingReport.model_validate(
             {**self.common(), "plan": self.plan, "standings": tuple(standings), "pairs": tuple(self._pairs())}
@@ -156,7 +160,7 @@ def pair_records(blocks: Iterable[Mapping[str, float]], *, players: int, alpha: 
 
 def rating_interval(rating: Rating) -> IntervalRecord:
     """The interval of a rating, as a report has it."""
-    return IntervalRecord(low=rounded(rating.low), high=rounded(rating.high), method="model")
+    return IntervalRecord(low=rounded(rating.low), high=rounded(rating.high), method=rating.method)
 
 
 def measured_pairs(blocks: Sequence[Mapping[str, float]], *, alpha: float) -> list[PairRecord]:

@@ -10,8 +10,10 @@ from typing import Any, cast
 from ..episode.record import EpisodeRow
 from ..errors import UsageError
 from ..records import open_record, read_as
+from .battery import DiagnosisPlan
 from .comparison import Comparison, ComparisonPlan
 from .contents import ShownReport
+from .diagnosis import Diagnosis
 from .mixture import Mixture, MixturePlan
 from .pickup import Pickup, PickupPlan
 from .ranking import Ranking, RankingPlan
@@ -30,6 +32,7 @@ _PLANS: dict[str, type[EvaluationPlan]] = {
     "scrimmage": ScrimmagePlan,
     "run": MixturePlan,
     "pickup": PickupPlan,
+    "diagnose": DiagnosisPlan,
 }
 _EVALUATIONS: dict[type[EvaluationPlan], Callable[[Any], Evaluation[Any, Any]]] = {
     ComparisonPlan: Comparison,
@@ -37,6 +40,7 @@ _EVALUATIONS: dict[type[EvaluationPlan], Callable[[Any], Evaluation[Any, Any]]] 
     ScrimmagePlan: Scrimmage,
     MixturePlan: Mixture,
     PickupPlan: Pickup,
+    DiagnosisPlan: Diagnosis,
 }
 
 
@@ -57,7 +61,7 @@ def read_plan(directory: str | os.PathLike[str]) -> EvaluationPlan:
         raise UsageError(
             f"{place} has no evaluation: there is no {PLAN_NAME}. {there}".rstrip(),
             code="no_evaluation",
-            hint=f"{single}Name the directory that compare, rank, scrimmage, run or pickup wrote.",
+            hint=f"{single}Name the directory that compare, rank, scrimmage, run, pickup or diagnose wrote.",
         )
     document = open_record(place, what=_WHAT, name=PLAN_NAME)
     value: object = document.value

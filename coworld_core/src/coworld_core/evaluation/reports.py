@@ -37,6 +37,7 @@ __all__ = [
     "Remark",
     "interval_record",
     "measured_durations",
+    "measured_seats",
     "measured_value",
     "rounded",
     "spoiled_from_the_start",
@@ -87,7 +88,7 @@ class IntervalRecord(Record):
 
     low: float = Field(description="Its lower end.")
     high: float = Field(description="Its upper end.")
-    method: Annotated[Literal["bootstrap", "student-t", "running", "model"], Grows] = Field(
+    method: Annotated[Literal["bootstrap", "student-t", "running", "model", "wilson", "mover"], Grows] = Field(
         description="How it was made; running: may be looked at after every block."
     )
 
@@ -302,6 +303,10 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
             return []
         return [block for block in self.seen if block.fate == "counted"]
 
+    def seat_scores(self) -> list[tuple[float, ...]]:
+        """The mean score of each seat in each block in which everybody sat everywhere."""
+        return [block.by_seat for block in self.counted if block.by_seat]
+
     def progress(self) -> EvaluationProgressed:
         """How far it is."""
         return EvaluationProgressed(
@@ -314,7 +319,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
     def common(self) -> dict[str, Any]:
         """The fields that all reports have."""
         counted, labels = self.counted, list(self.plan.players())
-        effects = _measured_seats(counted)
+        effects = measured_seats(self.seat_scores())
         fates = Counter(block.fate for block in self.seen)
         return {
             "stopped": self.stopped,
@@ -433,14 +438,18 @@ def _measured(
     )
 
 
-def _measured_seats(counted: Sequence[JudgedBlock]) -> tuple[MeasuredSeat, ...]:
-    """What each seat is worth."""
-    rows = [block.by_seat for block in counted if block.by_seat]
+def measured_seats(rows: Sequence[Sequence[float]], *, among: int = 1) -> tuple[MeasuredSeat, ...]:
+    """What each seat is worth.
+
+    Args:
+        rows: The scores of all seats, in each block.
+        among: How many games are looked at, of which each is another chance to be wrong.
+    """
     if not rows:
         return ()
     count = len(rows[0])
     # with two seats, one is worth what the other is not; with more, each is another chance to be wrong
-    level = 1 - 0.05 / (1 if count == 2 else count)
+    level = 1 - 0.05 / among / (1 if count == 2 else count)
     measured: list[MeasuredSeat] = []
     for slot in range(count):
         effects = [row[slot] - math.fsum(row) / count for row in rows]
@@ -473,7 +482,7 @@ def _remarks(
         so = ", so nothing was counted" if stopped == "never_started" else ""
         say("never_started", f"{who} failed in every episode of the first {_PATIENCE} blocks{so}.")
     voids = [block for block in seen if block.fate == "void"]
-    if len(voids) > _VOID_SHARE * len(seen):
+    if len(voids) > _VOID_SHARE * len(seen) and stopped != "never_started":
         say(
             "game_faults",
             f"{len(voids)} of {len(seen)} blocks are void, the first because: {voids[0].reason} "

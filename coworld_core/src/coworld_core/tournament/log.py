@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError
 
 from ..episode.record import EpisodeRow, SeatRow
 from ..errors import UsageError
+from ..evaluation.ratings import RatingName
 from ..evaluation.reports import EvaluationTerms
 from ..records import READING, Grows, Record
 
@@ -68,7 +69,7 @@ class TournamentRules(EvaluationTerms):
     rounds: int | None = Field(default=None, ge=1, description="How many rounds; null: as the pairing has it.")
     blocks: int = Field(default=1, ge=1, description="Blocks of each match.")
     told_apart: bool = Field(default=False, description="Whether it ends after a round that tells everybody apart.")
-    rating: Annotated[Literal["bradley-terry", "mean"], Grows] = Field(description="How players are rated.")
+    rating: Annotated[RatingName | Literal["mean"], Grows] = Field(description="How players are rated.")
 
 
 class Configured(LogEvent):

@@ -16,7 +16,7 @@ from ..evaluation.contents import INTERVAL, Parts, ShownReport, Table, block_fac
 from ..evaluation.designs import Lineup, match_lineups
 from ..evaluation.judging import JudgedBlock
 from ..evaluation.ranking import PairRecord, encounters, pair_records, rating_interval
-from ..evaluation.ratings import rate
+from ..evaluation.ratings import RatingName, rate
 from ..evaluation.reports import (
     Estimate,
     Evaluation,
@@ -414,10 +414,11 @@ def _plan(rules: TournamentRules, entrants: Mapping[str, SeatRow], withdrawn: se
     )
 
 
-def _ratings(blocks: Sequence[Mapping[str, float]], rating: str) -> dict[str, MeasuredValue]:
+def _ratings(blocks: Sequence[Mapping[str, float]], rating: RatingName | Literal["mean"]) -> dict[str, MeasuredValue]:
     if rating != "mean":
         return {
-            one.label: MeasuredValue(value=rounded(one.points), interval=rating_interval(one)) for one in rate(blocks)
+            one.label: MeasuredValue(value=rounded(one.points), interval=rating_interval(one))
+            for one in rate(blocks, by=rating)
         }
     scores: dict[str, list[float]] = {}
     for block in blocks:

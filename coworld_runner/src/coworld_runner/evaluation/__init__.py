@@ -12,6 +12,7 @@ from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .comparing import compare as compare
+    from .diagnosing import diagnose as diagnose
     from .mixing import mix as mix
     from .page import report_page as report_page
     from .picking import pickup as pickup

@@ -49,6 +49,11 @@ class Entrants:
         self._range = _seed_range(self.base)
 
     @property
+    def seeded(self) -> bool:
+        """Whether the game's config takes a seed."""
+        return self._range is not None
+
+    @property
     def seats(self) -> int:
         """How many seats the game has."""
         return len(self.base.seats)
@@ -63,7 +68,7 @@ class Entrants:
             "variant": self.base.variant,
             "seats": self.seats,
             "seed": rules.seed,
-            "seeded": self._range is not None,
+            "seeded": self.seeded,
             "metric": rules.metric,
             "max_blocks": rules.max_blocks,
             "forfeit": rules.forfeit,

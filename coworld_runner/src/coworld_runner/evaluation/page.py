@@ -40,6 +40,7 @@ _TITLES = {
     "scrimmage": "Scrimmage",
     "run": "Mixture",
     "pickup": "Pickup",
+    "diagnose": "Diagnosis",
     "tournament": "Tournament",
 }
 

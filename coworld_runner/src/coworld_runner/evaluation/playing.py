@@ -45,6 +45,9 @@ __all__ = [
     "tell_start",
 ]
 
+_MAY_DIFFER = ("max_blocks", "before", "rating")
+"""Fields of a plan that change nothing about what was played by then."""
+
 _Plan = TypeVar("_Plan", bound=EvaluationPlan)
 _Report = TypeVar("_Report", bound=ShownReport)
 
@@ -286,7 +289,7 @@ def _is_begun(workspace: Path, plan: EvaluationPlan) -> bool:
     others = [
         name
         for name in type(plan).model_fields
-        if name != "max_blocks" and getattr(found, name, None) != getattr(plan, name)
+        if name not in _MAY_DIFFER and getattr(found, name, None) != getattr(plan, name)
     ]
     others = ["kind"] if found.kind != plan.kind else others
     if others:

@@ -8,12 +8,13 @@ from typing import Unpack
 
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.ranking import Ranking, RankingPlan, RankingReport, player_labels
+from coworld_core.evaluation.ratings import RatingName
 
 from .._stage import find_package
 from ..package.resolving import Package
 from .lineups import Entrants
 from .playing import RunArguments, play_evaluation
-from .rules import EvaluationRules
+from .rules import EvaluationRules, rating_for
 
 __all__ = ["rank"]
 
@@ -22,6 +23,7 @@ async def rank(
     what: Package | str | os.PathLike[str],
     players: Sequence[str],
     *,
+    rating: RatingName | None = None,
     rules: EvaluationRules | None = None,
     **run: Unpack[RunArguments],
 ) -> RankingReport:
@@ -34,6 +36,8 @@ async def rank(
     Args:
         what: The Coworld: a package, or whatever ``resolve_package`` finds one by.
         players: Who is ranked, at least two, as ``players.read_players`` reads them: ids, files, directories, images.
+        rating: How they are rated; None: by Plackett and Luce's model where there are more than two seats, otherwise by
+            Bradley and Terry's. What was played may be rated otherwise at any time.
         rules: What is played, and what counts.
         run: Where and how to play.
 
@@ -51,5 +55,6 @@ async def rank(
     labels = player_labels(len(players))
     entrants = Entrants(await find_package(what), dict(zip(labels, players, strict=True)), rules or EvaluationRules())
     rows = entrants.rows()
-    plan = RankingPlan.model_validate({**entrants.common(), "entrants": tuple(rows[label] for label in labels)})
+    own = {"entrants": tuple(rows[label] for label in labels), "rating": rating or rating_for(entrants.seats)}
+    plan = RankingPlan.model_validate({**entrants.common(), **own})
     return await play_evaluation(Ranking(plan), entrants, **run)

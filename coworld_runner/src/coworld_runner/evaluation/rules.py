@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coworld_core.errors import UsageError
+from coworld_core.evaluation.ratings import RatingName
 
-__all__ = ["EvaluationRules", "blocks_for"]
+__all__ = ["EvaluationRules", "blocks_for", "rating_for"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,11 @@ class EvaluationRules:
     def __post_init__(self) -> None:
         if self.max_blocks < 1:
             raise UsageError("There must be at least 1 block.", code="bad_count")
+
+
+def rating_for(seats: int) -> RatingName:
+    """How players of a game of so many seats are rated unless somebody says otherwise."""
+    return "plackett-luce" if seats > 2 else "bradley-terry"
 
 
 def blocks_for(episodes: int, size: int) -> int:

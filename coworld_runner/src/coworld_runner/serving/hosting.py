@@ -59,6 +59,8 @@ async def _play(rules: type[Rules]) -> int:
     data = await read_document(_required("COGAME_CONFIG_URI"), what="game config", limit=MAX_CONFIG)
     # What could only fail at the end of the game is refused now.
     results_uri, replay_uri = _target("COGAME_RESULTS_URI"), _target("COGAME_SAVE_REPLAY_URI")
+    # runners of before have no use for events
+    events_uri = _target("COGAME_EVENTS_URI") if os.environ.get("COGAME_EVENTS_URI") else None
     try:
         raw: Any = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -80,6 +82,8 @@ async def _play(rules: type[Rules]) -> int:
             if results is not None:
                 text = json.dumps(results).encode()
                 await transfers.put(results_uri, text, content_type="application/json", what="results")
+            if events_uri is not None:
+                await transfers.put(events_uri, bytes(match.events), content_type="application/x-ndjson", what="events")
             replay = match.replay(reason=ending.reason, results=results)
             await transfers.put(replay_uri, replay, content_type="application/octet-stream", what="replay")
             _say("results and replay are written" if results is not None else "the replay is written, without results")

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 import anyio
 import anyio.lowlevel
 
+from coworld_core.episode.conduct import ACTED, IDLE, REFUSED
 from coworld_core.rules import (
     ActionRefused,
     EpisodeConfig,
@@ -39,6 +40,9 @@ client's."""
 MAX_LINES: Final = 100
 """The most log lines for one seat."""
 
+MAX_EVENTS: Final = 100_000
+"""Events of a game, about six megabytes, shared evenly: a seat that fills its part takes nothing from others."""
+
 
 @dataclass
 class _Seat:
@@ -57,6 +61,28 @@ class _Seat:
     """Number of log lines about it."""
 
 
+class SeatEvents:
+    """What each seat did in each of its turns (`coworld_core.episode.conduct`).
+
+    Args:
+        seats: How many there are.
+    """
+
+    def __init__(self, seats: int) -> None:
+        self._lines: list[str] = []
+        self._left = [MAX_EVENTS // seats] * seats
+
+    def add(self, tick: int, kind: str, slot: int, **more: Any) -> None:
+        """Add what a seat did."""
+        if self._left[slot] > 0:
+            self._left[slot] -= 1
+            self._lines.append(_json({"tick": tick, "kind": kind, "agent": slot, **more}))
+
+    def __bytes__(self) -> bytes:
+        """One JSON object a line."""
+        return "".join(f"{line}\n" for line in self._lines).encode()
+
+
 class Match:
     """A game between the seats of `config`, from the first connection to the last frame.
 
@@ -65,6 +91,9 @@ class Match:
         config: Its config.
         seed: The seed of all random numbers.
         log: Receives log lines for people; they never contain a token.
+
+    Attributes:
+        events: What each seat did.
 
     Raises:
         RulesError: The game cannot even start.
@@ -97,6 +126,7 @@ class Match:
             )
         )
         self._writer.add(self._frame)
+        self.events = SeatEvents(config.seats)
 
     @property
     def tick(self) -> int:
@@ -173,11 +203,11 @@ class Match:
             return None
 
     def _hear(self, slot: int, message: str | bytes) -> str | None:
+        seat = self._seats[slot]
         try:
             tick, action = _read_act(message)
         except ValueError as error:
             return self._refused(slot, str(error))
-        seat = self._seats[slot]
         if self._end is not None:
             return self._refused(slot, "the game is over")
         if not self._started:
@@ -195,6 +225,8 @@ class Match:
             return self._refused(slot, refused.message)
         seat.acted = True
         self._charge(seat)
+        used = max(anyio.current_time() - seat.asked, 0.0)
+        self.events.add(self._play.tick, ACTED, slot, seconds=round(used, 6))
         self._heard.set()
         return None
 
@@ -224,6 +256,9 @@ class Match:
                 await self._wait_for_moves()
             if self._failure is not None:
                 break
+            for slot in self._play.to_act:
+                if not self._seats[slot].acted:
+                    self.events.add(self._play.tick, IDLE, slot)
             done = self._play.step({slot: self._seats[slot].action for slot in self._play.to_act})
             self._frame = self._play.frame()
             self._writer.add(self._frame, done)
@@ -342,6 +377,8 @@ class Match:
         return f"{{{','.join(parts)}}}"
 
     def _refused(self, slot: int, reason: str) -> str:
+        if self._started and self._end is None:
+            self.events.add(self._play.tick, REFUSED, slot, reason=reason)
         legal = self._play.legal(slot) if self._started and not self._seats[slot].acted else []
         told = f',"legal":[{",".join(legal)}]' if legal else ""
         return f'{{"type":"refused","tick":{self._play.tick},"reason":{_json(reason)}{told}}}'

@@ -14,7 +14,7 @@ from coworld_core.tournament.standings import Tournament
 from .._hints import did_you_mean, listed
 from ..commissioner.finding import find_commissioner
 from ..evaluation.lineups import Entrants
-from ..evaluation.rules import EvaluationRules
+from ..evaluation.rules import EvaluationRules, rating_for
 from ..package.resolving import Package, resolve_package
 from ..players import read_players
 from ..runs.workspace import atomic_write, unwritable
@@ -79,14 +79,14 @@ async def create_tournament(
             code="bad_pairing",
             hint="With a commissioner, the pairing is commissioner.",
         )
-    Entrants(package, {}, EvaluationRules(variant=variant, seed=seed))
+    entrants = Entrants(package, {}, EvaluationRules(variant=variant, seed=seed))
     document = tomlkit.document()
     document["game"] = _game_word(place, game)
     if variant is not None:
         document["variant"] = variant
     document["seed"] = seed
     document["count_starved"] = count_starved
-    document["rating"] = TournamentSettings.model_fields["rating"].default
+    document["rating"] = rating_for(entrants.seats)
     of: dict[str, object] = {"kind": pairing, "blocks": blocks, "rounds": rounds, "commissioner": commissioner or None}
     document["pairing"] = {key: value for key, value in of.items() if value is not None}
     document["stop"] = {"blocks": 1000, "told_apart": False}

@@ -11,6 +11,7 @@ import tomlkit
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from coworld_core.errors import UsageError
+from coworld_core.evaluation.ratings import RatingName
 
 from ..players import PlayerRef
 from ..runs.workspace import atomic_write
@@ -51,7 +52,7 @@ class TournamentSettings(_Part):
     metric: str = ""
     forfeit: float | None = None
     count_starved: bool = False
-    rating: Literal["bradley-terry", "mean"] = "bradley-terry"
+    rating: RatingName | Literal["mean"] = "bradley-terry"
     pairing: PairingSettings = PairingSettings()
     stop: StopSettings = StopSettings()
     entrants: dict[_Name, str] = {}

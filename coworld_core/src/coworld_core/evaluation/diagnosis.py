@@ -1,0 +1,313 @@
+"""What is wrong with a player, if anything: a battery over the variants of a game.
+
+Each block is one seed of one variant: the player with itself in every seat, the same again in the first blocks of a
+variant, and then alone in one seat among the game's own players, where a weak and a strong player take turns with it.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from ..episode.conduct import quantile_seconds
+from ..episode.record import EpisodeRow
+from .battery import (
+    BASELINE,
+    BOT,
+    STRONG,
+    Conduct,
+    DiagnosisChange,
+    DiagnosisPlan,
+    EarlierDiagnosis,
+    VariantDiagnosis,
+    VariantPlan,
+)
+from .contents import Parts, ShownReport, block_facts
+from .designs import Lineup
+from .estimates import Interval, difference_interval, mean_interval, share_interval
+from .findings import diagnosis_tables, findings
+from .judging import JudgedBlock
+from .reports import (
+    Estimate,
+    Evaluation,
+    IntervalRecord,
+    MeasuredValue,
+    Remark,
+    interval_record,
+    measured_seats,
+    measured_value,
+    rounded,
+)
+from .words import excludes_zero, plural
+
+__all__ = ["Diagnosis", "DiagnosisReport"]
+
+_REPEATED = 2
+"""Blocks of each variant that are played twice, to see whether the same seed gives the same game."""
+
+
+class DiagnosisReport(ShownReport):
+    """What a diagnosis came to."""
+
+    plan: DiagnosisPlan = Field(description="Who was diagnosed.")  # pyright: ignore[reportIncompatibleVariableOverride]
+    variants: tuple[VariantDiagnosis, ...] = Field(description="What was seen in each variant.")
+    findings: tuple[Remark, ...] = Field(description="What is worth looking at, the first first.")
+    changes: tuple[DiagnosisChange, ...] = Field(
+        default=(), description="What has changed since the earlier diagnosis."
+    )
+
+    def estimates(self) -> list[Estimate]:
+        """Every number with an interval that it has, the most important first."""
+        return _estimates(self.variants)
+
+    def said(self, after: str) -> str:
+        """What is worth looking at first."""
+        name, count = self.plan.player.name, len(self.findings)
+        if not count:
+            return self.nothing or f"Nothing about {name} stands out, {after}."
+        things = f"{plural(count, 'thing')} about {name} {'is' if count == 1 else 'are'} worth looking at, {after}."
+        return " ".join([*([self.nothing] if self.nothing else []), things, f"First: {self.findings[0].message}"])
+
+    def parts(self) -> Parts:
+        """What it has to show."""
+        quantities = {"normalised score": True, "over the baseline": True, "score alone": False, "seat effect": True}
+        return Parts(
+            tables=diagnosis_tables(self.plan, self.variants, self.changes),
+            facts=block_facts(self),
+            quantities=quantities,
+            notes=[one.message for one in self.findings],
+        )
+
+
+class Diagnosis(Evaluation[DiagnosisPlan, DiagnosisReport]):
+    """A diagnosis in progress.
+
+    Args:
+        plan: Who is diagnosed.
+    """
+
+    def __init__(self, plan: DiagnosisPlan) -> None:
+        super().__init__(plan)
+        self._taken = [_Taken(variant, list(plan.players()), len(plan.variants)) for variant in plan.variants]
+
+    def lineups(self, block: int) -> Sequence[Lineup]:
+        """The lineups of a block: all seats, perhaps once more, and one seat for each of the players in turn."""
+        turn, at = divmod(block - 1, len(self.plan.variants))
+        variant = self.plan.variants[at]
+        whole: Lineup = (BOT,) * variant.seats
+        repeated = [whole] if variant.seeded and turn < _REPEATED else []
+        # in a game for one, all seats are one
+        alone = [label for label in self.plan.players() if label != BOT or variant.seats > 1]
+        seat = turn % variant.seats
+        return (
+            whole,
+            *repeated,
+            *(tuple(label if slot == seat else None for slot in range(variant.seats)) for label in alone),
+        )
+
+    def look(self, block: JudgedBlock) -> str:
+        """Take in a block; nothing ends a diagnosis early."""
+        lineups = self.lineups(block.block)
+        rows = self.ledger.played[block.block][-len(lineups) :]
+        if block.fate in ("counted", "void"):
+            self._taken[(block.block - 1) % len(self._taken)].take(block, lineups, rows)
+        return ""
+
+    def seat_scores(self) -> list[tuple[float, ...]]:
+        """Seats of different variants have nothing in common."""
+        return []
+
+    def outcome(self, block: JudgedBlock) -> tuple[float, ...]:
+        """The variant by number, and the scores of everybody in all episodes but the second time of one."""
+        at = (block.block - 1) % len(self._taken)
+        tables = dict(zip(self.lineups(block.block), block.tables, strict=True)).values()
+        return (at, *(score for table in tables for score in table))
+
+    def report(self) -> DiagnosisReport:
+        """What it came to; the same for the same rows, however they are ordered."""
+        common = self.common()
+        measured = bool(common["blocks"])
+        variants = tuple(taken.diagnosis(measured=measured) for taken in self._taken)
+        changes = tuple(_changed(self.plan.before, variants)) if self.plan.before is not None else ()
+        return DiagnosisReport.model_validate(
+            {
+                **common,
+                "plan": self.plan,
+                "variants": variants,
+                "findings": tuple(findings(self.plan, variants, changes)),
+                "changes": changes,
+            }
+        )
+
+
+class _Taken:
+    """What was seen in a variant so far."""
+
+    def __init__(self, variant: VariantPlan, labels: Sequence[str], among: int) -> None:
+        self._variant = variant
+        self._among = among
+        self._scores: dict[str, list[float]] = {label: [] for label in labels}
+        self._whole: list[float] = []
+        self._seats: list[tuple[float, ...]] = []
+        self._faults: Counter[str] = Counter()
+        self._turns: Counter[str] = Counter()
+        self._seconds: Counter[float] = Counter()
+        self._repeats: Counter[str] = Counter()
+        self._first = ""
+        self._blocks = self._episodes = 0
+
+    def take(self, block: JudgedBlock, lineups: Sequence[Lineup], rows: Sequence[EpisodeRow]) -> None:
+        """Take in a block."""
+        self._blocks += 1
+        for lineup, row in zip(lineups, rows, strict=True):
+            self._behave(lineup, row)
+        repeated = len(lineups) > 1 and lineups[0] == lineups[1]
+        if repeated and rows[0].ok and rows[1].ok:
+            self._repeats["all"] += 1
+            self._repeats["scores"] += rows[0].scores != rows[1].scores
+            self._repeats["replays"] += rows[0].replay != rows[1].replay
+        if block.fate != "counted":
+            return
+        whole = block.tables[0]
+        self._whole.append(math.fsum(whole) / len(whole))
+        if not block.forfeits and len(whole) > 1:
+            self._seats.append(whole)
+        for at, (lineup, table) in enumerate(zip(lineups, block.tables, strict=True)):
+            seated = [(label, score) for label, score in zip(lineup, table, strict=True) if label is not None]
+            # the second time of an episode is no further evidence
+            if len(seated) == 1 and not (repeated and at == 1):
+                self._scores[seated[0][0]].append(seated[0][1])
+
+    def _behave(self, lineup: Lineup, row: EpisodeRow) -> None:
+        if BOT not in lineup:
+            return
+        self._episodes += 1
+        if row.fault == "player" and row.slot is not None and lineup[row.slot] == BOT:
+            self._faults[row.error_type or "player_error"] += 1
+            self._first = self._first or row.workspace
+        for label, seat in zip(lineup, row.conduct, strict=False):
+            if label == BOT:
+                self._turns.update(acted=seat.acted, idle=seat.idle, refused=seat.refused)
+                self._seconds.update(dict(seat.seconds))
+
+    def diagnosis(self, *, measured: bool) -> VariantDiagnosis:
+        """What it comes to; without scores where nothing could be measured."""
+        nothing: list[float] = []
+        scores = self._scores if measured else dict.fromkeys(self._scores, nothing)
+        own = scores[BOT]
+        less = {
+            label: [a - b for a, b in zip(own, scores[label], strict=True)] if label in scores else []
+            for label in (BASELINE, STRONG)
+        }
+        many = self._variant.seats > 1
+        return VariantDiagnosis(
+            id=self._variant.id,
+            blocks=len(self._whole) if measured else 0,
+            with_itself=measured_value(self._whole) if measured and many else None,
+            alone=measured_value(own),
+            deviation=rounded(statistics.stdev(own)) if len(own) > 1 else None,
+            over_baseline=measured_value(less[BASELINE]),
+            over_strong=measured_value(less[STRONG]),
+            normalised=_normalised(less[BASELINE], less[STRONG]),
+            seats=measured_seats(self._seats, among=self._among) if measured else (),
+            repeated=self._repeats["all"],
+            other_scores=self._repeats["scores"],
+            other_replays=self._repeats["replays"],
+            conduct=self._conduct(),
+        )
+
+    def _conduct(self) -> Conduct:
+        faults, turns = self._faults, self._turns
+        told = sum(turns.values()) > 0
+        late, absent = faults["player_timeout"], faults["player_never_started"]
+        return Conduct(
+            episodes=self._episodes,
+            failed=faults.total() - late - absent,
+            timed_out=late,
+            never_started=absent,
+            acted=turns["acted"] if told else None,
+            idle=turns["idle"] if told else None,
+            refused=turns["refused"] if told else None,
+            median_seconds=quantile_seconds(self._seconds.items(), 0.5),
+            slow_seconds=quantile_seconds(self._seconds.items(), 0.99),
+            first_fault=self._first,
+            fault_share=self._share(faults.total(), self._episodes),
+            idle_share=self._share(turns["idle"], turns["acted"] + turns["idle"]),
+            refused_share=self._share(turns["refused"], turns["acted"] + turns["refused"]),
+        )
+
+    def _share(self, some: int, of: int) -> MeasuredValue | None:
+        """A share, of which blocks are the independent observations."""
+        if not of:
+            return None
+        share = some / of
+        return MeasuredValue(value=rounded(share), interval=interval_record(share_interval(share, self._blocks)))
+
+
+def _normalised(over_baseline: Sequence[float], over_strong: Sequence[float]) -> MeasuredValue | None:
+    """How far a player is from one to another, in blocks of all three; None where these two are not told apart."""
+    if not over_baseline or not over_strong:
+        return None
+    ways = [a - b for a, b in zip(over_baseline, over_strong, strict=True)]
+    way = math.fsum(ways) / len(ways)
+    interval = mean_interval(ways)
+    if way == 0 or interval is None or (interval.low <= 0 <= interval.high):
+        return None
+    share = math.fsum(over_baseline) / math.fsum(ways)
+    # the interval of a ratio is that of what is left when it is taken out
+    left = mean_interval([a - share * b for a, b in zip(over_baseline, ways, strict=True)])
+    assert left is not None
+    ends = sorted((share + left.low / way, share + left.high / way))
+    return MeasuredValue(
+        value=rounded(share), interval=interval_record(Interval(low=ends[0], high=ends[1], method=left.method))
+    )
+
+
+def _estimates(variants: Sequence[VariantDiagnosis]) -> list[Estimate]:
+    found: list[Estimate] = []
+    for one in variants:
+        said = [
+            ("normalised score", one.normalised),
+            ("over the baseline", one.over_baseline),
+            ("over the strong player", one.over_strong),
+            ("score alone", one.alone),
+            ("score with itself", one.with_itself),
+            ("share of episodes spoiled", one.conduct.fault_share),
+            ("share of turns idle", one.conduct.idle_share),
+            ("share of messages refused", one.conduct.refused_share),
+        ]
+        found += [
+            Estimate(quantity=quantity, of=one.id, value=value.value, interval=value.interval)
+            for quantity, value in said
+            if value is not None
+        ]
+        found += [
+            Estimate(quantity="seat effect", of=f"{one.id} seat {seat.slot}", value=seat.effect, interval=seat.interval)
+            for seat in one.seats
+        ]
+    return found
+
+
+def _changed(before: EarlierDiagnosis, variants: Sequence[VariantDiagnosis]) -> list[DiagnosisChange]:
+    """What is certainly another than before."""
+    was = {(number.quantity, number.of): number for number in before.numbers}
+    both = [(now, was[now.quantity, now.of]) for now in _estimates(variants) if (now.quantity, now.of) in was]
+    changes: list[DiagnosisChange] = []
+    for now, then in both:
+        if then.interval is None or now.interval is None:
+            continue
+        found = difference_interval(now.value, _read(now.interval), then.value, _read(then.interval), among=len(both))
+        difference = interval_record(found)
+        if difference is not None and excludes_zero(difference):
+            changes.append(
+                DiagnosisChange(quantity=now.quantity, of=now.of, before=then.value, now=now.value, interval=difference)
+            )
+    return changes
+
+
+def _read(interval: IntervalRecord) -> Interval:
+    return Interval(low=interval.low, high=interval.high, method="mover")

@@ -1,0 +1,122 @@
+"""The top of a likelihood that has one, and how sharp it is: what ratings are fitted by."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["POINTS", "PRIOR", "Matrix", "Rating", "about_mean", "climb", "inverse", "product", "rankings", "times"]
+
+POINTS = 400 / math.log(10)
+"""Elo's points for a natural unit of strength."""
+PRIOR = (POINTS / 1000) ** 2
+"""Precision of the prior of a rating, which is normal and 1,000 points wide."""
+Matrix = list[list[float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rating:
+    """How strong one player is."""
+
+    label: str
+    points: float
+    low: float
+    high: float
+    method: Literal["model", "bootstrap"] = "model"
+    """What the interval is made by."""
+
+
+def rankings(blocks: Iterable[Mapping[str, float]]) -> tuple[list[str], Counter[tuple[tuple[int, int], ...]]]:
+    """Who was in which place, and how often: a million games are few kinds of them.
+
+    Args:
+        blocks: Each player's score in a block, by label; higher is better.
+
+    Returns:
+        The labels of all players, and how often there were which rankings of players, by number, and their ranks: a
+        greater one is better, and equal ones are ties.
+    """
+    known: Counter[tuple[tuple[str, ...], tuple[int, ...]]] = Counter()
+    for block in blocks:
+        labels = tuple(sorted(block))
+        scores = [block[label] for label in labels]
+        ranks = {score: rank for rank, score in enumerate(sorted(set(scores)))}
+        known[labels, tuple(ranks[score] for score in scores)] += 1
+    everybody = sorted({label for labels, _ in known for label in labels})
+    place = {label: index for index, label in enumerate(everybody)}
+    found = Counter(
+        {
+            tuple((place[label], rank) for label, rank in zip(labels, ranks, strict=True)): count
+            for (labels, ranks), count in known.items()
+        }
+    )
+    # sums of floating-point numbers depend on their order
+    return everybody, Counter(dict(sorted(found.items())))
+
+
+def climb(
+    size: int,
+    likelihood: Callable[[Sequence[float]], float],
+    gradient: Callable[[Sequence[float]], Sequence[float]],
+    curvature: Callable[[Sequence[float]], Matrix],
+) -> list[float]:
+    """Where a likelihood is greatest that has one top, by Newton's method.
+
+    Args:
+        size: How many parameters it has.
+        likelihood: Its logarithm.
+        gradient: How it grows.
+        curvature: How sharply it falls.
+    """
+    place = [0.0] * size
+    best = likelihood(place)
+    for _ in range(200):
+        step = times(inverse(curvature(place)), gradient(place))
+        length = 1.0
+        while True:
+            there = [value + length * change for value, change in zip(place, step, strict=True)]
+            reached = likelihood(there)
+            if reached >= best or length < 1e-6:
+                break
+            length /= 2
+        done = max(map(abs, step)) < 1e-10
+        if reached >= best:
+            place, best = there, reached
+        if done or length < 1e-6:
+            break
+    return place
+
+
+def times(matrix: Matrix, vector: Sequence[float]) -> list[float]:
+    """A matrix times a vector."""
+    return [math.fsum(a * b for a, b in zip(row, vector, strict=True)) for row in matrix]
+
+
+def inverse(matrix: Matrix) -> Matrix:
+    """Its inverse."""
+    size = len(matrix)
+    rows = [[*row, *(float(column == index) for column in range(size))] for index, row in enumerate(matrix)]
+    for column in range(size):
+        pivot = max(range(column, size), key=lambda row: abs(rows[row][column]))
+        rows[column], rows[pivot] = rows[pivot], rows[column]
+        scale = rows[column][column]
+        rows[column] = [value / scale for value in rows[column]]
+        for row in range(size):
+            if row != column and (factor := rows[row][column]):
+                rows[row] = [a - factor * b for a, b in zip(rows[row], rows[column], strict=True)]
+    return [row[size:] for row in rows]
+
+
+def product(a: Matrix, b: Matrix) -> Matrix:
+    """One matrix times another."""
+    columns = list(zip(*b, strict=True))
+    return [[math.fsum(x * y for x, y in zip(row, column, strict=True)) for column in columns] for row in a]
+
+
+def about_mean(covariance: Matrix, index: int, count: int) -> float:
+    """The variance of a rating less the mean of all."""
+    own = covariance[index][index] - 2 * math.fsum(covariance[index][:count]) / count
+    return max(0.0, own + math.fsum(math.fsum(row[:count]) for row in covariance[:count]) / count**2)
