@@ -1,4 +1,4 @@
-"""Files as several programs share them: locked by one at a time, and written whole or not at all."""
+"""Files shared between processes: exclusive locks and atomic writes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["lock_still", "write_whole"]
 
 
 def lock_still(descriptor: int, path: Path) -> bool:
-    """Lock an open file or directory of ours until it is closed. The kernel drops the lock with the process, too.
+    """Try to lock an open file or directory until it is closed or the process ends.
 
     Args:
-        descriptor: It, open.
-        path: Where it was found. Whoever had it before may have moved or removed it since.
+        descriptor: The open file or directory.
+        path: The path it was opened from. Its previous owner may have moved or removed it since.
 
     Returns:
-        Whether it is locked now, and is still what the path leads to.
+        Whether it is locked, belongs to this user, and is still at the path.
 
     Raises:
-        OSError: The file system has no locks.
+        OSError: The file system does not support locks.
     """
     from filelock import lock_descriptor
 
@@ -35,16 +35,16 @@ def lock_still(descriptor: int, path: Path) -> bool:
 
 
 def write_whole(path: Path, data: bytes, *, mode: int = 0o666, sync: bool = False) -> None:
-    """Write a file beside its place and move it there, so that nobody ever sees half of it.
+    """Write a file atomically: to a temporary file beside it, which is then renamed.
 
     Args:
-        path: The file; its directory is there.
-        data: All of its bytes.
-        mode: Its permissions, less what the process masks.
-        sync: Whether it must have reached the disk before it takes its place.
+        path: The file, in an existing directory.
+        data: The complete content.
+        mode: Permissions, subject to the umask.
+        sync: Whether to flush the content to disk before renaming.
 
     Raises:
-        OSError: It cannot be written; what was there before still is.
+        OSError: The file cannot be written; its previous content is kept.
     """
     part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)

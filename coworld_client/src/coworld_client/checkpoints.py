@@ -1,4 +1,4 @@
-"""Where watching stands: the episodes as they were last seen, kept in a file from one call to the next."""
+"""Checkpoints for watching: the last known state of episodes, kept in a file between calls."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ __all__ = ["Checkpoint"]
 
 
 class Checkpoint:
-    """What is known of the episodes that are watched, and how far the watching is.
+    """The last known state of the watched episodes, and the cursor to resume from.
 
     Args:
-        server: Whose episodes.
-        ids: What is watched.
-        file: Where it is kept; None: nowhere.
+        server: The server that has the episodes.
+        ids: The watched ids.
+        file: The checkpoint file; None keeps the state in memory only.
     """
 
     def __init__(self, server: str, ids: Sequence[str], file: Path | None = None) -> None:
         self.episodes: dict[str, EpisodeProgress] = {}
-        """The episodes as they were last seen, by id."""
+        """The last known state of each episode, by id."""
         self.cursor: str | None = None
-        """Give this to ``CoworldClient.watch`` to go on there."""
+        """Pass this to ``CoworldClient.watch`` to resume."""
         self._of = {"server": server, "ids": sorted(ids)}
         self._file = file
 
     def take(self, change: Change) -> bool:
-        """Take a change in; returns whether the episode stands otherwise than before."""
+        """Apply a change; return whether it added or removed the episode, or changed its status."""
         self.cursor = change.cursor
         before = self.episodes.pop(change.id, None)
         if change.removed or change.episode is None:
@@ -49,14 +49,14 @@ class Checkpoint:
         return all(episode.status.is_success for episode in self.episodes.values())
 
     def counts(self) -> Counter[str]:
-        """How many episodes stand how, by status."""
+        """Return the number of episodes by status."""
         return Counter(str(episode.status) for episode in self.episodes.values())
 
     def save(self) -> None:
-        """Write the file, whole or as it was. Blocks.
+        """Write the file atomically. Blocks.
 
         Raises:
-            WorkspaceError: It cannot be written.
+            WorkspaceError: The file cannot be written.
         """
         if self._file is None:
             return
@@ -74,10 +74,10 @@ class Checkpoint:
             part.unlink(missing_ok=True)
 
     def load(self) -> None:
-        """Go on from what the file holds; nothing changes when there is none. Blocks.
+        """Load the state from the file, if it exists. Blocks.
 
         Raises:
-            UsageError: It is no checkpoint, or of something else.
+            UsageError: The file is not a checkpoint, or belongs to another server or other ids.
         """
         if self._file is None:
             return

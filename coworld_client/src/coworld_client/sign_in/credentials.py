@@ -1,4 +1,4 @@
-"""Who you are to which server: tokens on this machine, in the file that the published tools read and write too.
+"""Tokens for each server, stored in the file that the published tools share.
 
 The file is ``~/.softmax/credentials.yaml`` (``SOFTMAX_CONFIG_DIR`` names another directory)::
 
@@ -10,7 +10,7 @@ The file is ``~/.softmax/credentials.yaml`` (``SOFTMAX_CONFIG_DIR`` names anothe
         cache:
           ply_<uuid>: {token: ply_..., expires_at: "2026-01-31T12:00:00+00:00"}
 
-Keys that are not ours are kept. A server is one server however its address is spelt.
+Unknown keys are kept. Different spellings of an address name the same server.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ __all__ = [
 
 
 class SessionExpired(NotLoggedIn):
-    """The player you act as has no session that is still good. Nobody else's token is used in its place."""
+    """The active player has no valid session. No other token is used in its place."""
 
     default_code = "session_expired"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Login:
-    """Which server is spoken to, and as whom."""
+    """A server, and the identity used there."""
 
     server: str
     """Normalised address."""
     token: Token | None
-    """None: as nobody."""
+    """None for anonymous access."""
     identity: str
     """``user``, ``environment`` (``COWORLD_TOKEN``), ``anonymous``, or the player's ``ply_`` id."""
     expires_at: datetime | None = field(default=None)
@@ -64,10 +64,10 @@ class Login:
 
 
 def resolve_server(server: str | None = None, *, environ: Mapping[str, str] | None = None) -> str:
-    """The server that is meant: the caller's, else that of ``COWORLD_SERVER``, else ``DEFAULT_SERVER``; normalised.
+    """Return the normalised server: the argument, else ``COWORLD_SERVER``, else ``DEFAULT_SERVER``.
 
     Raises:
-        UsageError: It is not the address of a server; the message says who named it.
+        UsageError: It is not the address of a server. The message says if it came from ``COWORLD_SERVER``.
     """
     environ = os.environ if environ is None else environ
     if server:
@@ -89,21 +89,22 @@ def resolve_login(
     store: CredentialStore | None = None,
     now: datetime | None = None,
 ) -> Login:
-    """Find out which server is meant, and as whom you speak to it.
+    """Find the server and the identity to use there.
 
-    ``COWORLD_TOKEN`` comes before the file. A player whose session has ended is an error, never somebody else.
+    ``COWORLD_TOKEN`` takes precedence over the file. If the player's session has ended, an error is raised and no other
+    identity is used.
 
     Args:
-        server: The caller's word; see ``resolve_server``.
-        identity: ``active``: the player in use if there is one, else the user; ``user``: the user; or a ``ply_`` id.
+        server: The server; see ``resolve_server``.
+        identity: ``active``: the active player if there is one, else the user; ``user``: the user; or a ``ply_`` id.
         environ: The environment; the process's own by default.
-        store: Where tokens are; the user's file by default.
-        now: The time; now by default.
+        store: The token store; the user's file by default.
+        now: The current time; read from the clock by default.
 
     Raises:
         NotLoggedIn: There is no token for that server.
         SessionExpired: The player's session has ended, or there is none.
-        UsageError: The server is no address, the identity is none, or it contradicts ``COWORLD_TOKEN``.
+        UsageError: The server or the identity is invalid, or the identity contradicts ``COWORLD_TOKEN``.
         EnvironmentFault: The file cannot be read.
     """
     environ = os.environ if environ is None else environ

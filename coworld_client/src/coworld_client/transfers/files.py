@@ -1,8 +1,8 @@
-"""Files from a platform: streamed, checked, resumed, and at their place only when they are whole.
+"""Download files from a platform: streamed, checked, resumable, and put in place only when complete.
 
-A download grows in a hidden file beside its target. When the connection drops it goes on from there, in the same call
-or in a later one, as long as the server still has the same content. Then size and digest are checked, what was packed
-is unpacked up to a limit, and the file is renamed. Whatever goes wrong, the target is either as it was or whole.
+A download is written to a hidden file beside its target. If the connection drops, it resumes from there, in the same
+call or in a later one, as long as the server still has the same content. Then size and digest are checked, compressed
+content is unpacked up to a limit, and the file is renamed. On any failure the target keeps its previous content.
 """
 
 from __future__ import annotations
@@ -45,45 +45,45 @@ __all__ = [
 ]
 
 DEFAULT_LIMIT = 8 << 30
-"""How many bytes a download may have, and may unpack to, unless the caller says."""
+"""Default limit on the bytes of a download, both fetched and unpacked."""
 
 OnProgress = Callable[[int, int | None], object]
-"""Told how many bytes there are, of how many; None while that is not known."""
+"""Called with the bytes so far and the total, which is None while unknown."""
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 _CHUNK = 1 << 20
 _TRIES = 5
-"""Failures in a row without a byte in between."""
+"""Consecutive failures without any progress."""
 _TIMEOUTS = 3
 _FAR = 16 << 20
-"""So many silences are borne, and so many again after as many bytes as this."""
+"""Bytes of progress after which the count of timeouts starts again."""
 _MOST_TRIES = 200
-"""A server that gives one byte at a time is not waited for to the end."""
+"""Total attempts, so that a server that sends one byte at a time cannot hold a download forever."""
 _SLOWEST = 128
-"""Bytes a second below which a connection counts as stalled, over one timeout."""
+"""Bytes per second, averaged over one timeout, below which a connection counts as stalled."""
 
 
 class TransferRefused(ApiError):
-    """What came is not what was promised, or more than may be: nothing of it is kept."""
+    """The content is not as promised, or exceeds the limit. None of it is kept."""
 
     default_code = "transfer_refused"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Downloaded:
-    """A file that is at its place."""
+    """A completed download."""
 
     path: Path
     size: int
-    """Bytes of the file as it is now."""
+    """Bytes of the file on disk, after unpacking."""
     received: int
-    """Bytes of it that were fetched by this call, as they came over the wire."""
+    """Bytes that this call fetched over the wire."""
     resumed: bool
-    """Whether part of it was there already from an earlier call."""
+    """Whether the download continued from an earlier call."""
     media_type: str
-    """What the server called it, without parameters; empty when it did not."""
+    """Media type that the server sent, without parameters; empty if it sent none."""
 
 
 async def download(
@@ -101,31 +101,31 @@ async def download(
     timeout: float | None = None,
     on_progress: OnProgress | None = None,
 ) -> Downloaded:
-    """Fetch a file.
+    """Download a file.
 
     Args:
-        connection: The platform. Its token goes to its own origin only, also when it points elsewhere.
-        source: A path of the API, or an address it gave (http or https; a presigned one is fetched as nobody).
-        target: The file; replaced when it exists, once the new one is whole. Missing directories are made.
+        connection: The platform. Its token is sent only to its own origin, even after a redirect.
+        source: A path of the API, or an http or https URL it gave. Presigned URLs are fetched without a token.
+        target: The file. An existing one is replaced once the new one is complete. Missing directories are created.
         params: Query parameters.
         headers: More headers.
-        size: How many bytes there must be, if that is known.
-        sha256: Hexadecimal digest that the content must have, if that is known.
-        limit: How many bytes it may have, fetched and unpacked; ``DEFAULT_LIMIT`` when None.
-        unpack: Undo zlib or gzip, told from the first bytes; size and digest are those before.
-        what: One word for it, for messages and codes: "replay".
-        timeout: Seconds of silence before the connection counts as lost; the client's when None.
-        on_progress: Told of every step.
+        size: The expected number of bytes, if known.
+        sha256: The expected hexadecimal digest, if known.
+        limit: Maximum bytes, both fetched and unpacked; None means ``DEFAULT_LIMIT``.
+        unpack: Decompress zlib or gzip, detected from the first bytes. ``size`` and ``sha256`` apply before that.
+        what: A noun for messages and codes, such as "replay".
+        timeout: Seconds without data before the connection counts as lost; None means the client's timeout.
+        on_progress: Called as the download advances.
 
     Returns:
-        What is there now.
+        The completed download.
 
     Raises:
-        ApiStatusError: The server said no.
-        ApiConnectionError: It cannot be reached, or broke off again and again. What arrived is kept if the server can
-            go on from there; calling again does.
-        TransferRefused: It is too large, damaged, cut short, or not what ``size`` and ``sha256`` say.
-        EnvironmentFault: It cannot be stored.
+        ApiStatusError: The server refused.
+        ApiConnectionError: The server cannot be reached, or the connection failed repeatedly. If the server supports
+            it, the received part is kept and the next call resumes.
+        TransferRefused: The file is too large, damaged, truncated, or does not match ``size`` or ``sha256``.
+        EnvironmentFault: The file cannot be stored.
     """
     most = DEFAULT_LIMIT if limit is None else limit
     url = connection.url(source)
@@ -165,7 +165,7 @@ async def download(
 
 
 def _stable(url: str, *, own: bool) -> str:
-    """An address without what a presigned one changes each time."""
+    """Return a URL without its query and fragment unless it is our own: presigned URLs differ each time."""
     parts = urlsplit(url)
     return url if own else urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
 
@@ -207,17 +207,17 @@ class _Fetch:
                 if part.size - far > _FAR:
                     timeouts, far = 0, part.size
                 timeouts += isinstance(error, ApiTimeoutError)
-                # opening alone was tried again and again already
+                # opening a connection has retries of its own
                 if pause is None or timeouts >= _TIMEOUTS or not (self.begun or self.received):
                     raise self._broken(error, part) from error
                 if not part.validator:
-                    # nothing would tell that the rest belongs to what is here
+                    # without a validator, the rest may belong to other content
                     self._restart(part)
                 await anyio.sleep(pause)
         raise self._refused("breaks off again and again", "broken")
 
     async def _attempt(self, part: Part) -> bool:
-        """One request; whether everything is there now."""
+        """Make one request and return whether the download is complete."""
         headers = {**self.headers, "Accept": "*/*", "Accept-Encoding": "identity"}
         if part.size:
             headers |= {"Range": f"bytes={part.size}-", "If-Range": part.validator}
@@ -230,7 +230,7 @@ class _Fetch:
         except ApiStatusError as error:
             if error.status != 416 or not part.size:
                 raise
-            # nothing follows what is here: it is whole, or was a part of something else
+            # nothing follows the received part: it is complete, or belongs to other content
             if part.size in (self.size, part.total):
                 return True
             self._restart(part)
@@ -306,10 +306,10 @@ class _Fetch:
         if self.on_progress is not None:
             self.on_progress(part.size, part.total if part.total is not None else self.size)
 
-    # --- when it is all there; in a worker thread
+    # --- finishing, in a worker thread
 
     def finish(self, part: Part, unpack: bool) -> int:
-        """Check, unpack and rename; returns the file's size."""
+        """Check, unpack and rename the file; return its size."""
         made: list[Path] = []
         try:
             with storage(self.target):
@@ -321,14 +321,14 @@ class _Fetch:
                     name = urlsplit(str(self.url)).path.rpartition("/")[2]
                     final = self._unpacked(final, name, made)
                 size = final.stat().st_size
-                # made for its owner alone while it grew; now it is a file like any other
+                # a partial file is private to its owner; the finished one gets the usual permissions
                 final.chmod(0o666 & ~_umask())
                 final.replace(self.target)
                 part.finished = final == part.path
         finally:
             for path in made:
                 path.unlink(missing_ok=True)
-        # what it was unpacked from is of no more use
+        # the compressed part is no longer needed
         part.validator = ""
         return size
 
@@ -349,7 +349,7 @@ class _Fetch:
     def _decoded(self, path: Path, made: list[Path]) -> Path:
         if self.encoding not in {"gzip", "x-gzip", "deflate"}:
             raise self._refused(f"came in the encoding {self.encoding[:40]!r}, which was not asked for", "encoding")
-        # some servers announce an encoding for files they store packed, and some announce it for files they do not
+        # some servers announce an encoding for files stored compressed, and some for files that are not
         return self._unpacked(path, ".z", made)
 
     def _unpacked(self, path: Path, name: str, made: list[Path]) -> Path:
@@ -368,7 +368,7 @@ class _Fetch:
                 unpacker.run(packed.read, sink.write, pause=anyio.from_thread.check_cancelled)
         return plain
 
-    # --- what went wrong
+    # --- errors
 
     def _shown(self) -> str:
         from ..transport._redact import shown_url
@@ -403,14 +403,14 @@ class _Fetch:
 
 
 def _validator(head: Mapping[str, str]) -> str:
-    """What names the content, strictly enough to go on with it; empty when there is nothing."""
+    """Return a validator strong enough to resume with; empty if there is none."""
     if head.get("accept-ranges", "").strip().lower() == "none":
         return ""
     etag = head.get("etag", "").strip()
     if etag and not etag.startswith("W/"):
         return etag if len(etag) < 1024 and etag.isprintable() else ""
     modified = head.get("last-modified", "").strip()
-    # a time is good to the second: only one that had passed when it was given names one content
+    # Last-Modified has a resolution of one second, so it is unambiguous only if it differs from Date
     return modified if modified and modified != head.get("date", "").strip() and len(modified) < 64 else ""
 
 
@@ -423,15 +423,15 @@ def _umask() -> int:
 async def each(
     items: Iterable[_T], work: Callable[[_T], Awaitable[_R]], *, concurrency: int = 8
 ) -> tuple[_R | CoworldError, ...]:
-    """Do something for each of many, some at a time; one that fails loses none of the others.
+    """Run a function for each item, several at a time; a failure does not affect the other items.
 
     Args:
-        items: For what. Taken one by one, so that they may be many.
-        work: What to do.
-        concurrency: How many at a time.
+        items: The items, consumed one by one.
+        work: The function to await for each item.
+        concurrency: Number of items at a time.
 
     Returns:
-        For each, in order, what came of it, or the typed error it ended with. Anything else is raised.
+        For each item, in order, its result or its ``CoworldError``. Other exceptions are raised.
     """
     results: dict[int, _R | CoworldError] = {}
     remaining = enumerate(items)

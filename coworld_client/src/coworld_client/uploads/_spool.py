@@ -1,7 +1,7 @@
-"""Where an image lies while it is on its way: a private directory, locked by its owner, removed by whoever comes next.
+"""Temporary directories for uploads: private, locked by their owner, and swept by later uploads if left behind.
 
 The lock is on the directory itself. The kernel drops it with the process, even after SIGKILL, so a directory that can
-be locked belongs to nobody any more.
+be locked is abandoned.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _PREFIX = "coworld-image-"
 
 @asynccontextmanager
 async def spool_directory() -> AsyncGenerator[Path]:
-    """A private directory for temporary files, removed with all it holds; what a killed upload left goes first.
+    """Provide a private temporary directory and remove it on exit. Leftovers of killed uploads are removed first.
 
     Raises:
-        EnvironmentFault: There is no place for it.
+        EnvironmentFault: The directory cannot be created.
     """
     path, lock = await anyio.to_thread.run_sync(_make)
     try:
@@ -46,7 +46,7 @@ def _make() -> tuple[Path, int]:
         _sweep(Path(tempfile.gettempdir()))
         while True:
             path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-            # one that was swept before it was locked is another's to remove
+            # another process may sweep the directory before we lock it
             with contextlib.suppress(FileNotFoundError):
                 lock = _open(path)
                 if lock_still(lock, path):
@@ -66,7 +66,7 @@ def _remove(path: Path, lock: int) -> None:
 
 
 def _sweep(root: Path) -> None:
-    """Remove the directories of ours that nobody holds; one that cannot be looked at is left alone."""
+    """Remove our abandoned directories, skipping those that cannot be opened."""
     for path in root.glob(f"{_PREFIX}*"):
         try:
             lock = _open(path)

@@ -1,6 +1,6 @@
-"""Pushing an image by the OCI distribution protocol: what is there already stays, what breaks off goes on.
+"""Push an image with the OCI distribution protocol, skipping existing blobs and resuming interrupted uploads.
 
-``docker push`` cannot be used: it wants a login in the user's configuration, and newer versions ask for a tag in a way
+``docker push`` cannot be used: it needs a login in the user's configuration, and newer versions ask for a tag in a way
 that the platform's registry answers with 403.
 """
 
@@ -31,7 +31,7 @@ __all__ = ["Pushed", "Registry", "RegistryError", "RegistryTarget", "push_image"
 
 _TRIES = 6
 _BACKOFF = Backoff(base=0.3, cap=20.0, longest_wait=300.0)
-"""Of gigabytes that are on their way, some minutes more are no loss."""
+"""Uploads can be gigabytes, so waiting a few minutes for a retry is cheap."""
 _PIECE = 1 << 20
 _MAX_ANSWER = 64 << 10
 
@@ -43,7 +43,7 @@ class RegistryError(ApiError):
 
 
 class _Passing(Exception):
-    """A failure that may pass, with the error it becomes if it does not."""
+    """A failure worth retrying, with the error to raise if it persists."""
 
     def __init__(
         self, error: RegistryError | ApiConnectionError, after: float | None = None, *, status: int | None = None
@@ -56,12 +56,12 @@ class _Passing(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryTarget:
-    """Where an image goes."""
+    """The destination of an image."""
 
     base: str
     """``https://host[:port]``, or http for a registry on this machine."""
     repository: str
-    """Path of the repository, slashes and all."""
+    """Path of the repository, including slashes."""
     tag: str
     authorization: str | None = field(default=None, repr=False)
     """The ``Authorization`` header; sent to ``base`` and nowhere else."""
@@ -71,11 +71,11 @@ class RegistryTarget:
         """Read the ``pre_signed_info`` of an image upload.
 
         Args:
-            info: With ``registry``, ``repository``, ``tag``, ``authorization_token`` (base64 of ``user:password``)
-                and, for a registry that is not spoken to by https, an ``endpoint_url``.
+            info: A mapping with ``registry``, ``repository``, ``tag``, ``authorization_token`` (base64 of
+                ``user:password``) and, for a registry without HTTPS, an ``endpoint_url``.
 
         Raises:
-            RegistryError: It names no registry that could be pushed to.
+            RegistryError: The mapping does not name a usable registry.
         """
         registry, repository, tag = (str(info.get(name) or "") for name in ("registry", "repository", "tag"))
         token, endpoint = info.get("authorization_token"), str(info.get("endpoint_url") or "")
@@ -101,14 +101,14 @@ class RegistryTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class Pushed:
-    """What a push came to."""
+    """The result of a push."""
 
     digest: str
-    """The image's own, in the registry."""
+    """Digest of the image in the registry."""
     size: int
     """Bytes of all blobs."""
     sent: int
-    """Bytes of the blobs that were not there already."""
+    """Bytes of the blobs that the registry did not have yet."""
 
 
 @asynccontextmanager
@@ -117,7 +117,7 @@ async def _opened(
 ) -> AsyncGenerator[Registry]:
     from httpx2 import AsyncClient, Timeout
 
-    # a registry reads a chunk to its end before it answers, and may take its time to look at gigabytes
+    # a registry reads a whole chunk before it answers, and checking gigabytes takes time
     limits = Timeout(timeout, read=max(timeout, 600.0))
     async with AsyncClient(transport=transport, timeout=limits, follow_redirects=False) as client:
         yield Registry(client, target)
@@ -133,21 +133,21 @@ async def push_image(
     transport: AsyncBaseTransport | None = None,
     on_progress: Callable[[int, int], object] | None = None,
 ) -> Pushed:
-    """Push an image: its blobs side by side, the manifest last.
+    """Push an image: blobs concurrently, the manifest last.
 
     Args:
-        target: Where to.
-        image: What.
-        concurrency: How many blobs are sent at a time.
-        chunk: Bytes of one request; None sends each blob in one, as ``docker push`` does. Either way an upload that
-            broke off goes on from where the registry says that it is.
+        target: The destination.
+        image: The image to push.
+        concurrency: Number of blobs sent at a time.
+        chunk: Bytes per request; None sends each blob in one request, as ``docker push`` does. Either way an
+            interrupted upload resumes at the offset that the registry reports.
         timeout: Seconds to wait for a connection, or for the next bytes to leave.
-        transport: How requests travel; by sockets by default.
-        on_progress: Told how many bytes are there, of how many.
+        transport: The HTTP transport; sockets by default.
+        on_progress: Called with the bytes in the registry so far and the total.
 
     Raises:
-        RegistryError: The registry refused, or says it has got something else than was sent.
-        ApiConnectionError: It cannot be reached, or broke off again and again.
+        RegistryError: The registry refused, or reports a different digest from the one sent.
+        ApiConnectionError: It cannot be reached, or the connection failed repeatedly.
         EnvironmentFault: A blob's file cannot be read.
     """
     done: dict[str, int] = {}
@@ -189,7 +189,7 @@ class Registry:
         self._prefix = f"{target.base}/v2/{quote(target.repository)}"
 
     async def has_blob(self, blob: Blob) -> bool:
-        """Whether a blob is there, whole.
+        """Return whether the registry has the complete blob.
 
         Raises:
             RegistryError: The registry refused.
@@ -201,14 +201,14 @@ class Registry:
         return response.headers.get("content-length", str(blob.size)) == str(blob.size)
 
     async def push_blob(self, blob: Blob, *, chunk: int | None, on_progress: Callable[[int], object]) -> bool:
-        """Bring a blob there unless it is there.
+        """Upload a blob unless the registry already has it.
 
         Returns:
-            Whether it had to be sent.
+            Whether the blob was sent.
 
         Raises:
-            RegistryError: The registry refused, or took something else than was sent.
-            ApiConnectionError: It cannot be reached, or broke off again and again.
+            RegistryError: The registry refused, or reports a different digest from the one sent.
+            ApiConnectionError: It cannot be reached, or the connection failed repeatedly.
         """
         if await self.has_blob(blob):
             return False
@@ -219,15 +219,15 @@ class Registry:
                 return True
             except _Passing as failure:
                 await _pause(tries, failure, failure.error)
-            # the answer to the last request may be all that was lost
+            # the upload may have succeeded and only the answer been lost
             if await self.has_blob(blob):
                 return True
 
     async def put_manifest(self, image: PackedImage) -> None:
-        """Name what was pushed.
+        """Upload the manifest, which tags the pushed image.
 
         Raises:
-            RegistryError: The registry refused, or knows the image by another digest.
+            RegistryError: The registry refused, or reports another digest for the image.
             ApiConnectionError: It cannot be reached.
         """
         response = await self._call(
@@ -264,7 +264,7 @@ class Registry:
             try:
                 response = await self._once("PUT", location, allowed=(200, 201, 204), content=b"")
             except _Passing as failure:
-                # of an upload that is over, a second request only hears that there is none
+                # the upload may already be closed: a repeated request would get the same answer
                 if failure.status in (404, 416):
                     raise
                 await _pause(tries, failure)
@@ -279,7 +279,7 @@ class Registry:
     ) -> str:
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(end - start)}
         if start or end < blob.size:
-            # a blob in one piece goes without, as engines send it: not every registry takes it in pieces
+            # omitted for a blob sent whole, as engines do: not every registry accepts chunks
             headers["Content-Range"] = f"{start}-{end - 1}"
         try:
             async with await anyio.open_file(blob.path, "rb") as file:
@@ -295,12 +295,12 @@ class Registry:
         return self._location(response, location)
 
     async def _where(self, location: str, start: int, end: int, failure: _Passing) -> tuple[str, int]:
-        """Where an upload that broke off stands. A registry that does not say so gets a new one."""
+        """Return the location and offset at which to resume; raise the failure if the registry does not report them."""
         response = await self._call("GET", location, allowed=(200, 202, 204, 404, 405))
         match = re.fullmatch(r"(?:bytes=)?0-(\d+)", response.headers.get("range", "").strip())
         if response.status_code in (404, 405) or match is None:
             raise failure
-        # "0-0" is what some say of an upload without a byte
+        # some registries report "0-0" for an empty upload
         received = int(match[1]) + 1 if int(match[1]) else 0
         if not start <= received <= end:
             raise failure
@@ -333,7 +333,7 @@ class Registry:
             )
 
     async def _call(self, method: str, url: str, **more: Any) -> Response:
-        """A request that may be repeated."""
+        """Send a request, retrying on failures that may pass."""
         tries = Tries(_BACKOFF, most=_TRIES)
         while True:
             try:
@@ -397,7 +397,7 @@ class Registry:
 
 
 async def _pause(tries: Tries, failure: _Passing, error: CoworldError | None = None) -> None:
-    """Wait for the next try; after the last one raise what it comes to."""
+    """Wait before the next try; raise the error once no tries are left."""
     pause = tries.again(failure.after)
     if pause is None:
         raise error or failure from failure.__cause__
@@ -416,7 +416,7 @@ async def _pieces(
 
 
 async def _text(response: Response) -> str:
-    """What a registry says is wrong, as one line."""
+    """Return the registry's error message as one line; empty on success."""
     body = bytearray()
     async for piece in response.aiter_bytes():
         body += piece
