@@ -16,7 +16,7 @@ from coworld_core.rules import Rules, RulesConfig
 from .libraries import imported, loaded_extras, read_call
 from .wrappable import Wrappable, WrappedGame, flaw, not_wrappable, rules_of
 
-__all__ = ["PettingZoo", "PettingZooConfig", "AgentView", "find", "listed", "names"]
+__all__ = ["AgentView", "PettingZoo", "PettingZooConfig", "find", "listed", "names"]
 
 MOST_NUMBERS: Final = 10_000
 """Of an observation; pixels are more, and a frame of text for each would be megabytes."""

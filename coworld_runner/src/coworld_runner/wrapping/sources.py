@@ -45,8 +45,8 @@ LIBRARIES: Final = {
         games="openspiel_games",
         sees="A seat sees a text, and its moves have names.",
         reading="""A move is the name that OpenSpiel has for it. `view` of an observation is what the seat sees, as
-text; where nothing is hidden, `history` has every move so far, by its number in OpenSpiel, and `game` is what to load there.
-Games in which something is hidden show spectators only whose turn it is, until the end.""",
+text; where nothing is hidden, `history` has every move so far, by its number in OpenSpiel, and `game` is what to load
+there. Games in which something is hidden show spectators only whose turn it is, until the end.""",
     ),
     "pettingzoo": Library(
         title="PettingZoo",
