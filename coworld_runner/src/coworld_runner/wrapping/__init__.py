@@ -16,5 +16,6 @@ if TYPE_CHECKING:
     from .pettingzoo import PettingZoo as PettingZoo
     from .practice import Practised as Practised
     from .sources import list_wrappable as list_wrappable
+    from .textarena import TextArena as TextArena
 
 __getattr__, __dir__ = lazy_names(__name__)

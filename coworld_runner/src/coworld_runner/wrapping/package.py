@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from coworld_core.errors import EnvironmentFault
 
+from ..random_player import RANDOM
 from ..serving.starting import NewFiles, new_game, rules_names, write_files
 from .card import Card, measure_card
 from .libraries import requirement
@@ -26,6 +27,7 @@ _MANIFEST: Final = "coworld_manifest_template.json"
 _RUN: Final = ["python", "-m", "coworld_client.seat"]
 _SECOND: Final = {
     "practised": "Practises first, and does what has paid.",
+    "listener": "Says what the game gives as examples, and never again what it has refused.",
     "searcher": "Plays each move out at random, and makes the best.",
 }
 """The players that think first; each is a folder of templates."""
@@ -93,7 +95,11 @@ def wrap_game(source: str, *, directory: Path | None = None, measure: bool = Tru
     card = None
     if measure:
         card = measure_card(
-            f"{module}:{class_name}", directory=place, seats=game.default_seats, policy=f"players/{thinking}.py"
+            f"{module}:{class_name}",
+            directory=place,
+            seats=game.default_seats,
+            policy=f"players/{thinking}.py",
+            baseline="players/random_player.py" if thinking == "listener" else RANDOM,
         )
     _edit(place / "README.md", "CARD", card.markdown().rstrip() if card else "It was not measured.")
     paths = sorted({*made.paths, *players.paths, *rules.paths})

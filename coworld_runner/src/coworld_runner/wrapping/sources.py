@@ -57,6 +57,15 @@ there. Games in which something is hidden show spectators only whose turn it is,
 an observation is the array that the agent sees, as lists of numbers; `game` is the environment's name there. Scores are
 sums of rewards.""",
     ),
+    "textarena": Library(
+        title="TextArena",
+        module="textarena",
+        games="textarena",
+        sees="A seat reads a text, and answers in words of its own.",
+        reading="""An action is any text; most games want the move in brackets, and say so in `view` of an
+observation, which is what the seat reads: the rules, and what has been said and shown to it. A second wrong move in
+turn loses most games. Spectators see what all seats were told alike.""",
+    ),
 }
 """By the name that each has in a source."""
 

@@ -81,6 +81,10 @@ def rules_of(adapter: type[Rules], game: str, *, seats: int, most_seats: int | N
 
 
 def flaw(rules: type[Rules], *, ticks: int, sample: Callable[[random.Random], Any] | None = None) -> str | None:
-    """What keeps rules from being rules, found by playing them: the first finding of an audit, or None."""
-    issues = audit_rules(rules, ticks=ticks, sample=sample).issues
+    """What keeps rules from being rules, found by playing them: the first finding of an audit, or None.
+
+    So early in a game, chance may have changed nothing yet.
+    """
+    found = audit_rules(rules, ticks=ticks, sample=sample).issues
+    issues = [issue for issue in found if issue.code != "rules_ignore_seed"]
     return issues[0].message.splitlines()[0].rstrip(".")[:200] if issues else None
