@@ -2,4 +2,5 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("pyspiel") else ["test_openspiel.py"]
+NEEDED = {"test_openspiel.py": "pyspiel", "test_pettingzoo.py": "pygame", "test_textarena.py": "textarena"}
+collect_ignore = [file for file, module in NEEDED.items() if not find_spec(module)]

@@ -61,7 +61,8 @@ coworld serve count-up --port 8080
 coworld sit 'http://127.0.0.1:8080/client/player?slot=0&token=TOKEN' ./bot.py
 coworld sit 'ws://127.0.0.1:8080/player?slot=1&token=TOKEN' bot:act
 coworld wrap openspiel:hanabi -o hanabi
-coworld wrap --list
+coworld wrap pettingzoo:connect_four_v3 -o connect-four
+coworld wrap --list pettingzoo
 coworld build examples/paintarena
 coworld build examples/paintarena --version 1.2.0 --platform linux/amd64
 coworld build compose.yaml coworld_manifest_template.json 1.2.0 coworld_manifest.json

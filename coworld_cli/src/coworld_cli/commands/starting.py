@@ -184,7 +184,7 @@ def wrap(out: Output, source: str | None, directory: Path | None, library: str |
             out.say(f"{game.source}: {f'no: {game.refused}' if game.refused else game.title}")
         return exitcodes.OK
     if source is None:
-        raise click.UsageError("Name a game, such as openspiel:hanabi, or say --list.")
+        raise click.UsageError("Name a game, such as openspiel:hanabi, or say --list LIBRARY.")
     from coworld_runner.wrapping.package import wrap_game
 
     made = wrap_game(source, directory=directory, measure=measure)

@@ -55,9 +55,10 @@ def audit_rules(
 
     Compared are whole games, or their first `ticks` ticks: twice with the same seed, once more without looking at
     anything but the end, and with other seeds where `rng` was used. While they are played, every call of a clock, a
-    file, a socket or of random numbers other than `rng` is an error, with its line. What a library in C does by itself
-    is not seen, nor an order that hangs on hashes of texts, which are others in another process. The order in which
-    actions arrive needs no check: `Play` hands them over in the order of seats.
+    file, a socket or of random numbers other than `rng` is an error, with its line. A library may open its own files
+    and seed itself from the system, as long as the games are the same. What one in C does by itself is not seen, nor
+    an order that hangs on hashes of texts, which are others in another process. The order in which actions arrive
+    needs no check: `Play` hands them over in the order of seats.
 
     Args:
         rules: The game.
@@ -182,6 +183,10 @@ def _watched(found: list[Issue]) -> Generator[None]:
 
     def watch(frame: FrameType, event: str, argument: Any) -> None:
         if event == "c_call":
+            if (argument is os.urandom or argument in _FILES) and _by_library(frame):
+                # Libraries have files of their own, and seed themselves from the system before they are given a seed.
+                # One that goes on without is found by what it does, which is another game each time.
+                return
             if code := _of_builtin(argument):
                 note(code, getattr(argument, "__qualname__", str(argument)), frame)
         elif event == "call" and (code := _of_function(frame)):
@@ -217,7 +222,8 @@ def _of_builtin(function: Any) -> str | None:
     owner = getattr(function, "__self__", None)
     if function in _CLOCKS:
         return "rules_read_clock"
-    if owner in (datetime.datetime, datetime.date) and function.__name__ in ("now", "today", "utcnow"):
+    # By identity: what is compared may be anything, and arrays compare item by item.
+    if (owner is datetime.datetime or owner is datetime.date) and function.__name__ in ("now", "today", "utcnow"):
         return "rules_read_clock"
     if function in _FILES:
         return "rules_use_files"
@@ -240,6 +246,17 @@ def _of_function(frame: FrameType) -> str | None:
     return None
 
 
+def _by_library(frame: FrameType | None) -> bool:
+    """Whether a library calls, not the rules themselves; what comes with Python is nobody's."""
+    while frame is not None and frame.f_code.co_filename.startswith(_STDLIB) and not _of_site(frame):
+        frame = frame.f_back
+    return frame is not None and _of_site(frame)
+
+
+def _of_site(frame: FrameType) -> bool:
+    return any(site in frame.f_code.co_filename for site in _SITES)
+
+
 def _place(frame: FrameType | None) -> tuple[str, int] | None:
     """The line of the rules that a call comes from, if it comes from one: the nearest that is no library's."""
     library: tuple[str, int] | None = None
@@ -250,7 +267,7 @@ def _place(frame: FrameType | None) -> tuple[str, int] | None:
             return None
         if path.startswith(_HERE):
             return library
-        if any(site in path for site in _SITES):
+        if _of_site(frame):
             # A library, or rules installed as one.
             library = (path, frame.f_lineno)
         elif not path.startswith(_STDLIB):

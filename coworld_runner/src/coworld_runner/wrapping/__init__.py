@@ -13,7 +13,9 @@ from coworld_core.lazy import lazy_names
 if TYPE_CHECKING:
     from .openspiel import OpenSpiel as OpenSpiel
     from .package import wrap_game as wrap_game
+    from .pettingzoo import PettingZoo as PettingZoo
     from .practice import Practised as Practised
     from .sources import list_wrappable as list_wrappable
+    from .textarena import TextArena as TextArena
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -1,7 +1,8 @@
 """The card of a game: what it costs to play, and whether it is fair.
 
-`python -m coworld_runner.wrapping.card MODULE:CLASS [SEATS [POLICY]]` prints it. All of it is measured in a process of
-its own, from the directory of the game, with random players and, where one is named, a policy that plays against them.
+`python -m coworld_runner.wrapping.card MODULE:CLASS [SEATS [POLICY [BASELINE]]]` prints it. All of it is measured in a
+process of its own, from the directory of the game, with random players and, where one is named, a policy that plays
+against them.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from pydantic import BaseModel, ConfigDict
 
 from coworld_core.errors import CoworldError, EnvironmentFault
 from coworld_core.evaluation.estimates import mean_interval
-from coworld_core.rules import Play, Rules, audit_rules, load_player, load_rules
+from coworld_core.rules import Play, Rules, action_schema, audit_rules, load_player, load_rules
 
+from ..random_player import RANDOM, sample
 from ..rollout import rollout, rollouts
 
 __all__ = ["Card", "SeatMean", "main", "measure_card"]
@@ -100,7 +102,7 @@ class Card(BaseModel):
         return "".join(f"| {name} | {value} |\n" for name, value in {"": "", "---": "---", **rows}.items())
 
 
-def measure_card(name: str, *, directory: Path, seats: int, policy: str | None = None) -> Card:
+def measure_card(name: str, *, directory: Path, seats: int, policy: str | None = None, baseline: str = RANDOM) -> Card:
     """Measure a game in a process of its own.
 
     Args:
@@ -108,11 +110,12 @@ def measure_card(name: str, *, directory: Path, seats: int, policy: str | None =
         directory: Where the game is.
         seats: How many seats are played.
         policy: A file with a player that is measured against random ones, from `directory`.
+        baseline: What plays at random; a file where a game lists no actions, and its own player knows what to say.
 
     Raises:
         EnvironmentFault: The process has failed; its last line is in the message.
     """
-    command = [sys.executable, "-m", __spec__.name, name, str(seats), *([policy] if policy else [])]
+    command = [sys.executable, "-m", __spec__.name, name, str(seats), policy or "", baseline]
     begun = time.time()
     try:
         done = subprocess.run(
@@ -131,15 +134,16 @@ def measure_card(name: str, *, directory: Path, seats: int, policy: str | None =
     return Card.model_validate_json(done.stdout.splitlines()[-1])
 
 
-def _measure(name: str, seats: int | None, policy: str | None, begun: float) -> Card:
+def _measure(name: str, seats: int | None, policy: str | None, baseline: str, begun: float) -> Card:
     bare = _memory()
     rules = load_rules(name)
     seats = seats or rules.seats
     Play(rules, seats=seats)
     start = time.time() - begun
-    costs, seen, offered = _turns(rules, seats)
-    report = audit_rules(rules, seats=seats, ticks=100)
-    steps, seconds, scores = _episodes(rules, seats)
+    costs, seen, offered = _turns(rules, seats, baseline)
+    schema = action_schema(rules)
+    report = audit_rules(rules, seats=seats, ticks=100, sample=lambda rng: sample(schema, rng))
+    steps, seconds, scores = _episodes(rules, seats, baseline)
     middle = [sum(one) / seats for one in scores]
     return Card(
         start_seconds=start,
@@ -156,11 +160,11 @@ def _measure(name: str, seats: int | None, policy: str | None, begun: float) -> 
         bias=tuple(
             _mean([one[seat] - mean for one, mean in zip(scores, middle, strict=True)]) for seat in range(seats)
         ),
-        margin=_margin(rules, seats, policy) if policy else None,
+        margin=_margin(rules, seats, policy, baseline) if policy else None,
     )
 
 
-def _turns(rules: type[Rules], seats: int) -> tuple[list[float], float, float]:
+def _turns(rules: type[Rules], seats: int, baseline: str) -> tuple[list[float], float, float]:
     """Seconds of each turn in ascending order, bytes of an observation, and how many actions were legal."""
     rng, until = random.Random(1), time.monotonic() + 2
     costs: list[float] = []
@@ -175,14 +179,16 @@ def _turns(rules: type[Rules], seats: int) -> tuple[list[float], float, float]:
                 size, offered, asked = size + len(text.encode()), offered + len(legal or ()), asked + 1
                 if legal:
                     actions[seat] = play.read(seat, json.loads(rng.choice(legal)))
+                elif baseline != RANDOM:
+                    actions[seat] = load_player(baseline)(json.loads(text), None, rng)
             play.step(actions)
             costs.append(time.perf_counter() - begun)
     return sorted(costs), size / asked, offered / asked
 
 
-def _episodes(rules: type[Rules], seats: int) -> tuple[int, float, list[tuple[float, ...]]]:
+def _episodes(rules: type[Rules], seats: int, baseline: str) -> tuple[int, float, list[tuple[float, ...]]]:
     steps, scores, begun = 0, list[tuple[float, ...]](), time.perf_counter()
-    for done in rollouts(rules, "random", episodes=MOST_EPISODES, seats=seats, seed=1):
+    for done in rollouts(rules, baseline, episodes=MOST_EPISODES, seats=seats, seed=1):
         steps += done.ticks
         scores.append(done.scores)
         if time.perf_counter() - begun > 3:
@@ -190,15 +196,15 @@ def _episodes(rules: type[Rules], seats: int) -> tuple[int, float, list[tuple[fl
     return steps, time.perf_counter() - begun, scores
 
 
-def _margin(rules: type[Rules], seats: int, policy: str) -> SeatMean:
-    others = ["random"] * (seats - 1)
+def _margin(rules: type[Rules], seats: int, policy: str, baseline: str) -> SeatMean:
+    others = [baseline] * (seats - 1)
     # Loaded once, since a player may practise first.
     act = load_player(policy)
     values: list[float] = []
     begun = time.monotonic()
     while len(values) < 250 and (not values or time.monotonic() - begun < 5):
         ours, theirs = (
-            rollout(rules, [one, *others], seats=seats, seed=len(values)).scores[0] for one in (act, "random")
+            rollout(rules, [one, *others], seats=seats, seed=len(values)).scores[0] for one in (act, baseline)
         )
         values.append(ours - theirs)
     return _mean(values)
@@ -215,16 +221,16 @@ def _memory() -> float:
 
 
 def main() -> int:
-    """Measure what the arguments name: `NAME [SEATS [POLICY]]`; return the exit code."""
+    """Measure what the arguments name: `NAME [SEATS [POLICY [BASELINE]]]`; return the exit code."""
     words = sys.argv[1:]
     begun = float(words.pop()) if "--json" in words else psutil.Process().create_time()
     as_json = "--json" in words
-    name, seats, policy, *more = (*(word for word in words if word != "--json"), *("",) * 3)
+    name, seats, policy, baseline, *more = (*(word for word in words if word != "--json"), *("",) * 4)
     if not name or any(more) or not (seats or "1").isdigit():
-        print("usage: python -m coworld_runner.wrapping.card MODULE:CLASS [SEATS [POLICY]]", file=sys.stderr)
+        print("usage: python -m coworld_runner.wrapping.card MODULE:CLASS [SEATS [POLICY [BASELINE]]]", file=sys.stderr)
         return 2
     try:
-        card = _measure(name, int(seats) if seats else None, policy or None, begun)
+        card = _measure(name, int(seats) if seats else None, policy or None, baseline or RANDOM, begun)
     except CoworldError as error:
         print(error.message, file=sys.stderr)
         return 1

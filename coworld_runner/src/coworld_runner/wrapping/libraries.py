@@ -1,16 +1,22 @@
-"""The libraries whose games can be wrapped."""
+"""The libraries whose games can be wrapped: how each is installed, imported, and asked for a game by its name."""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.metadata
+import sys
+from collections.abc import Iterable
 from typing import Any, Final
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from coworld_core.errors import UsageError
 
-__all__ = ["DISTRIBUTIONS", "imported", "requirement"]
+__all__ = ["DISTRIBUTIONS", "imported", "loaded_extras", "read_call", "requirement"]
 
-DISTRIBUTIONS: Final = {"pyspiel": "open_spiel"}
+DISTRIBUTIONS: Final = {"pyspiel": "open_spiel", "pettingzoo": "pettingzoo", "textarena": "textarena"}
 """The name by which each module is installed."""
 
 
@@ -33,7 +39,46 @@ def imported(module: str) -> Any:
         ) from error
 
 
-def requirement(module: str) -> str:
-    """The library as it is installed here, for `pip install`: with its version, so that the game stays the same."""
-    distribution = DISTRIBUTIONS[module]
-    return f"{distribution}=={importlib.metadata.version(distribution)}"
+def requirement(module: str, more: Iterable[str] = ()) -> str:
+    """The library as it is installed here, for `pip install`: with its version, so that the game stays the same.
+
+    Args:
+        module: The library's module.
+        more: Distributions that a game needs beside it.
+    """
+    return " ".join(f"{name}=={importlib.metadata.version(name)}" for name in (DISTRIBUTIONS[module], *more))
+
+
+def loaded_extras(module: str, extra: str) -> tuple[str, ...]:
+    """What of an extra of the library has been imported in this process, by the names of distributions."""
+    named: set[str] = set()
+    for line in importlib.metadata.requires(DISTRIBUTIONS[module]) or ():
+        need = Requirement(line)
+        if need.marker is not None and need.marker.evaluate({"extra": extra}) and "extra" in str(need.marker):
+            named.add(canonicalize_name(need.name))
+    loaded = {
+        distribution
+        for top, distributions in importlib.metadata.packages_distributions().items()
+        if top in sys.modules
+        for distribution in distributions
+    }
+    return tuple(sorted(name for name in loaded if canonicalize_name(name) in named))
+
+
+def read_call(text: str) -> tuple[str, dict[str, Any]]:
+    """A game's name and its parameters, of `pistonball_v6(n_pistons=4, continuous=False)`.
+
+    Raises:
+        ValueError: The parameters cannot be read.
+    """
+    name, bracket, rest = text.partition("(")
+    if not bracket:
+        return name, {}
+    try:
+        call = ast.parse(f"_({rest}", mode="eval").body
+        assert isinstance(call, ast.Call)
+        if call.args or any(word.arg is None for word in call.keywords):
+            raise ValueError
+        return name, {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+    except (SyntaxError, ValueError, AssertionError):
+        raise ValueError(f"the parameters of {text} cannot be read; they are written as in {name}(size=3)") from None

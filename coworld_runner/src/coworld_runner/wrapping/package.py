@@ -13,16 +13,24 @@ from typing import Any, Final
 
 from coworld_core.errors import EnvironmentFault
 
+from ..random_player import RANDOM
 from ..serving.starting import NewFiles, new_game, rules_names, write_files
 from .card import Card, measure_card
 from .libraries import requirement
-from .sources import LIBRARIES, WrappedGame, find_game
+from .sources import LIBRARIES, find_game
+from .wrappable import WrappedGame
 
 __all__ = ["WrappedPackage", "wrap_game"]
 
 _TEMPLATES: Final = files("coworld_runner.wrapping") / "templates"
 _MANIFEST: Final = "coworld_manifest_template.json"
 _RUN: Final = ["python", "-m", "coworld_client.seat"]
+_SECOND: Final = {
+    "practised": "Practises first, and does what has paid.",
+    "listener": "Says what the game gives as examples, and never again what it has refused.",
+    "searcher": "Plays each move out at random, and makes the best.",
+}
+"""The players that think first; each is a folder of templates."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,25 +64,30 @@ def wrap_game(source: str, *, directory: Path | None = None, measure: bool = Tru
     name = _name(place.resolve().name)
     made = new_game(name, directory=place)
     module, class_name = rules_names(name)
-    library = requirement(LIBRARIES[game.library])
-    thinking = "practised" if game.hidden else "searcher"
+    library = LIBRARIES[game.library]
+    installed = requirement(library.module, game.needs)
+    thinking = game.second
     words = {
         "GAME_TITLE": game.title,
         "NewGame": class_name,
         "newgame:NewGame": f"{module}:{class_name}",
         "newgame": module,
-        "LIBRARY": library,
+        "LIBRARY": installed,
+        "READING": library.reading,
+        "SEES": library.sees,
+        "OpenSpiel": library.title,
+        "openspiel": game.library,
         "SEATS_WORD": _seats(game),
         "OTHER": thinking,
         '"kuhn_poker"': json.dumps(game.game),
         "^kuhn_poker": f"^{re.escape(game.short_name)}",
-        "seats = 2": f"seats = {game.seats}",
+        "    seats = 2": f"    seats = {game.seats}",
         "most_seats = 10": f"most_seats = {game.most_seats}",
         "live_scores = False": f"live_scores = {game.live_scores}",
     }
-    players = write_files(_TEMPLATES / ("practise" if game.hidden else "search"), place, words)
+    players = write_files(_TEMPLATES / thinking, place, words)
     rules = write_files(_TEMPLATES / "rules", place, words)
-    _edit(place / "Dockerfile", '"coworld-client[seat]"', f'"coworld-client[seat]" {library}')
+    _edit(place / "Dockerfile", '"coworld-client[seat]"', f'"coworld-client[seat]" {installed}')
     manifest: dict[str, Any] = json.loads((place / _MANIFEST).read_text("utf-8"))
     _people(manifest, game, thinking)
     (place / _MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
@@ -82,7 +95,11 @@ def wrap_game(source: str, *, directory: Path | None = None, measure: bool = Tru
     card = None
     if measure:
         card = measure_card(
-            f"{module}:{class_name}", directory=place, seats=game.default_seats, policy=f"players/{thinking}.py"
+            f"{module}:{class_name}",
+            directory=place,
+            seats=game.default_seats,
+            policy=f"players/{thinking}.py",
+            baseline="players/random_player.py" if thinking == "listener" else RANDOM,
         )
     _edit(place / "README.md", "CARD", card.markdown().rstrip() if card else "It was not measured.")
     paths = sorted({*made.paths, *players.paths, *rules.paths})
@@ -90,8 +107,9 @@ def wrap_game(source: str, *, directory: Path | None = None, measure: bool = Tru
 
 
 def _name(word: str) -> str:
-    """A name for a game: OpenSpiel has one that begins with a digit."""
-    return word if word[:1].isalpha() else f"game_{word}"
+    """A name for a game: libraries have some that begin with a digit, or have capitals or a slash."""
+    plain = re.sub(r"[^a-z0-9_-]+", "-", word.lower())
+    return plain if plain[:1].isalpha() else f"game_{plain}"
 
 
 def _seats(game: WrappedGame) -> str:
@@ -112,9 +130,7 @@ def _people(manifest: dict[str, Any], game: WrappedGame, thinking: str) -> None:
         **first,
         "id": thinking,
         "name": thinking.capitalize(),
-        "description": "Practises first, and does what has paid."
-        if thinking == "practised"
-        else "Plays each move out at random, and makes the best.",
+        "description": _SECOND[thinking],
         "run": [*_RUN, f"players/{thinking}.py"],
     }
     # A player that has no seat in the certification is not shown to run, and one seat has room for one.

@@ -8,7 +8,7 @@ from coworld_runner.wrapping.openspiel import OpenSpiel, OpenSpielConfig
 class NewGame(OpenSpiel):
     """GAME_TITLE, as OpenSpiel plays it.
 
-    A seat sees a text, and its moves have names.
+    SEES
     """
 
     class Config(OpenSpielConfig):

@@ -1,0 +1,274 @@
+"""Games of TextArena as rules: text that a seat reads and answers, and chance from the rules' own `rng`."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from coworld_core.rules import Rules, RulesConfig
+
+from .libraries import imported, read_call
+from .wrappable import Wrappable, WrappedGame, flaw, not_wrappable, rules_of
+
+__all__ = ["Page", "TextArena", "TextArenaConfig", "find", "listed", "names"]
+
+LONGEST: Final = 2000
+"""Characters of an answer."""
+
+LAST: Final = 8
+"""Messages that spectators see of those that were said last."""
+
+TABLES: Final = (2, 1, 3, 4, 6)
+"""How many seats a game is tried with; the first with which it begins is what it has."""
+
+
+class TextArenaConfig(RulesConfig):
+    """Which game of TextArena is played."""
+
+    game: str = Field(description="A game of TextArena, with arguments if there are any: Nim-v0(piles=[3, 4, 5]).")
+
+
+class Page(BaseModel):
+    """What a seat reads."""
+
+    model_config = ConfigDict(frozen=True)
+
+    game: str = Field(description="The game's name in TextArena, with its arguments.")
+    view: str = Field(description="The rules of the game, and what has been said and shown to the seat.")
+
+
+class Outcome(BaseModel):
+    """How a game of TextArena ended."""
+
+    reason: str | None = Field(default=None, description="Why it ended, as TextArena says it.")
+
+
+class TextArena(Rules):
+    """A game of TextArena; a subclass has its name as the default of `Config.game`, and its number of seats.
+
+    Spectators see what has been said to all seats alike.
+    """
+
+    Config = TextArenaConfig
+    Action = Annotated[str, Field(max_length=LONGEST)]
+    Observation = Page
+    Results = Outcome
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Say at once, not in the middle of a game, that the library is missing."""
+        super().__init_subclass__(**more)
+        imported("textarena")
+        game = cls.Config.model_fields["game"].default
+        if isinstance(game, str):
+            # Its modules are then known to `_chance`.
+            _environment(game)
+
+    def start(self) -> None:
+        """Reset the environment."""
+        with self._chance():
+            self._env = _environment(self.config.game)
+        self._views = [""] * self.seats
+        self._read = [0] * self.seats
+        self._public: list[str] = []
+        self._board = ""
+        self._scores = [0.0] * self.seats
+        self._reason: str | None = None
+        with self._chance():
+            self._env.reset(num_players=self.seats)
+        self._look()
+
+    def to_act(self) -> list[int]:
+        """Whose turn it is."""
+        return self._turn
+
+    def default(self, seat: int) -> str:
+        """Nothing is said, which most games take for a wrong move."""
+        return ""
+
+    def observe(self, seat: int) -> dict[str, Any]:
+        """What a seat has read when it was its turn."""
+        return {"game": self.config.game, "view": self._views[seat]}
+
+    def step(self, actions: Mapping[int, Any]) -> None:
+        """Say what the seat says."""
+        (said,) = actions.values()
+        with self._chance():
+            over, _ = self._env.step(said)
+        if not over:
+            self._look()
+            return
+        closed: Any = self._env.close()
+        rewards, told = closed
+        self._scores = [float(rewards.get(seat) or 0) if rewards else 0.0 for seat in range(self.seats)]
+        self._reason = next((str(told[seat]["reason"]) for seat in sorted(told) if told[seat].get("reason")), None)
+        self._turn: list[int] = []
+        self._listen()
+
+    def scores(self) -> list[float]:
+        """The rewards of TextArena."""
+        return list(self._scores)
+
+    def results(self) -> dict[str, Any]:
+        """Why it is over."""
+        return {"reason": self._reason}
+
+    def draw(self) -> str:
+        """The board, if there is one that all seats see, and what was said last to all of them."""
+        return "\n".join([*([self._board] if self._board else []), *self._public[-LAST:]])
+
+    def text(self, seat: int) -> str:
+        """What the seat reads."""
+        return self._views[seat]
+
+    def _look(self) -> None:
+        self._listen()
+        with self._chance():
+            seat, view = self._env.get_observation()
+        self._views[seat] = view if isinstance(view, str) else "\n".join(str(part[1]) for part in view)
+        self._read[seat] = 0
+        self._turn = [int(seat)]
+
+    def _listen(self) -> None:
+        """Take up what all seats were told alike since the last time."""
+        told = self._env.state.observations
+        new = [told[seat][self._read[seat] :] for seat in range(self.seats)]
+        self._read = [len(told[seat]) for seat in range(self.seats)]
+        for message in new[0]:
+            if all(message in others for others in new[1:]):
+                speaker, words, kind = message
+                if kind.name == "GAME_BOARD":
+                    self._board = words
+                elif kind.name != "PROMPT" or self.seats > 1:
+                    self._public.append(f"{'Game' if speaker < 0 else f'Seat {speaker}'}: {words}")
+
+    @contextmanager
+    def _chance(self) -> Generator[None]:
+        """TextArena draws from the module `random`; here, from the rules' own numbers."""
+        found = [
+            module
+            for name, module in list(sys.modules.items())
+            if name.startswith("textarena") and getattr(module, "random", None) is random
+        ]
+        try:
+            for module in found:
+                module.random = self.rng  # pyright: ignore[reportAttributeAccessIssue]
+            yield
+        finally:
+            for module in found:
+                module.random = random  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _environment(game: str) -> Any:
+    """A new environment of a game.
+
+    Raises:
+        ValueError: TextArena has no such game.
+    """
+    name, parameters = read_call(game)
+    if name not in _specs():
+        raise ValueError(f"TextArena has no game {name}")
+    return imported("textarena").make(name, **parameters)
+
+
+# --- which there are ------------------------------------------------------------------------------------------------
+
+
+def names() -> list[str]:
+    """The names of all games, such as `TicTacToe-v0`; the same ones as other wrappers show them are left out."""
+    return list(_specs())
+
+
+def listed() -> list[Wrappable]:
+    """All of them, with what their sources tell; each is played only when it is wrapped."""
+    return [
+        Wrappable(source=f"textarena:{name}", title=_title(name), refused=_of_source(entry.partition(":")[0]))
+        for name, entry in sorted(_specs().items())
+    ]
+
+
+def find(game: str) -> WrappedGame:
+    """One of them, with arguments if there are any.
+
+    Raises:
+        UsageError: Code `not_wrappable` with the reason.
+    """
+    reason, seats = _refused(game)
+    if reason:
+        raise not_wrappable(f"textarena:{game}", reason)
+    return WrappedGame(
+        library="textarena",
+        game=game,
+        title=_title(game),
+        default_seats=seats,
+        seats=seats,
+        most_seats=seats,
+        live_scores=False,
+        second="listener",
+    )
+
+
+def _title(game: str) -> str:
+    return game.partition("(")[0].replace("-v0", "").replace("-", " ")
+
+
+@cache
+def _specs() -> dict[str, str]:
+    imported("textarena")
+    found = sys.modules["textarena.envs.registration"].ENV_REGISTRY
+    return {
+        name: spec.entry_point
+        for name, spec in found.items()
+        if "-raw" not in name and "-train" not in name and isinstance(spec.entry_point, str)
+    }
+
+
+@cache
+def _refused(game: str) -> tuple[str | None, int]:
+    """Why a game cannot be wrapped, found in its source and by playing it; and how many seats it has."""
+    try:
+        name, _ = read_call(game)
+        if reason := _of_source(_specs()[name].partition(":")[0]):
+            return reason, 0
+    except ValueError as error:
+        return str(error), 0
+    problem = ""
+    for seats in TABLES:
+        with contextlib.redirect_stdout(io.StringIO()):
+            try:
+                _environment(game).reset(num_players=seats, seed=1)
+            except Exception as error:  # noqa: BLE001 - whatever keeps it from beginning is the reason
+                problem = (
+                    problem or f"TextArena cannot begin it: {type(error).__name__}: {str(error).splitlines()[0][:100]}"
+                )
+                continue
+        rules = rules_of(TextArena, game, seats=seats)
+        return flaw(rules, ticks=6, sample=lambda rng: f"[{rng.randrange(9)}]"), seats
+    return problem, 0
+
+
+@cache
+def _of_source(module: str) -> str | None:
+    """What the source of a game tells of what it needs."""
+    # Found by its path: importing the game's package would run what is looked for here.
+    path = Path(imported("textarena").__file__).parent.joinpath(*module.split(".")[1:]).with_suffix(".py")
+    if not path.is_file():
+        return "its source is missing from the library"
+    source = path.read_text("utf-8")
+    try:
+        compile(source, str(path), "exec")
+    except SyntaxError:
+        return f"its source is not for Python {sys.version_info.major}.{sys.version_info.minor}"
+    if "OpenRouter" in source:
+        return "it asks a language model over the network, with a key"
+    if "nltk" in source or "EnglishDictionary" in source or "word_lists" in source:
+        return "it downloads word lists when it is played"
+    return None
