@@ -44,17 +44,24 @@ BACKENDS = ["process", pytest.param("docker", marks=pytest.mark.docker)]
 DOCKER = [pytest.param("docker", marks=pytest.mark.docker)]
 
 
-@pytest.mark.parametrize("backend_name", BACKENDS)
+@pytest.mark.parametrize(
+    ("backend_name", "player"),
+    [
+        ("process", "never-connects"),
+        ("process", "exits-0"),
+        pytest.param("docker", "never-connects", marks=pytest.mark.docker),
+    ],
+)
 async def test_a_player_that_does_not_connect_is_named_and_then_blamed(
-    arena: Arena, monkeypatch: pytest.MonkeyPatch
+    arena: Arena, player: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(missing, "_SILENT", 0.5)
     found = await arena.play(
-        arena.plan("well", "well", "never-connects", connect_timeout=180), EpisodeOptions(timeout=60, connect_timeout=3)
+        arena.plan("well", "well", player, connect_timeout=180), EpisodeOptions(timeout=60, connect_timeout=3)
     )
     said = [event.message for event in found.events if isinstance(event, Notice) and "Waiting for" in event.message]
     assert [re.sub(r"for \d+ s", "for N s", words) for words in said] == [
-        "Waiting for player 1 (never-connects): it has not connected for N s."
+        f"Waiting for player 1 ({player}): it has not connected for N s."
     ]
     told = [(fault.fault, fault.slot, fault.error_type) for fault in found.record.faults]
     assert told == [("player", 1, "player_timeout")]

@@ -109,7 +109,6 @@ class BaseUnit(Unit):
         self.backend = backend
         """The backend that created this unit."""
         self.publish = publish
-        """Receives its events."""
         self.started = anyio.Event()
         """Set when it has started."""
         self.started_at = 0.0
@@ -117,8 +116,7 @@ class BaseUnit(Unit):
         self.ended = anyio.Event()
         """Set when it has ended and its logs are complete."""
         self.ended_by: ExitReason | None = None
-        """Why we ended it. ``terminate`` and ``kill`` set this once their signal has arrived; it becomes
-        ``Exit.reason``."""
+        """Why we ended it, set once the signal has arrived; it becomes ``Exit.reason``."""
         self.removed = False
         """Whether everything that belongs to it has been removed."""
         self.starting = anyio.Lock()

@@ -207,6 +207,8 @@ class _Track:
         self.peaks: list[tuple[float, float]] = []
         """The time and share of each new maximum."""
         self.pids: tuple[int, ...] = ()
+        self.seen = False
+        """Whether a process of it has ever been visible."""
         self._threads: dict[tuple[int, str], _Thread] = {}
         self._listed = -math.inf
         self._looked = -math.inf
@@ -233,6 +235,7 @@ class _Track:
     def _list(self) -> None:
         """List its current threads."""
         self.pids = tuple(self.unit.processes())
+        self.seen = self.seen or bool(self.pids)
         there = [(pid, thread) for pid in self.pids for thread in _threads(pid)]
         for gone in self._threads.keys() - there:
             self._threads.pop(gone).close()
@@ -347,8 +350,8 @@ class StarvationMeter:
                 player.note(now, [*stretches, *player.window.last(now)], self._tick)
 
     def missing(self) -> tuple[Unit, ...]:
-        """Players whose processes are visible but that have not connected yet."""
-        return tuple(track.unit for track in self._players if track.pids and not track.connected)
+        """Players that have not connected, though their processes are, or were, visible."""
+        return tuple(track.unit for track in self._players if track.seen and not track.connected)
 
     def read(self) -> StarvationRecord | None:
         """The observations of the play; None if nothing of it could be observed or there was no play."""

@@ -108,9 +108,9 @@ class _Battery(Entrants):
             Entrants(package, players, dataclasses.replace(rules, variant=variant)) for variant in variants
         ]
 
-    def plan(self, lineup: Lineup, block: int) -> EpisodePlan:
+    def plan(self, lineup: Lineup, block: int, *, seed: int | None = None) -> EpisodePlan:
         """What an episode plays, in the variant whose turn it is."""
-        return self.each[(block - 1) % len(self.each)].plan(lineup, block)
+        return self.each[(block - 1) % len(self.each)].plan(lineup, block, seed=seed)
 
 
 def _earlier(directory: Path, package: Package) -> EarlierDiagnosis:
