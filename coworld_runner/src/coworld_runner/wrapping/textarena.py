@@ -19,7 +19,7 @@ from coworld_core.rules import Rules, RulesConfig
 from .libraries import imported, read_call
 from .wrappable import Wrappable, WrappedGame, flaw, not_wrappable, rules_of
 
-__all__ = ["Page", "TextArena", "TextArenaConfig", "find", "listed", "names"]
+__all__ = ["TextArena", "TextArenaConfig", "TextPage", "find", "listed", "names"]
 
 LONGEST: Final = 2000
 """Characters of an answer."""
@@ -37,7 +37,7 @@ class TextArenaConfig(RulesConfig):
     game: str = Field(description="A game of TextArena, with arguments if there are any: Nim-v0(piles=[3, 4, 5]).")
 
 
-class Page(BaseModel):
+class TextPage(BaseModel):
     """What a seat reads."""
 
     model_config = ConfigDict(frozen=True)
@@ -46,7 +46,7 @@ class Page(BaseModel):
     view: str = Field(description="The rules of the game, and what has been said and shown to the seat.")
 
 
-class Outcome(BaseModel):
+class TextArenaResults(BaseModel):
     """How a game of TextArena ended."""
 
     reason: str | None = Field(default=None, description="Why it ended, as TextArena says it.")
@@ -60,8 +60,8 @@ class TextArena(Rules):
 
     Config = TextArenaConfig
     Action = Annotated[str, Field(max_length=LONGEST)]
-    Observation = Page
-    Results = Outcome
+    Observation = TextPage
+    Results = TextArenaResults
 
     def __init_subclass__(cls, **more: Any) -> None:
         """Say at once, not in the middle of a game, that the library is missing."""
