@@ -1,4 +1,4 @@
-"""Whether every bundled player really played (step ``players-run``)."""
+"""Checks that every bundled player really played (step ``players-run``)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .record import Evidence
 __all__ = ["check_attendance"]
 
 _SHARE_OF_OTHERS = 0.1
-"""A player has left early when others stayed longer by more than this share of its time."""
+"""A player has left early if another stayed longer by more than this share of the time played."""
 
 _SHARE_OF_GAME = 0.5
-"""It also has when the game went on for more than this share of its time. It is larger, because games write results and
-replay after they have told their players that it is over."""
+"""A player has also left early if the game went on for more than this share of the time played. The share is larger
+because games write results and replay after they tell their players that the game is over."""
 
 _STOPPED = "player_stopped"
 
@@ -29,14 +29,14 @@ def check_attendance(
 ) -> StepAnswer:
     """Compare the starts and ends of the smoke episode's players with the game's.
 
-    A player that ends by itself before the game is over has left early when the game would have let it in again. When
-    the game had closed its seat, it was dismissed (out of the game, say), and did right to end.
+    A player that ends by itself before the game is over has left early if the game would have let it reconnect. If the
+    game had closed its seat, the player was dismissed (eliminated, say) and was right to end.
 
     Args:
         manifest: The manifest.
         record: The episode, if there was one.
-        seats: What became of a try to take the seat of a player that had left.
-        directory: The episode's directory relative to the certification's, for naming logs.
+        seats: By slot, whether the seat of a player that had left could be taken again.
+        directory: The episode's directory relative to the certification's, to name logs.
     """
     seated = [entry.player_id for entry in manifest.certification.players]
     evidence = [
@@ -95,7 +95,7 @@ def _attended(
 
 
 def _hosted(slot: SlotRecord, player: str, directory: str) -> Evidence:
-    """Of a player that the game runs, its log alone shows that it did."""
+    """Judge a player that the game runs: only its log shows that it ran."""
     who = f"Player {player!r} in slot {slot.slot}"
     if slot.logs:
         message = f"{who} was run by the game, which wrote its log."

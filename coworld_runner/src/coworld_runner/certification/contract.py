@@ -1,8 +1,8 @@
-"""The runtime contract's stricter checks, made once, during the smoke episode.
+"""Stricter checks of the runtime contract, made once, during the smoke episode.
 
-Every episode checks the first slot's page and one wrong token. Here every slot's page is asked for and every kind of
-wrong caller tried, before any player is there; during play a viewer comes late, and a seat whose player has left is
-tried with its own token.
+Every episode checks the first slot's page and one wrong token. These checks request every slot's page and try every
+kind of wrong caller before the players start. During play they connect a late viewer, and reconnect with the token of a
+player that has left.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from .record import Evidence, Level
 __all__ = ["LEAVE_SECONDS", "ContractProbes", "SeatState"]
 
 LEAVE_SECONDS = 1.0
-"""A player that ends this close before the game is over has stayed to the end: it was told so before we saw it."""
+"""A player that ends this close to the end of the game has stayed: it learned that the game is over before we did."""
 
 MALFORMED_LEVEL: Level = "advice"
-"""What it means when a query without slot or token, or with a slot that is no number, is answered with another status
-than 401 or 403. Nobody gets in that way, and published games that certify elsewhere end such a handshake in HTTP 500:
-an unhandled error worth mending, no reason to refuse them."""
+"""Level of a malformed query (no slot, no token, or a slot that is not a number) answered with a status other than 401
+or 403. No caller gets in that way, and published games that certify elsewhere answer with HTTP 500: an unhandled error
+worth fixing, but no reason to refuse the game."""
 
 SeatState = Literal["open", "closed"]
-"""Whether a game lets the owner of a seat in again."""
+"""Whether a game lets a player that has left reconnect."""
 
 _OPEN_SECONDS = 5.0
 _ANSWER_SECONDS = 2.0
@@ -58,12 +58,12 @@ class _Knock:
 
 
 Answer = Literal["refused", "closed", "dropped", "status", "open", "spoke", "silent", "gone"]
-"""What ``/player`` did: 401 or 403; took the handshake and closed; dropped the connection; another status; stayed open;
-sent a message; never answered the handshake; nobody listens."""
+"""How ``/player`` responds, in order: 401 or 403; closes after the handshake; drops the connection; another status;
+stays open; sends a message; never answers the handshake; refuses the TCP connection."""
 
 
 def wrong_callers(tokens: Sequence[str]) -> list[_Knock]:
-    """Everyone ``/player`` must refuse, for slots with these tokens."""
+    """List the callers ``/player`` must refuse, for slots with these tokens."""
     count = len(tokens)
     knocks: list[_Knock] = []
     for slot in range(count):
@@ -101,7 +101,7 @@ def _query(slot: int | str, token: str) -> dict[str, str]:
 
 
 async def knock(address: str, query: dict[str, str]) -> tuple[Answer, int | None]:
-    """Try to take a seat, and say what came of it; the status too, where there was one."""
+    """Try to take a seat; return the answer, and the HTTP status if there was one."""
     try:
         async with _connected(address, f"/player?{urlencode(query)}") as socket:
             try:
@@ -164,19 +164,19 @@ def _judge(asked: _Knock, answer: Answer, status: int | None) -> Evidence:
 
 
 class ContractProbes:
-    """What ``run_episode`` calls during the smoke episode; afterwards its attributes hold what was seen."""
+    """Hooks that ``run_episode`` calls during the smoke episode; the attributes hold the evidence afterwards."""
 
     def __init__(self) -> None:
         self.before: list[Evidence] = []
-        """What was seen before any player was there, in a fixed order."""
+        """Evidence from before the players started, in a fixed order."""
         self.evidence: list[Evidence] = []
-        """What was seen during play."""
+        """Evidence from during play."""
         self.seats: dict[int, SeatState] = {}
-        """What became of a try to take a seat again, by slot, after its player had left with status 0."""
+        """By slot: whether the seat could be taken again after its player had left with status 0."""
         self.tokens: tuple[str, ...] = ()
 
     async def before_players(self, address: str, tokens: Sequence[str]) -> None:
-        """Ask for every slot's page, and come as everyone who must be refused."""
+        """Request every slot's page, and try every caller that must be refused."""
         self.tokens = tuple(tokens)
         gate = anyio.CapacityLimiter(_PARALLEL)
         found: dict[int, Evidence] = {}
@@ -205,7 +205,7 @@ class ContractProbes:
         self.before = [found[index] for index in sorted(found)]
 
     async def during_play(self, address: str, tokens: Sequence[str], players: Sequence[Unit]) -> None:
-        """Come late as a viewer, and try the seats of players that leave; cancelled when the game is over."""
+        """Connect a late viewer, and try the seats of players that leave; cancelled when the game is over."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._viewers, address)
             for player in players:
@@ -216,7 +216,7 @@ class ContractProbes:
     async def _try_seat(self, address: str, slot: int, token: str, player: Unit) -> None:
         if not (await player.wait()).ok:
             return
-        # whoever leaves just before the end has stayed to the end; nobody disturbs the game's last moments for that
+        # a player that leaves just before the end has stayed; do not disturb the game's last moments for it
         await anyio.sleep(LEAVE_SECONDS)
         answer, _ = await knock(address, _query(slot, token))
         if answer in ("open", "spoke"):
@@ -236,7 +236,7 @@ class ContractProbes:
                     await self._ping(early)
                     group.cancel_scope.cancel()
         except (WebSocketException, OSError, EOFError, TimeoutError):
-            # a viewer who is not let in at all is told by the check that every episode makes
+            # the check that every episode makes reports a viewer that cannot connect at all
             return
 
     async def _late_viewer(self, address: str, early: ClientConnection) -> None:
@@ -245,19 +245,19 @@ class ContractProbes:
                 await self._served(late, "late_viewer", "A viewer that comes late", first=early)
         except (WebSocketException, OSError, EOFError, TimeoutError) as error:
             await anyio.sleep(_CONFIRM_SECONDS)
-            # a game that has just ended its streams is not to blame; one that still serves the first viewer is
+            # only a game that still serves the first viewer is to blame: others may just have ended their streams
             if early.state is State.OPEN:
                 words = f"is not let in: {words_of(error)}"
                 self._viewer_evidence("late_viewer", "A viewer that comes late", served=False, words=words)
 
     async def _served(self, socket: ClientConnection, code: str, who: str, *, first: ClientConnection | None) -> bool:
-        """Whether a viewer gets a message, in time or until the game is over; says so unless that was too soon to tell.
+        """Return whether a viewer gets a message in time, and record it as evidence unless it is too soon to tell.
 
         Args:
             socket: The viewer, connected.
             code: Code of the evidence.
-            who: The viewer in words.
-            first: The viewer that was there before, if any.
+            who: Name of the viewer, for messages.
+            first: The viewer that connected earlier, if any.
         """
         since = anyio.current_time()
         over = anyio.get_cancelled_exc_class()
@@ -268,13 +268,13 @@ class ContractProbes:
             self._viewer_evidence(code, who, served=False, words=f"got no message within {_MESSAGE_SECONDS:g} s")
             return False
         except ConnectionClosed:
-            # when everything ended just then, the usual check has the better evidence
+            # if the game ended just then, the usual check has better evidence
             still = anyio.current_time() - since >= _CONFIRM_SECONDS if first is None else first.state is State.OPEN
             if still:
                 self._viewer_evidence(code, who, served=False, words="was closed on without a message")
             return False
         except over:
-            # the game is over; what it sent with its last breath may still be on the way
+            # the game is over; its last message may still be on the way
             waited = anyio.current_time() - since
             served = await _last_message(socket)
             if served or waited >= _CONFIRM_SECONDS:
@@ -334,7 +334,7 @@ async def _drain(socket: ClientConnection) -> None:
 
 
 def _after_query(detail: str) -> str:
-    """What a page check says behind the address, whose query holds a token."""
+    """Return the part of a page check's detail after the address, whose query holds a token."""
     _, _, rest = detail.partition("?")
     _, space, said = rest.partition(" ")
     return space + said

@@ -1,10 +1,10 @@
-"""Who is to blame: a table, and one pure function that reads it.
+"""Assigns blame: a table, and one pure function that reads it.
 
-What was seen goes in, with what is known at that moment; a fault, a warning or nothing comes out. Nothing is asked and
-nothing is waited for here: whoever sees something has first waited as long as it takes to know what it means.
+The function takes an observation and the facts known at that moment, and returns a fault, a warning or nothing. It does
+no I/O and never waits: callers wait until an observation is conclusive before they pass it in.
 
-A player is not blamed for what another row explains: that it ended badly when the game did, or when the game was
-stopped. Whose doing its end was cannot be told then, so it is a warning.
+A player that ends badly when the game fails or is stopped is not blamed: the cause cannot be determined then, so it is
+a warning.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ What = Literal[
     "interrupted",
     "crashed",
 ]
-"""What can be seen to go wrong.
+"""Kinds of observation.
 
 ``not_started`` a unit could not be started; ``not_ready`` the game ended or stayed silent before it was ready;
-``violation`` it breaks the runtime contract; ``ended`` a unit ended, whatever way; ``never_connected`` a player did not
-in its time; ``left_early`` a player ended in good order long before the game did; ``abandoned`` all of them did, and
-the game was not over when the episode's time was up; ``still_running`` a player was when its time was up, though the
-game was over; ``deadline`` the game was not over when the episode's time was up; ``results_malformed`` and
-``results_missing``; ``not_collected`` a file could not be brought in, ``not_kept`` one that a game may leave or not;
-``failed`` one of our own errors ended the episode, ``crashed`` any other; ``interrupted`` whoever runs it did.
+``violation`` the game breaks the runtime contract; ``ended`` a unit ended, in any way; ``never_connected`` a player did
+not connect in time; ``left_early`` a player ended with 0 long before the game did; ``abandoned`` every player ended
+with 0, and the game was not over at the deadline; ``still_running`` a player ran for too long after the game was over;
+``deadline`` the game was not over at the deadline; ``results_malformed`` and ``results_missing``; ``not_collected`` a
+file could not be collected, ``not_kept`` an optional file of the game could not; ``failed`` one of our own errors ended
+the episode, ``crashed`` any other error did, ``interrupted`` the user did.
 """
 
 _BEFORE_PLAY = {
@@ -56,47 +56,47 @@ _BEFORE_PLAY = {
     "start_game": "The game was still being started",
     "start_players": "Players were still being started",
 }
-"""Phases that are ours."""
+"""Phases that the platform is responsible for."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """One thing that was seen."""
+    """One observation."""
 
     what: What
     component: Component | None = None
-    """Of which unit; None: of none."""
+    """The unit observed, if any."""
     slot: int | None = None
     """That unit's slot, if it is a player."""
     exit: Exit | None = None
-    """How it ended, if it has."""
+    """How the unit ended, if it has."""
     ended: float | None = None
-    """Seconds into the episode when it ended."""
+    """Seconds into the episode when the unit ended."""
     words: str = ""
-    """What is to be said of it."""
+    """Details for the message."""
     hint: str | None = None
-    """What to do about it, if that is known better than the table knows it."""
+    """Hint that replaces the table's, if there is a better one."""
     error: CoworldError | None = None
-    """The error in which it was seen, if it was one."""
+    """The error that led to the observation, if any."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What is known when something is seen."""
+    """Facts known at the time of an observation."""
 
     stage: str = "play"
     """The phase of the episode; collecting does not count as one."""
     trouble: str = ""
-    """What keeps the platform from answering, in words."""
+    """Why the platform does not answer, in words; empty if it does."""
     game_exit: Exit | None = None
     game_age: float | None = None
     """Seconds since the game was started."""
     stopped_at: float | None = None
-    """Seconds into the episode when we began to stop a game whose part was over."""
+    """Seconds into the episode when we began to stop the game."""
     disturbed_at: float | None = None
     """Seconds into the episode when we took the seat of a player that had failed, to see whether it can be taken."""
     blamed: frozenset[int] = field(default_factory=frozenset[int])
-    """Slots of the players that are blamed already."""
+    """Slots of the players already blamed."""
     game_failed: bool = False
     """Whether something went wrong that is no player's fault."""
 
@@ -113,21 +113,21 @@ class Row:
     """One line of the table."""
 
     seen: str
-    """What is seen, for people."""
+    """Description of the observation, for people."""
     what: What
     component: Component | None = None
-    """Of which unit; None: of any, or of none."""
+    """The unit observed; None matches any unit, or none."""
     when: Condition = _always
     error_type: ErrorType | None = None
     party: FaultParty | None = None
-    """None: nobody is to blame."""
+    """The party to blame, if any."""
     says: str = "{words}"
-    """The message: ``words``, ``who`` it was, its ``exit``, and what is known of ``trouble``, ``stage`` and the game's
-    ``age``. Nothing is said where nobody is to blame and this is empty."""
+    """Template of the message, with the fields ``words``, ``who`` (the unit), ``exit``, ``trouble``, ``stage`` and
+    ``age`` (the game's). If it is empty and no party is to blame, nothing is reported."""
     hint: str | None = None
-    """``log`` stands for the unit's."""
+    """Template of the hint; ``{log}`` is the unit's log."""
     with_log: bool = True
-    """Whether the unit's log says more."""
+    """Whether the unit's log says more about it."""
 
 
 def _of_the_host(seen: Seen, _: Known) -> bool:
@@ -175,7 +175,7 @@ def _cut_off_by_a_player(_: Seen, known: Known) -> bool:
 
 
 def _without_results(_: Seen, known: Known) -> bool:
-    """Whether it is clear already why there are no results."""
+    """Whether the reason for the missing results is already known."""
     if known.game_exit is None or known.game_failed:
         return True
     return bool(known.blamed) and not known.game_exit.ok
@@ -280,7 +280,7 @@ TABLE: tuple[Row, ...] = (
         says="{who} {exit} when the game was stopped; it is not blamed for that.",
     ),
     Row(
-        # the game may have taken us for that player, and played
+        # the game may have taken our connection for that player's, and gone on playing
         seen="a player ends badly after the seat of another that had failed was tried",
         what="ended",
         component="player",
@@ -424,14 +424,14 @@ TABLE: tuple[Row, ...] = (
         party="platform",
     ),
     Row(
-        # the episode is none the worse for it
+        # the episode is still good without it
         seen="what a player wants to keep cannot be kept",
         what="not_collected",
         component="player",
         says="{who} left no artifact that can be kept: {words}",
     ),
     Row(
-        # nor for this
+        # as above
         seen="what a game may leave besides its results cannot be kept",
         what="not_kept",
         says="The game left a file that cannot be kept: {words}",
@@ -477,25 +477,25 @@ TABLE: tuple[Row, ...] = (
         says="The runner failed: {words}",
     ),
 )
-"""Read from above; the first row that fits decides."""
+"""Read from top to bottom; the first matching row applies."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ruling:
-    """What is to be made of something that was seen."""
+    """Judgement on an observation."""
 
     row: Row
     message: str
-    """Empty: nothing is to be said."""
+    """Empty if there is nothing to report."""
     hint: str | None = None
 
 
 def rule(seen: Seen, known: Known, *, who: str = "The game", log: str = "its log") -> Ruling:
-    """Find the row, and its words.
+    """Find the matching row, and fill in its message and hint.
 
     Args:
-        seen: What was seen.
-        known: What is known at that moment.
+        seen: The observation.
+        known: The facts known at that moment.
         who: The unit's name, for people.
         log: Where its log is.
     """
