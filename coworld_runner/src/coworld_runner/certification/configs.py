@@ -1,4 +1,4 @@
-"""Whether the fixture and every variant are configs the game accepts (step ``fixture-conforms``)."""
+"""Checks that the fixture and every variant are configs the game accepts (step ``fixture-conforms``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Configs", "check_configs", "configs_of_refused"]
 
 @dataclass(frozen=True, kw_only=True)
 class Configs:
-    """The step's answer, and whether an episode can be made of the fixture."""
+    """The step's answer, and whether the fixture can be played."""
 
     answer: StepAnswer
     fixture_ok: bool
@@ -30,7 +30,7 @@ def check_configs(manifest: Manifest, issues: Sequence[Issue]) -> Configs:
 
     Args:
         manifest: The manifest.
-        issues: What the check of the whole document said; lines and columns are taken from there.
+        issues: Issues of the whole document; they provide lines and columns.
     """
     known = [player.id for player in manifest.player]
     fixture = [
@@ -57,7 +57,7 @@ def check_configs(manifest: Manifest, issues: Sequence[Issue]) -> Configs:
 
 
 def configs_of_refused(issues: Sequence[Issue]) -> StepAnswer:
-    """The step's answer for a manifest that could not be read: what its issues say about configs."""
+    """Answer the step for a manifest that could not be read, from its issues about configs."""
     evidence = [issue_evidence(issue) for issue in issues if issue.severity == "error" and _about_configs(issue)]
     return _answer(evidence) if evidence else missing("matriculate", "the manifest cannot be read")
 

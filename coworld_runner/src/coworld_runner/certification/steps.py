@@ -1,7 +1,7 @@
-"""What each of the ten steps looks at, and what it finds.
+"""Implementation of the ten certification steps.
 
-A step is a function of the candidate and of what is known so far. The table ``STEPS`` says which function it is, and
-what must be there for it.
+A step is a function of the candidate and of the findings so far. The table ``STEPS`` maps each step to its function
+and premises.
 """
 
 from __future__ import annotations
@@ -67,24 +67,24 @@ class CertifyOptions:
     episode: EpisodeOptions = field(
         default_factory=lambda: EpisodeOptions(timeout=durations.SMOKE_EPISODE, ready_timeout=120.0)
     )
-    """For the smoke episode; its ``timeout`` is the one deadline. Images are there before it begins."""
+    """For the smoke episode; its ``timeout`` is the only deadline. Images are fetched before it begins."""
     replay: ReplayOptions = field(default_factory=ReplayOptions)
     """For showing the replay."""
     sources: SourceOptions = field(default_factory=SourceOptions)
     """For looking up source references."""
     platform: str = "linux/amd64"
-    """What images must be for, on a backend with images: hosted runs need it."""
+    """Platform that images must support, on a backend with images; hosted runs need this one."""
     images_timeout: float = 1800.0
-    """For having all images."""
+    """For fetching all images."""
 
     @classmethod
     def within(cls, timeout: float, *, offline: bool = False, platform: str | None = None) -> CertifyOptions:
-        """The usual options, with another deadline for the smoke episode.
+        """Return the default options with another deadline for the smoke episode.
 
         Args:
-            timeout: Seconds; the game is not given longer than that to become healthy either.
-            offline: Whether source references are left unasked for.
-            platform: What images must be for; None: as usual.
+            timeout: Seconds; also the most that the game gets to become healthy.
+            offline: Whether to skip looking up source references.
+            platform: Platform that images must support; None means the default.
         """
         usual = cls()
         ready = min(timeout, usual.episode.ready_timeout)
@@ -97,7 +97,7 @@ class CertifyOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """What is certified, where, and how."""
+    """The Coworld to certify, with its backend, options and workspace."""
 
     package: Package
     backend: Backend
@@ -109,7 +109,7 @@ class Candidate:
 
     @property
     def manifest(self) -> Manifest:
-        """What it says of itself."""
+        """The package's manifest."""
         return self.package.manifest
 
     @property
@@ -119,7 +119,7 @@ class Candidate:
 
     @property
     def platform(self) -> str | None:
-        """What its images must be for; None where there are no images."""
+        """Platform that the images must support; None on a backend without images."""
         return self.options.platform if self.backend.capabilities.images else None
 
 
@@ -146,9 +146,9 @@ async def _matriculate(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
 
 
 def _strict_report(candidate: Candidate) -> Report:
-    """Every issue of the manifest by the strict rules, with places in the file where there is one."""
+    """Check the manifest by the strict rules; issues have file positions if there is a file."""
     package = candidate.package
-    # without images a template runs as it is, and nothing else could be certified on such a backend
+    # without images a template runs as it is: such a backend could certify nothing else
     template = package.is_template and not candidate.backend.capabilities.images
     if package.path is not None:
         report = check_manifest(package.path, mode="strict", template=template)
@@ -164,7 +164,7 @@ def _strict_report(candidate: Candidate) -> Report:
 
 def _strict_report_of_refused(report: Report) -> Report:
     source = Path(report.source)
-    # the strict rules find at least as much as those by which reading it failed
+    # the strict rules find at least as much as the rules that refused it
     strict = check_manifest(source, mode="strict") if source.is_file() else report
     return strict if strict.errors else report
 
@@ -186,7 +186,7 @@ async def _source_resolves(candidate: Candidate, ledger: StepLedger) -> StepAnsw
         required(
             record.code,
             ok=record.status == "resolved",
-            # what is not pinned is there all the same
+            # an unpinned source still exists
             level="required"
             if record.status in ("resolved", "unresolved") and record.code != "source_not_pinned"
             else "advice",
@@ -219,7 +219,7 @@ async def _images_reachable(candidate: Candidate, ledger: StepLedger) -> StepAns
     manifest, backend, options = candidate.manifest, candidate.backend, candidate.options
     uses_images = backend.capabilities.images
     users: dict[str, list[str]] = {manifest.game.runnable.image: ["game"]}
-    # without images, only what the episode runs needs a directory to run in
+    # without images, only programs that the episode runs need a directory to run in
     for entry in manifest.roles() if uses_images else manifest.player:
         if entry.file is not None:
             continue
@@ -295,7 +295,7 @@ async def _smoke_episode(candidate: Candidate, ledger: StepLedger) -> StepAnswer
         evidence.append(note("late_viewer", "Not checked: the game was over before a viewer could come late."))
     evidence += _remarks(record)
     before, during = ([item for item in seen if item.broken] for seen in (probes.before, probes.evidence))
-    # in the order in which it was seen: what lets strangers in may well be why a player failed
+    # in chronological order: a game that admits strangers may have made a player fail
     broken = before or blamed or during
     if broken:
         reason = broken[0].code if broken is blamed else "game_contract_violation"
@@ -307,7 +307,7 @@ async def _play(candidate: Candidate, ledger: StepLedger, checks: list[ProbeFini
     options = candidate.options.episode
 
     def note_check(event: BaseEvent) -> None:
-        # to be shown among the evidence: what is judged is the faults, by the episode itself
+        # shown as evidence only: the episode itself judges by its faults
         if isinstance(event, ProbeFinished):
             checks.append(event)
 
@@ -321,14 +321,14 @@ async def _play(candidate: Candidate, ledger: StepLedger, checks: list[ProbeFini
             probe=ledger.probes,
         )
     except BaseException:
-        # its record was written on its way out
+        # the episode has written its record before raising
         with contextlib.suppress(CoworldError):
             ledger.episode = read_record(candidate.episode.record)
         raise
 
 
 def _usual_checks(checks: list[ProbeFinished]) -> list[Evidence]:
-    """The checks of every episode; a bad answer counts only where the episode held it against the game."""
+    """Convert the checks of every episode; a bad answer counts only if the episode held it against the game."""
     found: list[Evidence] = []
     for seen in checks:
         message = f"{seen.probe.replace('_', ' ')}: {seen.detail or ('right' if seen.ok else 'wrong')}."
@@ -337,7 +337,7 @@ def _usual_checks(checks: list[ProbeFinished]) -> list[Evidence]:
 
 
 def blamed_in(record: EpisodeRecord) -> list[Evidence]:
-    """What went wrong, the fault that decides first; what is wrong with the results is another step's."""
+    """List the faults, the decisive one first; faults of the results belong to another step."""
     faults = [fault for fault in record.faults if not about_results(fault)]
     deciding = decisive(faults)
     return [_fault_evidence(fault) for fault in sorted(faults, key=lambda fault: fault is not deciding)]
@@ -357,7 +357,7 @@ def _fault_evidence(fault: Fault) -> Evidence:
 
 
 def _remarks(record: EpisodeRecord) -> list[Evidence]:
-    """What the episode's record says that is nobody's fault."""
+    """List the record's warnings, starvation and leaks, which are not faults."""
     found = [advice("episode_warning", warning) for warning in record.warnings]
     if record.starvation is not None and record.starvation.starved:
         found.append(
@@ -381,7 +381,7 @@ async def _results_conform(candidate: Candidate, ledger: StepLedger) -> StepAnsw
         evidence = [_fault_evidence(fault) for fault in record.faults if about_results(fault)]
         if not evidence:
             return missing("smoke-episode", "it ended before there were results")
-        # too large, they were not kept
+        # results that are too large are not kept
         return failed_on(evidence[0].code, evidence)
     schema = candidate.manifest.game.results_schema
     results, report = await anyio.to_thread.run_sync(check_results, path, schema, len(record.slots))
@@ -460,7 +460,7 @@ async def _replay_loadable(candidate: Candidate, _: StepLedger) -> StepAnswer:
         packed = viewer.replay_compression == "gzip"
         return await check_viewer(directory, candidate.episode.replay, packed=packed, seconds=seconds)
     found: dict[bool, Evidence] = {}
-    # two that want the same ports have to wait for each other
+    # two games that need the same ports have to run one after the other
     gate = anyio.CapacityLimiter(1 if candidate.manifest.game.runnable.env.get(EXTRA_PORTS_ENV) else 2)
 
     async def show(packed: bool) -> None:
@@ -477,7 +477,7 @@ async def _replay_loadable(candidate: Candidate, _: StepLedger) -> StepAnswer:
 
 
 async def _show(candidate: Candidate, packed: bool) -> Evidence:
-    """Have the game show the replay: required packed, as hosted viewers hand it out, and wished for as it is."""
+    """Have the game show the replay: packed, as hosted viewers serve it, is required; unpacked is advice."""
     options, layout = candidate.options.replay, candidate.layout
     level: Level = "required" if packed else "advice"
     name = "replay.z" if packed else "replay"
@@ -529,17 +529,17 @@ async def _supporting_roles(candidate: Candidate, _: StepLedger) -> StepAnswer:
 
 
 Premise = Callable[[Candidate, StepLedger], StepAnswer | None]
-"""Whether a step can be carried out: None, or the answer that names the step which it misses."""
+"""Returns None if a step can run, else an answer that names the step it depends on."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """How a step is carried out."""
+    """The function and the premises of a step."""
 
     look: Callable[[Candidate, StepLedger], Awaitable[StepAnswer]]
-    """Looks, and notes in the ledger what later steps and the record are to know."""
+    """Runs the step, and notes in the ledger what later steps and the record need."""
     premises: tuple[Premise, ...] = ()
-    """What must be there for it, asked in this order."""
+    """Conditions for the step, checked in this order."""
 
 
 STEPS: Mapping[StepId, Step] = {
@@ -557,7 +557,7 @@ STEPS: Mapping[StepId, Step] = {
 
 
 async def carry_out(candidate: Candidate, step: StepId, ledger: StepLedger) -> StepAnswer:
-    """A step's answer for a candidate."""
+    """Run a step for a candidate, if its premises hold."""
     for premise in STEPS[step].premises:
         lacking = premise(candidate, ledger)
         if lacking is not None:
@@ -566,7 +566,7 @@ async def carry_out(candidate: Candidate, step: StepId, ledger: StepLedger) -> S
 
 
 async def say_of_refused(report: Report, step: StepId, ledger: StepLedger) -> StepAnswer:
-    """A step's answer where the manifest could not be read: nothing can be run, and its report says what is wrong."""
+    """Answer a step for a manifest that could not be read, from its report; nothing is run."""
     match step:
         case "matriculate":
             strict = await anyio.to_thread.run_sync(_strict_report_of_refused, report)

@@ -1,4 +1,4 @@
-"""What happens next: one episode from its first phase to its last, the same over every backend."""
+"""The sequence of one episode from its first phase to its last, the same on every backend."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ __all__ = ["Flow"]
 
 
 class Flow:
-    """The flow of one episode.
+    """Plays one episode.
 
     Args:
-        setup: Its surroundings.
+        setup: The episode's surroundings.
         on_ready: Called once the game can be reached.
-        probe: Further checks to make while it runs.
+        probe: Further checks to make while the game runs.
     """
 
     def __init__(self, setup: Setup, on_ready: OnReady | None, probe: ContractProbe | None) -> None:
@@ -54,12 +54,12 @@ class Flow:
         self._on_ready = on_ready
         self._probe = probe
         self._specs: dict[str, UnitSpec] = {}
-        """By name, which is how an error says which of several units it means."""
+        """By name, because an error names the unit that it concerns."""
 
     # --- the whole
 
     async def play(self) -> EpisodeRecord:
-        """Play it, and write its record on every path, before what its units have left is removed."""
+        """Play the episode, and write its record on every path, before the units' files are removed."""
         async with AsyncExitStack() as later:
             record, trouble = await self._recorded(later)
         record = close_record(self._setup, record)
@@ -117,7 +117,7 @@ class Flow:
             self._phases.end()
             if error.code not in OWN_DOING:
                 raise
-            # that of a player is seen where players are started, unless it could not even be made
+            # players are handled where they are started; this one could not even be created
             spec = self._specs.get(str(error.context.get("unit")))
             await self._ledger.see(
                 "not_started", spec.component if spec else "game", spec.slot if spec else None, error=error
@@ -126,7 +126,7 @@ class Flow:
     async def _with_game(self, game: Unit, scratch: Scratch) -> None:
         address = game.endpoint().there
         specs = [player_spec(self._setup, slot, scratch, address=address) for slot in self._ledger.seats]
-        # made while the game boots, started when it is ready
+        # created while the game boots, started when it is ready
         async with self._units(specs, start=False) as players:
             for player in players:
                 self._ledger.seat(player).unit = player
@@ -136,7 +136,7 @@ class Flow:
                     await self._play(game, players, watch)
                     await self._finish(game, players, watch)
             finally:
-                # of what is gone nothing can be told any more
+                # ask now: nothing can be learned of units that are gone
                 self._ledger.trouble = self._backend.trouble()
                 await self._collector.players(game, players)
 
@@ -152,7 +152,7 @@ class Flow:
     async def _ensure_images(self) -> None:
         plan, platform, publish = self._setup.plan, self._options.platform, self._ledger.publish
         found: dict[str, ImageInfo] = {}
-        # by file and content: one that sits in several seats is there once
+        # keyed by file and content: a player in several seats is prepared once
         seats = [seat for seat in plan.seats if seat.has_unit]
         own = {seat.image: seat for seat in seats if seat.own is not None}
 
@@ -181,7 +181,7 @@ class Flow:
             try:
                 with unwrapped():
                     async with anyio.create_task_group() as group:
-                        # what the contract's checks need is read from disk while the game boots
+                        # import what the contract checks need while the game boots
                         group.start_soon(anyio.to_thread.run_sync, probes.load_libraries)
                         await game.wait_ready(HttpProbe(timeout=self._options.ready_timeout))
             except NotReadyError as error:
@@ -194,8 +194,8 @@ class Flow:
         return True
 
     async def _play(self, game: Unit, players: Sequence[Unit], watch: Watch) -> None:
-        """Start the players, check the contract meanwhile, and go on until the game's part is over."""
-        # what the game runs itself comes in by no door
+        """Start the players, check the contract meanwhile, and wait until the game's part is over."""
+        # players that the game runs itself do not connect to /player
         address, tokens = game.endpoint().here, () if self._setup.plan.game_hosts else self._setup.tokens
         if self._probe is not None:
             with self._phases.during("probe"):
@@ -225,7 +225,7 @@ class Flow:
         meter = StarvationMeter(game, players, tick=tick)
 
         async with anyio.create_task_group() as group:
-            # first of all what the episode waits for; the checks can do with what time is left
+            # start the players first: the episode waits for them, and the checks can run later
             for player in players:
                 group.start_soon(run_player, player)
             group.start_soon(meter.run)
@@ -248,13 +248,13 @@ class Flow:
         self._phases.end()
 
     async def _finish(self, game: Unit, players: Sequence[Unit], watch: Watch) -> None:
-        """Give the players their bounded time to end; on a failure give nobody any."""
+        """Give the players a bounded time to end; none after a failure."""
         ledger = self._ledger
         with self._phases.during("finish"):
             if game.exit is not None:
-                # what the game has done is known before its players are waited for, or judged
+                # read the results before waiting for the players or judging them
                 await self._collector.results(game)
-            # a player that failed takes nothing from the others when the game has done its part all the same
+            # a failed player costs the others nothing if the game has done its part anyway
             stopping = self._options.on_player_failure == "stop" and not ledger.played
             if ledger.faults and (stopping or ledger.failed):
                 await watch.judge_players()
@@ -273,7 +273,7 @@ class Flow:
     # --- when time is up
 
     async def _blame_who_still_runs(self, words: str, *, stopped: bool = False, hint: str | None = None) -> None:
-        """Blame the players that have not ended, or that were stopped for it."""
+        """Blame the players that have not ended, or (if ``stopped``) that had to be stopped."""
         for slot, seat in self._ledger.seats.items():
             if _still_runs(seat, stopped=stopped):
                 said = f"{self._ledger.who('player', slot)} was still running {words}"
@@ -283,7 +283,7 @@ class Flow:
         ledger, limit = self._ledger, f"the deadline of {self._options.timeout:g} s"
         hint = "Read the logs for what it waited for, or allow more with --timeout-seconds."
         ledger.trouble = ledger.trouble or self._backend.trouble()
-        # results may be kept up to date from the first move on: a game whose players stay is not known to be over
+        # a game may update its results from the first move on: while players stay, it may not be over
         playing = any(_still_runs(seat, stopped=True) for seat in ledger.seats.values())
         over = ledger.results_complete and not ledger.rewritten and not playing
         if not ledger.trouble and (self._phases.stage == "finish" or over):
@@ -296,12 +296,12 @@ class Flow:
             await ledger.see("deadline", "game", words=limit, hint=hint)
 
     def _abandoned(self) -> bool:
-        """Whether all players have left in good order, and no people play."""
+        """Whether all players have ended with 0, and no people play."""
         ended = [seat.exit for seat in self._ledger.seats.values() if not _still_runs(seat, stopped=True)]
         return len(ended) == len(self._setup.plan.seats) and all(exit is not None and exit.ok for exit in ended)
 
 
 def _still_runs(seat: UnitState, *, stopped: bool = False) -> bool:
-    """Whether a player has not ended by itself yet; one that was ``stopped`` would still run."""
+    """Whether a player has not ended; if ``stopped``, one that had to be stopped counts, too."""
     ended = seat.unit.exit if seat.unit is not None else None
     return ended is None or (stopped and ended.reason in ("stopped", "deadline"))

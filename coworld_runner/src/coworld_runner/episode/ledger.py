@@ -1,7 +1,7 @@
-"""What is known of an episode while it runs: its units, how far it is, its results, and what went wrong.
+"""The state of a running episode: its units, its phase, its results and its faults.
 
-Whoever sees something tells the ledger, and the ledger tells the listeners; none of them is needed for it. Nothing is
-started here and nothing is stopped, and who is to blame is said by ``blame``.
+Observers report to the ledger, and the ledger informs the listeners, of which there may be none. The ledger starts and
+stops nothing, and leaves it to ``blame`` to assign faults.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Ledger", "UnitState"]
 
 @dataclass
 class UnitState:
-    """What is known of a unit."""
+    """The state of a unit."""
 
     image: ImageInfo
     run: tuple[str, ...]
@@ -42,15 +42,15 @@ class UnitState:
 
     @property
     def span(self) -> str:
-        """How long it ran, once it has ended."""
+        """How long the unit ran, for a unit that has ended."""
         return f"{(self.ended or 0.0) - (self.started or 0.0):.1f} s"
 
 
 class Ledger:
-    """What is known of one episode.
+    """The state of one episode.
 
     Args:
-        setup: Its surroundings.
+        setup: The episode's surroundings.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -62,7 +62,7 @@ class Ledger:
             for slot, seat in enumerate(plan.seats)
             if seat.runnable is not None and seat.has_unit
         }
-        """The players, by slot; people are not among them, nor those that the game runs itself."""
+        """The players with a unit, by slot; excludes people, and players that the game runs itself."""
         self.phases = Phases(self.publish)
         self.faults: list[Fault] = []
         self.results: dict[str, Any] | None = None
@@ -72,14 +72,14 @@ class Ledger:
         self.rewritten = False
         """Set when results or replay were written again after that."""
         self.disturbed_at: float | None = None
-        """Seconds into the episode when the seat of a player that had failed was first taken to see whether it can be:
-        what the game makes of that is no result, and what players make of the game then is not their doing."""
+        """Seconds into the episode when we first took the seat of a failed player, to see whether it can be taken. The
+        results do not count then, and players that fail later are not blamed."""
         self.over_at: float | None = None
         """Seconds into the episode when the game's part was over."""
         self.stopped_at: float | None = None
-        """Seconds into the episode when we began to stop a game whose part was over."""
+        """Seconds into the episode when we began to stop the game, its part being over."""
         self.trouble = ""
-        """What kept the platform from answering when play ended, in words."""
+        """Why the platform did not answer when play ended, in words; empty if it did."""
         self.starvation: StarvationRecord | None = None
         self._setup = setup
 
@@ -90,18 +90,18 @@ class Ledger:
     # --- units
 
     def state(self, component: str, slot: int | None = None) -> UnitState | None:
-        """What is known of a unit; None of one that is neither the game nor a player."""
+        """Return the state of a unit; None unless it is the game or a player."""
         if component == "player":
             return None if slot is None else self.seats.get(slot)
         return self.game if component == "game" else None
 
     def seat(self, player: Unit) -> UnitState:
-        """What is known of a player."""
+        """Return the state of a player."""
         assert player.spec.slot is not None
         return self.seats[player.spec.slot]
 
     def who(self, component: str | None, slot: int | None) -> str:
-        """A unit for people."""
+        """Return a unit's name, for people."""
         if component == "player" and slot is not None:
             return f"Player {slot} ({self._setup.plan.seats[slot].name})"
         return "The game"
@@ -109,7 +109,7 @@ class Ledger:
     # --- what happens
 
     def publish(self, event: BaseEvent) -> None:
-        """Take in what happens to units, and tell the listeners of everything."""
+        """Note starts and exits of units, and pass every event to the listeners."""
         match event:
             case UnitStarted(component=component, slot=slot):
                 if state := self.state(component, slot):
@@ -122,11 +122,11 @@ class Ledger:
         self._setup.run.bus.publish(event)
 
     def warn(self, message: str) -> None:
-        """Say what a reader should know that is no fault."""
+        """Publish a warning, which is not a fault."""
         self.publish(Notice(level="warning", message=message))
 
     def leak(self, what: str, reason: str) -> None:
-        """Say what could not be removed."""
+        """Report something that could not be removed."""
         self.publish(LeakFound(what=what, reason=reason))
 
     # --- what goes wrong
@@ -138,16 +138,16 @@ class Ledger:
 
     @property
     def played(self) -> bool:
-        """Whether the game has done its part, as far as is known."""
+        """Whether the game is known to have done its part."""
         return self.results_complete or self.results is not None
 
     def known(self) -> Known:
-        """What it takes to say who is to blame."""
+        """Return the facts needed to assign blame."""
         return Known(
             stage=self.phases.stage,
             trouble=self.trouble,
             game_exit=self.game.exit,
-            # what fetching images and starting it took is not the game's
+            # excludes the time to fetch images and to start the game
             game_age=self.seconds() - self.game.started if self.game.started is not None else None,
             stopped_at=self.stopped_at,
             disturbed_at=self.disturbed_at,
@@ -165,18 +165,18 @@ class Ledger:
         hint: str | None = None,
         error: CoworldError | None = None,
     ) -> Fault | None:
-        """Take in something that was seen, and say whose fault it is.
+        """Judge an observation, and record the fault or publish the warning.
 
         Args:
-            what: What was seen.
-            component: Of which unit, if of one.
+            what: The kind of observation.
+            component: The unit observed, if any.
             slot: That unit's slot, if it is a player.
-            words: What is to be said of it; by default what the error says.
-            hint: What to do about it, if that is known better than the table knows it.
-            error: The error in which it was seen.
+            words: Details for the message; defaults to the error's message.
+            hint: Hint that replaces the table's, if there is a better one.
+            error: The error that led to the observation.
 
         Returns:
-            The fault; None when nobody is to blame.
+            The fault; None if no party is to blame.
         """
         state = self.state(component, slot) if component is not None else None
         unit = state.unit if state is not None else None
@@ -195,7 +195,7 @@ class Ledger:
         if unit is not None and rule(seen, self.known()).row.party is not None:
             with anyio.CancelScope(shield=True):
                 tail = await unit.log_tail()
-        # now, for the log may have taken its time
+        # judge again: more may be known after reading the log
         who, layout = self.who(component, slot), self._setup.layout
         ruling = rule(seen, self.known(), who=who, log=layout.relative(log) if log is not None else "its log")
         row = ruling.row
@@ -214,7 +214,7 @@ class Ledger:
             time=dt.datetime.now(dt.UTC),
             seconds=self.seconds(),
             exit=seen.exit if row.with_log else None,
-            # what never ran may have no log
+            # a unit that never ran may have no log
             log=layout.relative(log) if with_log and log is not None and log.exists() else None,
             log_tail=tail if with_log else "",
         )
@@ -223,7 +223,7 @@ class Ledger:
         return fault
 
     def _log_of(self, state: UnitState | None) -> Path | None:
-        """The log in which a unit most likely says why it failed."""
+        """Return the log most likely to say why a unit failed."""
         if state is None:
             return None
         return state.logs[-1] if self._setup.backend.capabilities.separate_streams else state.logs[0]

@@ -1,4 +1,4 @@
-"""Players that have not connected: named while the episode waits for them, and blamed when their time is up."""
+"""Reports players that have not connected, and blames them when their time is up."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from .watching import Watch, is_number
 __all__ = ["watch_connections"]
 
 _SILENT = 10.0
-"""Seconds after which a player that has not connected is named."""
+"""Seconds after which a player that has not connected is reported."""
 _LOOK_AGAIN = 0.5
 _WARM_UP = 1200
-"""Seconds that a player may take that says it has to get ready, and not how long."""
+"""Seconds allowed to a player that declares a startup without saying how long it takes."""
 
 
 async def watch_connections(
     setup: Setup, ledger: Ledger, watch: Watch, all_started: anyio.Event, missing: Callable[[], Sequence[Unit]]
 ) -> None:
-    """Name the players that have not connected, and blame those that have not when their time for that is up.
+    """Report the players that have not connected yet, and blame those that do not connect in time.
 
     Args:
         setup: The episode's surroundings.
-        ledger: Where what is seen is told.
-        watch: What knows whether the game's part is over.
-        all_started: Set when every player was started.
-        missing: Which are not connected, as far as that can be seen.
+        ledger: Receives what is seen.
+        watch: Tells whether the game's part is over.
+        all_started: Set when every player has been started.
+        missing: Returns the players not connected, as far as that can be seen.
     """
     await all_started.wait()
     begun, named = anyio.current_time(), set[str]()

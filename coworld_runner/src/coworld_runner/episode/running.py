@@ -1,4 +1,4 @@
-"""Playing one episode from whatever a caller has: a plan, a package, or what one is found by."""
+"""Plays one episode of a plan, a package, or a reference to a package."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ async def run_episode(
 
         record = await run_episode("examples/paintarena", players=["frontier-painter"])
 
-    In a script, ``anyio.run`` or ``asyncio.run`` runs the function in which that stands.
+    In a script, call it from a function that ``anyio.run`` or ``asyncio.run`` runs.
 
     Args:
-        what: What to play: a package, whatever ``resolve_package`` finds one by, or a plan that says all of it.
+        what: A package, a reference that ``resolve_package`` accepts, or a complete plan.
         variant: Id of a variant of the package, as for ``plan_episode``.
-        players: Who plays, as for ``plan_episode``.
+        players: The players, as for ``plan_episode``.
         seed: The seed, as for ``plan_episode``.
         backend: An entered backend, or the name of one that is opened for this episode, ``auto`` included; a plan needs
             an entered one.
@@ -62,19 +62,19 @@ async def run_episode(
         overwrite: Whether a workspace of an earlier run may be emptied first.
         listeners: Readers of the run's events.
         on_ready: Called once the game can be reached, with the links for browsers.
-        probe: Further checks to make while it runs.
+        probe: Further checks to make while the game runs.
         latest: Whether ``latest`` beside the workspace should point at it.
         run_id: The run's label; a new one by default.
 
     Returns:
-        The record, also written as ``episode.json``. What a game or a player did wrong is in its ``faults``.
+        The record, also written as ``episode.json``. Its ``faults`` list what a game or a player did wrong.
 
     Raises:
-        UsageError: There is no such package, variant, player or backend, or a plan came with what it says itself.
+        UsageError: There is no such package, variant, player or backend, or a plan came with arguments it includes.
         ManifestError: The manifest has errors, or the config does not satisfy the game's schema.
         WorkspaceError: The workspace is not fresh or not writable; nothing was started.
-        CapabilityError: Something asked for cannot be enforced by this backend; nothing was started.
-        ImageError: An image is not to be had; nothing was started.
+        CapabilityError: The backend cannot provide something that is required; nothing was started.
+        ImageError: An image is not available; nothing was started.
         EnvironmentFault: The machine or the engine failed; the record says how far it got.
     """
     options = options or EpisodeOptions()
@@ -94,7 +94,7 @@ async def run_episode(
 
 
 def require_images(plan: EpisodePlan, backend: Backend) -> None:
-    """Refuse placeholders on a backend that runs images, where they stand for something that is to run.
+    """Refuse placeholders for images that are to run, on a backend that runs images.
 
     Raises:
         ImageError: An image of the game or of a player is not built yet.
