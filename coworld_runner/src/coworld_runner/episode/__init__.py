@@ -1,4 +1,4 @@
-"""One episode, the same over every backend.
+"""One episode, the same on every backend.
 
 prepare → start game → ready → (check the contract while the players start) → play → game over → bounded grace for the
 players → collect → validate → record.
@@ -6,9 +6,9 @@ players → collect → validate → record.
 One deadline covers the whole. Everything is event-driven: an exit is seen when it happens, and a fault is recorded
 when and where it is seen. ``episode.json`` is written on every path, failure and interruption included.
 
-Its parts: what is known (``ledger``), who is to blame (``blame``: a table and a pure function), what is watched while
-it plays (``watching``), what is brought in (``collecting``), what happens next (``flow``), and the ``record`` that is
-made of it. Nothing here knows one backend from another, a platform or a display.
+Its parts: the state (``ledger``), the assignment of faults (``blame``: a table and a pure function), the watchers
+during play (``watching``), the collection of files (``collecting``), the sequence (``flow``), and the final ``record``.
+Nothing here depends on a particular backend, platform or display.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an episode leaves is brought in, and its results are read."""
+"""Collects the files that an episode leaves, and reads its results."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ __all__ = ["ARTIFACT_LIMIT", "REPLAY_LIMIT", "ArtifactCollector"]
 
 MEBIBYTE = 1024 * 1024
 _RESERVED = frozenset({"episode.json", "events.ndjson"})
-"""Names of files that the runner writes beside what a game leaves."""
+"""Names of files that the runner writes beside the game's files."""
 _ROOM = 1024 * MEBIBYTE
-"""What a game's further files may have in all."""
+"""Total size limit of a game's further files."""
 REPLAY_LIMIT = 4 * 1024 * MEBIBYTE
 ARTIFACT_LIMIT = 200 * MEBIBYTE
-"""What the contract allows a player's zip; so much may each of a game's further files have, too."""
+"""Size limit of a player's zip, set by the contract; also the limit of each further file of a game."""
 
 
 class ArtifactCollector:
-    """Brings in what the units of one episode leave.
+    """Collects the files that the units of one episode leave.
 
     Args:
         setup: The episode's surroundings.
-        ledger: Where what is missing or wrong is told.
+        ledger: Receives reports of missing or wrong files.
     """
 
     def __init__(self, setup: Setup, ledger: Ledger) -> None:
@@ -48,7 +48,7 @@ class ArtifactCollector:
         self._judged = False
 
     async def players(self, game: Unit, players: Sequence[Unit]) -> None:
-        """Stop everybody, then bring in what the players want to keep; done even when we are being cancelled."""
+        """Stop all units, then collect the players' artifacts; shielded from cancellation."""
         with anyio.CancelScope(shield=True), self._ledger.phases.during(COLLECT):
             async with anyio.create_task_group() as group:
                 for unit in (game, *players):
@@ -67,7 +67,7 @@ class ArtifactCollector:
             )
 
     async def game(self, game: Unit) -> None:
-        """Stop the game and bring in what it has written; done even when we are being cancelled."""
+        """Stop the game and collect its files; shielded from cancellation."""
         with anyio.CancelScope(shield=True), self._ledger.phases.during(COLLECT):
             await game.stop(self._setup.options.stop_grace)
             results = [] if self._judged else [self._results(game)]
@@ -75,11 +75,11 @@ class ArtifactCollector:
             await self._fetch_all(*await self._besides(game), room=Room(_ROOM))
 
     async def _besides(self, game: Unit) -> list[Wanted]:
-        """What a game has left of its own accord; by no name may it pass for a file of the runner's."""
+        """List the further files that a game has left, without those named like a file of the runner."""
         names: list[str] = []
         seats = hosted_files(self._setup)
         for name in dict.fromkeys((*MORE.values(), *await game.left())):
-            # what begins with a dot is unfinished, or a secret that the game was handed
+            # a file that begins with a dot is unfinished, or one of the game's secrets
             plain = name.removeprefix(LOGS)
             if plain.startswith(".") or name in (CONFIG, RESULTS, REPLAY):
                 continue
@@ -106,12 +106,12 @@ class ArtifactCollector:
         ]
 
     async def results(self, game: Unit) -> None:
-        """Bring in the results of a game that has ended, and judge them."""
+        """Collect the results of a game that has ended, and judge them."""
         await self._fetch_all(self._results(game))
         await self.judge_results()
 
     async def judge_results(self) -> None:
-        """Read what was brought in; only the first time counts."""
+        """Judge the collected results; does nothing the second time."""
         if self._judged:
             return
         self._judged = True

@@ -1,4 +1,4 @@
-"""What a game is handed that runs its players itself, and where it leaves what they leave (contract, file players)."""
+"""Files exchanged with a game that runs its players itself (contract, file players)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["hosted_files", "hosted_players", "stage_players"]
 
 _SEATS = "player_seats.json"
 _SCHEMAS = ("coworld-player-seats/1", "coworld-player-seats/2")
-"""The first is what games get that ask for none; the second has annotations, too."""
+"""The first is the default; the second adds annotations."""
 
 
 def stage_players(setup: Setup, scratch: Scratch) -> Path:
-    """Lay each seat's file out for the game to read, and for it alone."""
+    """Copy each seat's file to where only the game can read it."""
     inputs = scratch.directory("game-players")
     for slot, seat in enumerate(setup.plan.seats):
         assert seat.own is not None
@@ -32,7 +32,7 @@ def stage_players(setup: Setup, scratch: Scratch) -> Path:
 
 
 def hosted_players(setup: Setup, directory: Path, placement: Placement) -> Mapping[str, str]:
-    """Write who sits where into the game's directory, and say what the game is told of it."""
+    """Write the list of seats into the game's directory; returns the variables that point to it."""
     asked = setup.plan.manifest.game.runnable.env.get("COGAME_PLAYER_SEATS_SCHEMA")
     schema = asked if asked in _SCHEMAS else _SCHEMAS[0]
     seats: list[dict[str, object]] = []
@@ -57,7 +57,7 @@ def hosted_players(setup: Setup, directory: Path, placement: Placement) -> Mappi
 
 
 def hosted_files(setup: Setup) -> Mapping[str, Path]:
-    """Where in the evidence what the game leaves of its players belongs, by its name in the game's directory."""
+    """Map the players' files in the game's directory, by name, to their places in the evidence."""
     layout, slots = setup.layout, range(len(setup.plan.seats) if setup.plan.game_hosts else 0)
     return {_log(slot): layout.player_log(slot) for slot in slots} | {
         _artifact(slot): layout.player_artifact(slot) for slot in slots

@@ -1,4 +1,4 @@
-"""Where a file or directory of one's own runs: beside an image of the package's, or in one that is built of it."""
+"""Prepares images for the user's own players: an image of the package, or one built from their directory."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ __all__ = ["house_player", "require_players"]
 
 
 def require_players(plan: EpisodePlan, backend: Backend) -> None:
-    """See that a backend can run what people have brought; nothing is started.
+    """Check that a backend can run the user's own players; starts nothing.
 
     Raises:
-        UsageError: One is for another machine, or what plays it is not installed.
-        CapabilityError: The backend cannot have one.
+        UsageError: A player is for another machine, or the program that plays it is not installed.
+        CapabilityError: The backend cannot run such a player.
     """
     for player in _own(plan):
         require_own_player(player, backend, platform=None)
 
 
 async def house_player(seat: Seat, backend: Backend, *, platform: str | None, publish: Publish) -> ImageInfo:
-    """Have what a seat's own file or directory runs in, and say what it is.
+    """Fetch or build the image for a seat's own file or directory.
 
     Raises:
-        UsageError: It is for another platform than what it would run in.
-        ImageError: That is not to be had.
-        BuildError: A step of its Dockerfile failed.
+        UsageError: The player is for another platform than the image.
+        ImageError: The image is not available.
+        BuildError: A step of the Dockerfile failed.
     """
     player, runnable = seat.own, seat.runnable
     assert player is not None
@@ -54,7 +54,7 @@ async def _built(player: OwnPlayer, backend: Backend, platform: str | None, publ
     def write(directory: str) -> None:
         player.put(Path(directory))
 
-    # what was read, and not what has become of it since
+    # build from the files as they were read, not as they are now
     with tempfile.TemporaryDirectory(prefix="coworld-player-") as directory:
         await anyio.to_thread.run_sync(write, directory)
         return await backend.build_image(

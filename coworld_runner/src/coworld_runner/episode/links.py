@@ -1,4 +1,4 @@
-"""What reaches a game from outside: its extra ports, and the links a browser opens."""
+"""A game's entry points: its extra ports, and the links that a browser opens."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ __all__ = ["PlayLinks", "extra_port_environment", "extra_unit_ports", "play_link
 
 @dataclass(frozen=True, kw_only=True)
 class PlayLinks:
-    """Where a browser finds a running game. Player links hold tokens: show them, never log them."""
+    """The links of a running game. Player links hold tokens: show them, never log them."""
 
     players: Mapping[int, str] = field(repr=False)
     """The page of each slot."""
     viewer: str
     """The public live page."""
     admin: str | None = None
-    """The admin page, when it was asked for."""
+    """The admin page, if it was requested."""
     local_ports: Mapping[int, str] = field(default_factory=dict[int, str])
     """``host:port`` of each extra port, by its number in the game."""
 
 
 def extra_unit_ports(extra: Sequence[ExtraPort]) -> tuple[Port, ...]:
-    """The ports of a unit for the extra ports a game declares; it listens on those numbers whatever it is told."""
+    """Return a unit's ports for the extra ports a game declares; their numbers in the game are fixed."""
     return tuple(
         Port(name=_name(port.container), number=port.container, host_port=port.host or 0, fixed=True) for port in extra
     )
 
 
 def extra_port_environment(placement: Placement, extra: Sequence[ExtraPort]) -> dict[str, str]:
-    """``COWORLD_LOCAL_PORT_<n>`` for each extra port and ``COWORLD_LOCAL_PORTS_JSON`` for all of them."""
+    """Return ``COWORLD_LOCAL_PORT_<n>`` for each extra port and ``COWORLD_LOCAL_PORTS_JSON`` for all of them."""
     if not extra:
         return {}
     here = {port.container: placement.endpoints[_name(port.container)].here for port in extra}
@@ -53,7 +53,7 @@ def extra_port_environment(placement: Placement, extra: Sequence[ExtraPort]) -> 
 def play_links(
     game: Unit, dialect: probes.Dialect, tokens: Sequence[str], *, admin: bool, extra: Sequence[ExtraPort]
 ) -> PlayLinks:
-    """The links of a running game."""
+    """Build the links of a running game."""
     base = f"http://{game.endpoint().here}"
     return PlayLinks(
         players={

@@ -1,4 +1,4 @@
-"""How an episode is run, and what may look on."""
+"""Options of an episode, and the hooks into it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ContractProbe", "EpisodeOptions", "OnReady"]
 MEBIBYTE = 1024 * 1024
 GIBIBYTE = 1024 * MEBIBYTE
 ENTRIES = 100_000
-"""Files and directories; they are counted and removed within a second or so."""
+"""Limit of files and directories; that many are counted and removed within about a second."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,12 +24,12 @@ class EpisodeOptions:
     """How an episode is run. Times are seconds."""
 
     timeout: float = durations.EPISODE
-    """The one deadline, from the first moment to the last."""
+    """The only deadline, for the whole episode."""
     ready_timeout: float = durations.READY
     """For the game to answer ``/healthz`` with 200."""
     connect_timeout: float = durations.CONNECT
-    """For players to connect once all of them were started, where that can be seen; a game whose config allows them
-    more by ``player_connect_timeout_seconds`` gives them more."""
+    """For players to connect once all of them have been started, where that can be seen. A larger
+    ``player_connect_timeout_seconds`` in the game's config takes precedence."""
     viewer_timeout: float = 10.0
     """For the first message on ``/global``, counted from when every player was started."""
     player_exit_timeout: float = durations.PLAYER_EXIT
@@ -41,12 +41,12 @@ class EpisodeOptions:
     on_player_failure: Literal["stop", "continue"] = "stop"
     """Whether a player's failure ends the episode (after ``failure_grace``) or the game decides how to go on."""
     failure_grace: float = 1.0
-    """How long after a player's failure the game's own end may still show that the player was not to blame; then a
-    failure that ends the episode does."""
+    """How long after a player's failure the game's own end may still clear the player; after that, a failure that ends
+    the episode does so."""
     stop_grace: float = 5.0
     """Between TERM and KILL when a unit is stopped."""
     collect_timeout: float = 300.0
-    """For the files that the players leave to be brought in, and again for the game's."""
+    """For collecting the players' files, and again for the game's."""
     game_limits: Limits = field(
         default_factory=lambda: Limits(
             memory_bytes=4 * GIBIBYTE, pids=1024, disk_bytes=8 * GIBIBYTE, disk_entries=ENTRIES
@@ -60,7 +60,7 @@ class EpisodeOptions:
     player_network: Network = "game-only"
     """``open`` gives players a route to the internet and to each other."""
     players_drop_privileges: bool = False
-    """Whether start scripts of players' images may change owners and become another user, as those of games may."""
+    """Whether players' start scripts may change file owners and switch users, as those of games may."""
     required_capabilities: tuple[str, ...] = ()
     """Names of ``Capabilities`` fields without which the episode must not start."""
     platform: str | None = None
@@ -75,18 +75,18 @@ OnReady = Callable[[PlayLinks], None]
 
 
 class ContractProbe(Protocol):
-    """Further checks of a running game, beside those of every episode; it keeps what it saw to itself.
+    """Further checks of a running game, in addition to those of every episode; it keeps its results itself.
 
     Both are called once, with the game's ``host:port`` and the tokens by slot, and must not raise.
     """
 
     async def before_players(self, address: str, tokens: Sequence[str]) -> None:
-        """The game is ready; no player is started before this returns."""
+        """Called when the game is ready; no player starts before this returns."""
         ...
 
     async def during_play(self, address: str, tokens: Sequence[str], players: Sequence[Unit]) -> None:
-        """Every player was started, or could not be; cancelled when the game is over.
+        """Called once every player was started, or could not be; cancelled when the game is over.
 
-        ``players`` are their units: whoever wants to know how one ended waits for it.
+        ``players`` are their units; wait for one to learn how it ended.
         """
         ...

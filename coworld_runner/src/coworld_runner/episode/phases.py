@@ -1,4 +1,4 @@
-"""How long each phase of an episode takes, one after the other."""
+"""Times the phases of an episode, one after the other."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from ..backend import Publish
 __all__ = ["COLLECT", "Phases"]
 
 COLLECT = "collect"
-"""What is done in between, and at the end: it says nothing about how far the episode is."""
+"""Happens between other phases and at the end, so it does not count as progress."""
 
 
 class Phases:
-    """The phases so far, and the one that lasts.
+    """The phases so far, and the current one.
 
     Args:
-        publish: Where their begin and end are told.
+        publish: Receives the begin and end of each.
     """
 
     def __init__(self, publish: Publish) -> None:
         self.now = self.stage = "prepare"
-        """The phase that began last; and that, but for collecting."""
+        """The phase that began last; ``stage`` ignores collecting."""
         self._publish = publish
         self._begun: float | None = None
         self._seconds: dict[str, float] = {}
 
     def begin(self, phase: str) -> None:
-        """End the phase before, and begin the next."""
+        """End the current phase, and begin the next."""
         self.end()
         self.now = phase
         if phase != COLLECT:
@@ -41,7 +41,7 @@ class Phases:
         self._publish(PhaseStarted(phase=phase))
 
     def end(self) -> None:
-        """End the phase that lasts; does nothing when it has ended already."""
+        """End the current phase; does nothing if it has already ended."""
         if self._begun is None:
             return
         seconds = round(time.monotonic() - self._begun, 4)
@@ -51,7 +51,7 @@ class Phases:
 
     @contextmanager
     def during(self, phase: str) -> Generator[None]:
-        """A phase that lasts as long as the body."""
+        """Run the body as a phase."""
         self.begin(phase)
         try:
             yield
@@ -59,5 +59,5 @@ class Phases:
             self.end()
 
     def timings(self) -> tuple[PhaseTiming, ...]:
-        """One row a phase, in order; what was collected in two goes is one phase."""
+        """Return one row per phase, in order; repeated phases are added up."""
         return tuple(PhaseTiming(phase=phase, seconds=round(total, 4)) for phase, total in self._seconds.items())

@@ -1,6 +1,6 @@
 """Checks of the runtime contract from outside, over the game's published port (contract of games, routes).
 
-Each check is a function over an address; it returns what it saw as a value and never blames anyone itself.
+Each check is a function of an address; it returns its result as a value and assigns no blame.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ __all__ = [
 _HTTP_TIMEOUT = 5.0
 _REFUSAL_WAIT = 2.0
 _STATE_SECONDS = 0.25
-"""Between two states of the public viewer stream that are looked at."""
+"""Shortest time between two states of the public viewer stream that are read."""
 _POLICY_VIOLATION = 1008
-"""The close code for a caller that is not to be let in."""
+"""The close code that refuses a caller."""
 _READ_LIMIT = 4 * 1024 * 1024
-"""Bytes of a message that are read. That there is one is all that the checks ask, and how far a game is takes few."""
+"""Largest message in bytes. The checks only need to know that there is one, and progress messages are small."""
 
 
 @dataclass(frozen=True)
@@ -60,22 +60,22 @@ OLDER = Dialect("clients")
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What one check saw."""
+    """The result of one check."""
 
     probe: str
     ok: bool
     detail: str = ""
     reached: bool = True
-    """Whether there was an answer to judge: without one, it may be the way there that failed."""
+    """Whether there was an answer to judge; if not, the connection may have failed rather than the game."""
 
 
 def seat_query(slot: int, token: str) -> str:
-    """The query string by which a slot's owner is known."""
+    """Return the query string that identifies a slot's owner."""
     return urlencode({"slot": slot, "token": token})
 
 
 def load_libraries() -> None:
-    """Import what the checks and the record need, ahead of time; that takes as long as a small game's whole start."""
+    """Import the checks' and the record's libraries early: that takes as long as a small game's whole start."""
     import importlib.metadata
 
     from .. import websocket
@@ -84,10 +84,10 @@ def load_libraries() -> None:
 
 
 async def get_status(address: str, path: str, *, timeout: float = _HTTP_TIMEOUT) -> int:
-    """Status of a plain ``GET``, not following redirects.
+    """Return the status of a plain ``GET``, not following redirects.
 
     Raises:
-        OSError: Nothing answers, or not HTTP.
+        OSError: Nothing answers, or the answer is not HTTP.
         TimeoutError: No answer in time.
     """
     try:
@@ -100,7 +100,7 @@ async def get_status(address: str, path: str, *, timeout: float = _HTTP_TIMEOUT)
 
 
 async def detect_dialect(address: str, page: str, query: str = "") -> tuple[Dialect, int | str]:
-    """Which route prefix a game answers on, and the status (or the failure's words) of the page under it."""
+    """Return the route prefix that a game answers on, and the status (or the error in words) of its page."""
     seen: int | str = ""
     for dialect in (CURRENT, OLDER):
         try:
@@ -122,7 +122,7 @@ async def probe_page(
         address: ``host:port``.
         page: player, global or replay.
         query: Query string, if the page needs one.
-        redirects: Whether a 3xx is a right answer (it is for replays).
+        redirects: Whether to accept a 3xx status, as for replays.
     """
     dialect, seen = await detect_dialect(address, page, query)
     good = isinstance(seen, int) and (200 <= seen < 300 or (redirects and 300 <= seen < 400))
@@ -134,8 +134,8 @@ async def probe_page(
 async def probe_refusal(address: str, slot: int | str, token: str, *, why: str) -> ProbeResult:
     """Check that ``/player`` refuses a caller it must refuse.
 
-    Right answers: handshake refused with 401 or 403, any handshake failure that is no status, or closed within two
-    seconds without a message. Another status, a message, or staying open are violations.
+    The game may refuse the handshake with 401 or 403, fail it without a status, or close within two seconds without a
+    message. Another status, a message, or an open connection is a violation.
     """
     from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
@@ -174,8 +174,8 @@ async def probe_refusal(address: str, slot: int | str, token: str, *, why: str) 
 async def probe_seat(address: str, slot: int, token: str) -> ProbeResult:
     """Check that ``/player`` lets a slot's owner in, as it must at any time while the episode runs.
 
-    For a seat that nobody holds: the caller takes it for a moment. What comes after the handshake is the game's own
-    matter, unless it says by close code 1008 that the caller was not to be let in.
+    Only for a vacant seat, because this takes it for a moment. Anything after the handshake is up to the game, except
+    close code 1008, which refuses the caller.
     """
     from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
@@ -226,10 +226,10 @@ async def first_message(address: str, path: str, *, timeout: float) -> ProbeResu
 
 
 async def watch_global(address: str, on_state: Callable[[dict[str, Any]], None]) -> None:
-    """Read the public viewer stream until it ends, and hand out its JSON objects, four a second at most.
+    """Read the public viewer stream until it ends, and pass on its JSON objects, four a second at most.
 
-    Messages in between are dropped unread, so that a fast game costs little. Any failure just ends it: this is a
-    courtesy for a person who watches, no check.
+    Messages in between are dropped unparsed, so that a fast game costs little. Any failure just ends the stream: it is
+    a convenience for viewers, not a check.
     """
     from websockets.exceptions import WebSocketException
 
@@ -255,17 +255,17 @@ async def watch_global(address: str, on_state: Callable[[dict[str, Any]], None])
 
 
 def replay_page_path(dialect: Dialect, uri: str) -> str:
-    """Path of the replay page; the older dialect wants to be told which replay."""
+    """Path of the replay page; the older dialect needs the replay's address in it."""
     return dialect.page("replay", f"uri={quote(uri, safe='')}" if dialect is OLDER else "")
 
 
 def replay_socket_path(dialect: Dialect, uri: str) -> str:
-    """Path of the replay's websocket; the older dialect wants to be told which replay."""
+    """Path of the replay's websocket; the older dialect needs the replay's address in it."""
     return "/replay" + (f"?uri={quote(uri, safe='')}" if dialect is OLDER else "")
 
 
 async def probe_contract(address: str, tokens: Sequence[str]) -> list[ProbeResult]:
-    """The checks made in every episode, concurrently: the first slot's page, the viewer's page, one wrong token."""
+    """Make the checks of every episode concurrently: the first slot's page, the viewer's page, one wrong token."""
     results: list[ProbeResult] = []
 
     async def player() -> None:

@@ -1,4 +1,4 @@
-"""The record of an episode, made of what is known when it is over."""
+"""Makes the record of an episode from the ledger when it is over."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["close_record", "versions", "write_record"]
 
 
 async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> EpisodeRecord:
-    """Make the record of an episode that is over and write it; done even when we are being cancelled."""
+    """Make and write the record of an episode that is over; shielded from cancellation."""
     ledger.phases.end()
     plan, layout, bus = setup.plan, setup.layout, setup.run.bus
     ended_at, seconds = dt.datetime.now(dt.UTC), ledger.seconds()
@@ -62,9 +62,9 @@ async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> E
 
 
 def close_record(setup: Setup, record: EpisodeRecord) -> EpisodeRecord:
-    """Tell that the run is over, and add to the record what has been said since it was written.
+    """Publish the end of the run, and add later warnings and leaks to the record.
 
-    That is what could not be removed, and a listener that failed.
+    These concern files that could not be removed, and listeners that failed.
     """
     setup.run.bus.publish(RunFinished(status=record.status, ok=record.ok, scores=record.scores, seconds=record.seconds))
     closed = record.model_copy(update=_said(setup))
@@ -76,7 +76,7 @@ def close_record(setup: Setup, record: EpisodeRecord) -> EpisodeRecord:
 def _said(setup: Setup) -> dict[str, Any]:
     history = setup.run.bus.history
     return {
-        # by the flow, by a backend, or by the bus of a listener that failed
+        # from the flow, from a backend, or from the bus about a listener that failed
         "warnings": tuple(event.message for event in history if isinstance(event, Notice) and event.level == "warning"),
         "leaks": tuple(
             LeakRecord(what=event.what, reason=event.reason) for event in history if isinstance(event, LeakFound)
@@ -115,12 +115,12 @@ def _slot_record(setup: Setup, slot: int, seat: Seat, state: UnitState | None) -
 
 
 def _without_unit(seat: Seat) -> ImageInfo:
-    """What a person plays with, or the game in its place."""
+    """Describe the image of a seat without a unit: a person's, or a player that the game runs."""
     return ImageInfo(image=seat.image, digest=seat.own.digest if seat.own is not None else "")
 
 
 def versions(backend: Backend) -> dict[str, str]:
-    """What ran this: our packages, Python, the platform and the backend's engine."""
+    """Return the versions of our packages, Python, the platform and the backend's engine."""
     from importlib.metadata import version
 
     found = {name: version(name) for name in ("coworld-core", "coworld-runner")}

@@ -1,4 +1,4 @@
-"""What one episode is given before it begins: what is played, where, how, and where its evidence goes."""
+"""The inputs of one episode: plan, backend, options and workspace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Setup"]
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """One episode's surroundings; nothing in it changes while it runs."""
+    """One episode's surroundings; constant while it runs."""
 
     plan: EpisodePlan
     backend: Backend

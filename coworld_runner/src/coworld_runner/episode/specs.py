@@ -1,4 +1,4 @@
-"""What an episode runs: the game and the players, as specs for a backend (contract of games and players)."""
+"""Builds the specs of an episode's game and players for a backend (contract of games and players)."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ MORE = {
     "COGAME_PLAYER_FAILURE_URI": "player_failure.json",
     "COGAME_SAVE_TRAJECTORY_URI": "trajectory.jsonl",
 }
-"""Files that a game may leave besides, by the variable that says where."""
+"""Optional files of a game, by the variable that holds their address."""
 
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.IGNORECASE)
 
 _SPARE_SECONDS = 600.0
-"""What a unit may live on beyond the episode's deadline, for its evidence to be fetched."""
+"""Time that a unit may live beyond the episode's deadline, to fetch its evidence."""
 
 
 def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
-    """The game as it is to run; its config is written, with tokens for it and without them for the evidence."""
+    """Build the game's spec, and write its config: with tokens for the game, without them for the evidence."""
     runnable = setup.plan.manifest.game.runnable
     directory = scratch.directory("game", shared=True)
     logs = directory / LOGS
@@ -61,7 +61,7 @@ def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
     logs.chmod(0o777)
     config = directory / CONFIG
     config.write_text(json.dumps(setup.plan.config_with_tokens(setup.tokens), indent=2) + "\n", encoding="utf-8")
-    # what the evidence keeps has no tokens in it
+    # the evidence must not hold tokens
     atomic_write(setup.layout.config, (json.dumps(setup.plan.game_config, indent=2) + "\n").encode())
     extra = setup.plan.extra_ports
     secrets = _secret_files(directory, setup.plan.secret_files)
@@ -105,15 +105,15 @@ def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
 
 
 def game_place(placement: Placement) -> dict[str, str]:
-    """What every game is told of where it listens."""
+    """Return the variables that tell a game where to listen."""
     return {"COGAME_HOST": placement.listen_host, "COGAME_PORT": str(placement.listen["http"])}
 
 
 def game_files(uri: Callable[[str], str]) -> dict[str, str]:
-    """What every game is told of its files.
+    """Return the variables that tell a game where its files are.
 
     Args:
-        uri: The address of one by its name.
+        uri: Returns the address of a file, by name.
     """
     return {
         "COGAME_CONFIG_URI": uri(CONFIG),
@@ -124,7 +124,7 @@ def game_files(uri: Callable[[str], str]) -> dict[str, str]:
 
 
 def game_identity(game: GameManifest, episode: str) -> dict[str, str]:
-    """What a game is told of what it is that runs.
+    """Return the variables that identify the game and the episode.
 
     Args:
         game: The game.
@@ -144,7 +144,7 @@ def game_identity(game: GameManifest, episode: str) -> dict[str, str]:
 
 
 def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str) -> UnitSpec:
-    """A player as it is to run, with the game's address as players see it."""
+    """Build a player's spec; ``address`` is the game's as players see it."""
     seat = setup.plan.seats[slot]
     runnable = seat.runnable
     assert runnable is not None
@@ -203,7 +203,7 @@ def wants_gpu(runnable: Runnable) -> bool:
 
 
 def declared_limits(limits: Limits, default: Limits, runnable: Runnable) -> Limits:
-    """The limits of a program: what somebody has said, else what its manifest declares, else the default.
+    """Return the limits of a program: those set explicitly, else those its manifest declares, else the defaults.
 
     A program that asks for more memory than the default gets what it asks for.
     """
@@ -221,10 +221,10 @@ def declared_limits(limits: Limits, default: Limits, runnable: Runnable) -> Limi
 
 
 def player_variables(placement: Placement, slot: int, url: str) -> dict[str, str]:
-    """What a player is told: the address of its seat, token and all, and where what it keeps goes."""
+    """Return a player's variables: its seat's address, with the token, and where to upload its artifact."""
     return {
         "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL": placement.uri(f"policy_artifact_{slot}.zip"),
-        # the older name of the same thing, the only one the first generations know
+        # the older name, the only one the first generations know
         "COGAMES_ENGINE_WS_URL": url,
         "COWORLD_PLAYER_WS_URL": url,
     }

@@ -69,7 +69,7 @@ class Watch:
         self.over.set()
 
     async def player(self, player: Unit) -> None:
-        """Watch for a player's end, and say whose fault it was."""
+        """Watch for a player's end, and report whose fault it was."""
         ended = await player.wait()
         if ended.reason == "stopped" or self.over.is_set():
             return
@@ -250,14 +250,14 @@ class Watch:
     async def contract(self, all_started: anyio.Event) -> None:
         """The runtime contract's checks, made while the players start; a violation ends the episode."""
         results, broken, excused = list[probes.ProbeResult](), list[probes.ProbeResult](), False
-        # once more where it may have been the way to the game that failed
+        # try again if the connection to the game may have failed
         for _ in range(2):
             results = await self._contract_checks(all_started)
             broken = [result for result in results if not result.ok]
-            # what is asked of a game that has ended, or whose player has just failed, says nothing about the contract
+            # a failed check of a game that has ended, or whose player just failed, does not show a violation
             ended = self._game.exit is not None or self.over.is_set() or bool(self._ledger.faults)
             excused = bool(broken) and (ended or not await self._goes_on())
-            # a way over a network may also break in silence
+            # a network connection may also break silently
             lost = self._setup.backend.capabilities.remote or not all(result.reached for result in broken)
             if excused or not broken or not lost:
                 break
@@ -303,7 +303,7 @@ class Watch:
 
 
 _MOST = 1 << 53
-"""Whole numbers up to here are numbers for everybody who reads an event."""
+"""Largest integer that every reader of an event can represent."""
 
 
 def _count(value: object) -> int | None:
@@ -311,7 +311,7 @@ def _count(value: object) -> int | None:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a value that anyone may have written is a number that everybody can read."""
+    """Whether an untrusted value is a number that every reader can represent."""
     # an integer may be more than a float can hold
     return not isinstance(value, bool) and (
         (isinstance(value, int) and abs(value) <= _MOST) or (isinstance(value, float) and math.isfinite(value))
