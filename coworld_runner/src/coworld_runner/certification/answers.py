@@ -1,4 +1,4 @@
-"""What a step answers, and the evidence it is made of."""
+"""Answers of certification steps, and their evidence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LEVELS: dict[str, Level] = {"error": "required", "warning": "advice", "info": "
 
 @dataclass(frozen=True, kw_only=True)
 class StepAnswer:
-    """What a step found."""
+    """The answer of a step."""
 
     status: StepStatus
     detail: str
@@ -52,9 +52,9 @@ def failed(reason: str, detail: str, evidence: Iterable[Evidence] = (), *, hint:
 def failed_on(
     reason: str, evidence: Sequence[Evidence], *, broken: Sequence[Evidence] = (), hint: str | None = None
 ) -> StepAnswer:
-    """The step fails on what of its evidence is broken, or on the part of that which is given.
+    """The step fails on its broken evidence, or on the part of it given as ``broken``.
 
-    The first of it is the detail, and has the hint unless it has none.
+    The first broken item provides the detail, and the hint if it has one.
     """
     broken = broken or [item for item in evidence if item.broken]
     more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
@@ -66,12 +66,12 @@ def failed_on(
 def skipped(
     reason: SkipReason, detail: str, evidence: Iterable[Evidence] = (), *, hint: str | None = None
 ) -> StepAnswer:
-    """The step has no answer."""
+    """The step gives no answer."""
     return StepAnswer(status="skip", skip_reason=reason, detail=detail, evidence=tuple(evidence), hint=hint)
 
 
 def missing(step: StepId, why: str, evidence: Iterable[Evidence] = ()) -> StepAnswer:
-    """The step has no answer, because an earlier one did not pass."""
+    """The step gives no answer, because an earlier step did not pass."""
     return skipped("premise_failed", f"Not checked, because {step} did not pass: {why}.", evidence)
 
 
@@ -85,12 +85,12 @@ def required(
     artifact: str | None = None,
     level: Level = "required",
 ) -> Evidence:
-    """A finding that fails its step when it is not ok."""
+    """A finding that fails its step if it is not ok."""
     return Evidence(code=code, level=level, ok=ok, message=message, hint=hint, slot=slot, artifact=artifact)
 
 
 def advice(code: str, message: str, *, hint: str | None = None, artifact: str | None = None) -> Evidence:
-    """Something worth mending that fails nothing."""
+    """A warning: worth fixing, but the step still passes."""
     return Evidence(code=code, level="advice", ok=False, message=message, hint=hint, artifact=artifact)
 
 
@@ -100,7 +100,7 @@ def note(code: str, message: str, *, slot: int | None = None) -> Evidence:
 
 
 def issue_evidence(issue: Issue, *, artifact: str | None = None) -> Evidence:
-    """A finding about a document, with its place."""
+    """A finding about a document, with its position."""
     return Evidence(
         code=issue.code,
         level=_LEVELS[issue.severity],
@@ -115,5 +115,5 @@ def issue_evidence(issue: Issue, *, artifact: str | None = None) -> Evidence:
 
 
 def about_results(fault: Fault) -> bool:
-    """Whether a fault of the episode is for the step that judges results."""
+    """Whether a fault of the episode belongs to the step that judges results."""
     return fault.error_type in ("results_missing", "results_malformed")

@@ -1,4 +1,4 @@
-"""The way through the ten steps: each is timed, told and kept, and record and page are written on every path."""
+"""Runs the ten steps: times, reports and records each, and writes the record and the page on every path."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from .transcript import TRANSCRIPT
 __all__ = ["PAGE_NAME", "CertifyOptions", "certify", "certify_refused"]
 
 PAGE_NAME = "certification.html"
-"""The page's file in the workspace."""
+"""Name of the page's file in the workspace."""
 
 _BELOW = "certification"
-"""Where certifications go among a package's results."""
+"""Directory of certifications among a package's results."""
 
 
 async def certify(
@@ -52,13 +52,14 @@ async def certify(
 ) -> Certification:
     """Take a Coworld through the ten steps of ``coworld-executable``, and leave the evidence in a workspace.
 
-    A failed step does not end it: every later step is carried out whose premises are there, and the others say which
-    step they miss. ``certification.json`` and ``certification.html`` are written on every path, interruption included.
+    A failed step does not end the certification: later steps run if their premises hold, and otherwise name the step
+    that they depend on. ``certification.json`` and ``certification.html`` are written on every path, also when
+    interrupted.
 
     Args:
-        what: The Coworld: a package, or whatever ``resolve_package`` finds one by. A manifest with errors fails the
+        what: The Coworld: a package, or a reference that ``resolve_package`` accepts. A manifest with errors fails the
             first step, and nothing is run.
-        backend: An entered backend, or the name of one that is opened for this.
+        backend: An entered backend, or the name of one to open for the certification.
         workspace: The directory for the evidence; it must be new or empty. None: a fresh one below
             ``results/certification`` beside the manifest, where ``latest`` points at it.
         options: How to certify.
@@ -69,7 +70,7 @@ async def certify(
         run_id: The certification's label; a new one by default.
 
     Returns:
-        The record. What is wrong with the Coworld is in its steps.
+        The record. Its steps say what is wrong with the Coworld.
 
     Raises:
         UsageError: There is no such package or backend.
@@ -132,12 +133,12 @@ async def certify_refused(
     latest: bool = False,
     run_id: str | None = None,
 ) -> Certification:
-    """The certification of a Coworld whose manifest could not be read: its first step fails, and nothing is run.
+    """Certify a Coworld whose manifest could not be read: the first step fails, and nothing is run.
 
     Args:
-        error: What ``resolve_package`` raised.
+        error: The error that ``resolve_package`` raised.
         workspace: The directory for the evidence; it must be new or empty.
-        backend: Where it would have run, for the record; need not be entered.
+        backend: The backend that it would have run on, for the record; need not be entered.
         overwrite: Whether a workspace of an earlier run may be emptied first.
         listeners: Readers of the certification's events.
         latest: Whether ``latest`` beside the workspace should point at it.
@@ -155,7 +156,7 @@ async def certify_refused(
 
 
 _Answers = Callable[[StepId, StepLedger], Awaitable[StepAnswer]]
-"""Carries a step out; may note in the ledger what other steps and the record are to know."""
+"""Runs a step; may note in the ledger what other steps and the record need."""
 
 
 async def _go_through(run: OpenRun, subject: Subject, answers: _Answers) -> Certification:
@@ -202,7 +203,7 @@ async def _answer(answers: _Answers, step: StepId, ledger: StepLedger) -> StepAn
         with unwrapped():
             return await answers(step, ledger)
     except CoworldError as error:
-        # an image that is not to be had is the Coworld's own fault; any other of the machine or the engine says nothing
+        # a missing image is the Coworld's own fault; other faults of machine or engine say nothing about it
         if isinstance(error, EnvironmentFault) and not isinstance(error, ImageError):
             raise
         return failed(error.code, error.message, hint=error.hint)
@@ -221,7 +222,7 @@ def _not_reached(status: EpisodeStatus, trouble: str | None) -> StepAnswer:
 
 
 def _write(run: OpenRun, certification: Certification) -> None:
-    """Leave the record and the page; without waiting, so that nothing can come between."""
+    """Write the record and the page, without awaiting, so that the writing cannot be cancelled."""
     run.bus.publish(
         RunFinished(
             status=certification.status,

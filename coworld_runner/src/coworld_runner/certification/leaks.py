@@ -1,4 +1,4 @@
-"""Looking for a run's secrets in what it left behind, without reading whole files into memory."""
+"""Searches a run's files for its secrets, without reading whole files into memory."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["slots_leaked"]
 
 _PIECE = 1 << 20
 _UNPACKED_LIMIT = 1 << 30
-"""How far into a packed file is looked; what repeats itself that much is no secret any more."""
+"""Most bytes to search in a packed file, unpacked."""
 
 
 async def slots_leaked(path: Path, tokens: Sequence[str]) -> tuple[int, ...]:
-    """The slots whose token stands in a file, as it is or within one layer of zlib or gzip.
+    """Return the slots whose token is in a file, plain or within one layer of zlib or gzip.
 
     Args:
         path: A file; a missing one leaks nothing.

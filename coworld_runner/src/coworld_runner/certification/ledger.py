@@ -1,6 +1,6 @@
-"""What is known of a certification while it goes on, and the record that is made of it.
+"""The state of a running certification, and the record made from it.
 
-Nothing is checked here; the checks are in ``steps``, and what goes through them is in ``certifier``.
+The checks are in ``steps``; ``certifier`` runs them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EPISODE = "episode"
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What a certification is of, as its record and its first event say; only a place when that could not be read."""
+    """The Coworld certified, for the record and the first event; only ``manifest`` is set if that could not be read."""
 
     manifest: str
     """Where the manifest was read from."""
@@ -38,42 +38,42 @@ class Subject:
     coworld: str = ""
     version: str = ""
     players: tuple[str, ...] = ()
-    """Who sits where in the fixture, by slot."""
+    """The fixture's players, by slot."""
     backend: Backend | None
-    """Where it runs, or would have run."""
+    """The backend that it runs on, or would have run on."""
 
 
 @dataclass(kw_only=True)
 class StepLedger:
-    """What the steps have found so far, for one another and for the record."""
+    """Findings so far, for later steps and for the record."""
 
     steps: list[StepRecord] = field(default_factory=list[StepRecord])
-    """The steps that have their answer, in order."""
+    """The steps answered so far, in order."""
     caveats: list[str] = field(default_factory=list[str])
-    """What a reader of the verdict must know was not checked."""
+    """Limits of the verdict: what was not checked."""
     issues: tuple[Issue, ...] = ()
-    """What the strict check said of the manifest."""
+    """Issues that the strict check found in the manifest."""
     matriculated_at: dt.datetime | None = None
     sources: tuple[SourceRecord, ...] = ()
     images: dict[str, ImageInfo] = field(default_factory=dict[str, ImageInfo])
-    """The images that are at hand, by reference."""
+    """The available images, by reference."""
     fixture_ok: bool = True
-    """Whether an episode can be made of the fixture."""
+    """Whether the fixture can be played."""
     probes: ContractProbes = field(default_factory=ContractProbes)
-    """What was seen of the game in the smoke episode, and that episode's tokens."""
+    """Evidence from the smoke episode, and that episode's tokens."""
     episode: EpisodeRecord | None = None
-    """The smoke episode, once it was played, however it ended."""
+    """The smoke episode once it has ended, in any way."""
     trouble: str | None = None
-    """What kept us from going on, when it was not the Coworld."""
+    """Why the certification could not go on, if that was not the Coworld's fault."""
 
     @property
     def played(self) -> EpisodeRecord:
-        """The smoke episode, for steps whose premise it is."""
+        """The smoke episode, for steps that depend on it."""
         assert self.episode is not None
         return self.episode
 
     def note(self, step: TranscriptStep, answer: StepAnswer, seconds: float) -> StepRecord:
-        """Keep a step's answer; one that was skipped although it leaves the verdict alone is a caveat to that."""
+        """Record a step's answer; a skip that does not affect the verdict becomes a caveat."""
         record = StepRecord(
             id=step.id,
             kind=step.kind,
@@ -94,7 +94,7 @@ class StepLedger:
         return record
 
     def record(self, subject: Subject, run: OpenRun, status: EpisodeStatus) -> Certification:
-        """The record, as things are now; the degree is conferred when nothing speaks against it."""
+        """Make the record of the current state; it confers the degree if nothing prevents that."""
         ended_at = dt.datetime.now(dt.UTC)
         statement, conferred = self._verdict(subject, status)
         backend, episode = subject.backend, self.episode
@@ -131,7 +131,7 @@ class StepLedger:
         )
 
     def _verdict(self, subject: Subject, status: EpisodeStatus) -> tuple[str, bool]:
-        """What follows from the steps in a sentence, and whether that is the degree."""
+        """Return the verdict as a sentence, and whether the degree is conferred."""
         name = f"{subject.coworld} {subject.version}" if subject.coworld else "The Coworld"
         failed = [step.id for step in self.steps if step.status == "fail"]
         undecided = [step.id for step in self.steps if step.skip_reason in UNDECIDED]
@@ -147,7 +147,7 @@ class StepLedger:
     # ------------------------------------------------------------------ texts
 
     def plain(self, text: str) -> str:
-        """A text for a person: no control sequences, no half characters, no secret of this run."""
+        """Clean a text for display: no control sequences, no half characters, no secret of this run."""
         text = strip_controls(text.encode("utf-8", "replace").decode())
         for slot, token in enumerate(self.probes.tokens):
             text = text.replace(token, f"[token of slot {slot}]")

@@ -1,7 +1,7 @@
 """The certification as one page: a file that opens anywhere, loads nothing, runs nothing, and prints well.
 
-Everything that came from a manifest, a game or a player is escaped, and what could reorder or hide text is shown as
-what it is. How the page looks is in ``templates/certification.html``.
+Everything from a manifest, a game or a player is escaped, and characters that could reorder or hide text are made
+visible. How the page looks is in ``templates/certification.html``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WORDS = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 
 
 def render_page(certification: Certification) -> str:
-    """The page of a certification, as one HTML document.
+    """Render a certification as one HTML document.
 
     Args:
         certification: The record; nothing in it is trusted.

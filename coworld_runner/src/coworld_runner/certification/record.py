@@ -1,4 +1,4 @@
-"""The record of one certification: what was checked, what was seen, and what follows (``certification.json``).
+"""The record of one certification: its checks, evidence and verdict (``certification.json``).
 
 It is written strictly and read leniently (``coworld_core.records``), with ``read_certification``.
 """
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 RECORD_NAME = "certification.json"
-"""What the file is called."""
+"""Name of the record's file."""
 
 StepId = Annotated[
     Literal[
@@ -85,23 +85,23 @@ SkipReason = Annotated[
 ]
 """Why a step has no answer.
 
-``premise_failed`` an earlier step failed that it stands on; ``not_applicable`` this backend has nothing to check;
-``source_unreachable`` the host of the sources did not answer, or was not to be asked; ``source_unsupported`` a source
+``premise_failed`` a step that it depends on failed; ``not_applicable`` this backend has nothing to check;
+``source_unreachable`` the host of the sources did not answer, or the check was offline; ``source_unsupported`` a source
 is on a host that cannot be checked; ``not_run`` declared, but there is no harness for it; ``platform_error`` the
 machine or the engine failed, which says nothing about the Coworld; ``interrupted`` cut short.
 """
 
 UNDECIDED: frozenset[SkipReason] = frozenset({"premise_failed", "platform_error", "interrupted"})
-"""Skips that leave the verdict open: what they would have checked might be broken."""
+"""Skips that leave the verdict open: the step might have failed."""
 
 Level = Annotated[Literal["required", "advice", "note"], Grows]
-"""``required``: when not ok, the step fails; ``advice``: worth mending, fails nothing; ``note``: a fact."""
+"""``required``: fails the step if not ok; ``advice``: a warning, the step still passes; ``note``: a fact."""
 
 SourceStatus = Annotated[Literal["resolved", "unresolved", "unsupported", "not_declared", "unreached"], Grows]
-"""What became of one source reference; ``unreached`` when its host gave no usable answer."""
+"""The state of one source reference; ``unreached`` if its host gave no usable answer."""
 
 Degree = Annotated[Literal["Executable"], Grows]
-"""The degree that is conferred; there is one."""
+"""The only degree."""
 
 
 class _Record(Record):
@@ -110,7 +110,7 @@ class _Record(Record):
 
 
 class Evidence(_Record):
-    """One thing that was looked at, and what was seen."""
+    """The result of one check."""
 
     code: str = Field(description="Stable snake_case identifier of the check.")
     level: Level = Field(description="What a bad answer means: the step fails, it is advice, or nothing.")
@@ -150,17 +150,17 @@ class StepRecord(_Record):
 
     @property
     def caption(self) -> str:
-        """What it checks, in plain words, to follow "checks that"; empty for a step of another version."""
+        """The step's check in plain words, to follow "checks that"; empty for a step of another version."""
         return _CAPTIONS.get(self.id, "")
 
     @property
     def advice(self) -> tuple[Evidence, ...]:
-        """What is worth mending although it fails nothing."""
+        """Warnings (the step still passes)."""
         return tuple(item for item in self.evidence if item.level == "advice" and not item.ok)
 
     @property
     def broken(self) -> tuple[Evidence, ...]:
-        """What the step failed on."""
+        """The evidence that the step failed on."""
         return tuple(item for item in self.evidence if item.broken)
 
     def __repr__(self) -> str:
@@ -168,7 +168,7 @@ class StepRecord(_Record):
 
 
 class SourceRecord(_Record):
-    """Where the source of one program is said to be, and whether it is there."""
+    """The declared source of one program, and whether it exists."""
 
     runnable: str = Field(description="Whose source: game, player <id>, reporter <id>, ...")
     url: str | None = Field(default=None, description="The reference as declared, without passwords; null: none.")
@@ -179,7 +179,7 @@ class SourceRecord(_Record):
 
 
 class Certification(_Record):
-    """What was checked of one Coworld, and the degree that follows; written beside the evidence on every path."""
+    """The checks of one Coworld, and the degree conferred; written beside the evidence on every path."""
 
     schema_version: SchemaVersion = Field(default=1, description="Version of this record's shape.")
     transcript: str = Field(description="Name of the transcript: which steps there are and what they check.")
@@ -215,7 +215,7 @@ class Certification(_Record):
 
     @property
     def standings(self) -> tuple[tuple[str, float], ...]:
-        """Who sat in the smoke episode, and the score, by slot; the slot stands for whom the record does not name."""
+        """Player and score by slot in the smoke episode; a player that the record does not name is ``slot N``."""
         names = [str(seat) for seat in self.seats]
         return tuple(
             (names[slot] if slot < len(names) else f"slot {slot}", score) for slot, score in enumerate(self.scores)
@@ -228,7 +228,7 @@ class Certification(_Record):
 
     @property
     def advice(self) -> tuple[Evidence, ...]:
-        """Everything worth mending that failed nothing."""
+        """Warnings of all steps (certification still passes)."""
         return tuple(item for step in self.steps for item in step.advice)
 
     def step(self, step_id: StepId) -> StepRecord:
@@ -240,10 +240,10 @@ class Certification(_Record):
         return self.model_dump_json(indent=2, by_alias=True) + "\n"
 
     def raise_for_verdict(self) -> Certification:
-        """Return the record when the degree was conferred.
+        """Return the record if the degree was conferred.
 
         Raises:
-            CertificationError: Otherwise, with the first failed step's reason and detail.
+            CertificationError: It was not; has the first failed step's reason and detail.
         """
         if self.ok:
             return self
@@ -272,7 +272,7 @@ def read_certification(source: Source) -> Certification:
             JSON as a Python value.
 
     Raises:
-        RecordError: It is something else, or lacks what a reader cannot do without.
+        RecordError: The source is something else, or lacks a required field.
         UsageError: There is no such file, or it cannot be read.
     """
     what = "certification record"

@@ -1,7 +1,7 @@
-"""Whether the source of every program is where the manifest says (certification contract, "Source references").
+"""Checks that the source of every program is where the manifest says (certification contract, "Source references").
 
-A reference is looked at only when it is on GitHub; any other host is said to be unsupported, never passed in silence.
-What GitHub cannot be asked (no network, no quota left) is said to be unreached, which is neither right nor wrong.
+Only references to GitHub are looked up; any other host is reported as unsupported, never passed silently. If GitHub
+cannot be asked (no network, no quota left), the reference is unreached, which is neither a pass nor a failure.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ class SourceOptions:
     """How source references are looked up. Times are seconds."""
 
     offline: bool = False
-    """Ask nobody: only what the address itself says is checked."""
+    """Make no requests; check only the form of the address."""
     api: str = "https://api.github.com"
-    """Where GitHub's API is."""
+    """Address of GitHub's API."""
     token: str | None = field(default=None, repr=False)
-    """For that API; None: ``GITHUB_TOKEN`` or ``GH_TOKEN`` of the environment, if there is one."""
+    """Token for that API; None means ``GITHUB_TOKEN`` or ``GH_TOKEN`` of the environment, if set."""
     timeout: float = 30.0
-    """For one answer."""
+    """For one request."""
     deadline: float = 120.0
-    """For all of them."""
+    """For all requests."""
     tries: int = 3
-    """How often a request is made that fails for reasons of the host or the network."""
+    """How often to try a request that fails because of the host or the network."""
     backoff: Backoff = field(default_factory=lambda: Backoff(base=1.0, longest_wait=10.0))
-    """Between two of them. When the host asks for a longer wait than ``longest_wait``, its quota counts as used up."""
+    """Between two tries. If the host asks for a longer wait than ``longest_wait``, its quota counts as used up."""
     parallel: int = 8
     """How many requests run at a time."""
 
@@ -72,7 +72,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What is at a place: a file, or a directory with entries."""
+    """The content of a place: a file, or a directory with entries."""
 
     is_file: bool
     size: int = 0
@@ -86,7 +86,7 @@ class _Seen:
 
 @dataclass(frozen=True)
 class _Absent:
-    """GitHub says that there is no such thing, or not for us."""
+    """GitHub answers that the place does not exist, or refuses access."""
 
     status: int
 
@@ -95,10 +95,10 @@ class _Unreached(Exception):
     """GitHub gave no usable answer.
 
     Args:
-        code: Why.
-        message: In words.
-        passing: Whether it may give one another time.
-        after: Seconds it asks to wait until then.
+        code: Code of the reason.
+        message: The reason in words.
+        passing: Whether another try may succeed.
+        after: Seconds that GitHub asks to wait before it.
     """
 
     def __init__(self, code: str, message: str, *, passing: bool = False, after: float | None = None) -> None:
@@ -110,7 +110,7 @@ class _Unreached(Exception):
 
 @dataclass(frozen=True)
 class _Settled:
-    """What the address alone decides."""
+    """The decision about one reference."""
 
     status: SourceStatus
     code: str
@@ -133,7 +133,7 @@ def shown_url(url: str) -> str:
 
 
 def read_reference(url: str) -> _Place | _Settled:
-    """Take a reference apart, or say what is wrong with it; asks nobody."""
+    """Parse a reference, or decide it by its address alone; makes no request."""
     try:
         parts = urlsplit(url.strip())
         host = (parts.hostname or "").lower()
@@ -180,18 +180,18 @@ def _programs(manifest: Manifest) -> Iterator[tuple[str, str | None]]:
 
 
 async def check_sources(manifest: Manifest, *, options: SourceOptions | None = None) -> tuple[SourceRecord, ...]:
-    """Look up where every program of a manifest says its source is.
+    """Look up the declared source of every program of a manifest.
 
-    The same address is looked up once however many programs name it, and the same directory once however many
+    Each address is looked up once, even if several programs share it, and each directory once, even if several
     addresses are below it.
 
     Args:
         manifest: The manifest.
-        options: How to look.
+        options: How to look them up.
 
     Returns:
-        One record a program: the game, then the role sections in order. Nothing raises: what cannot be found out is
-        said there.
+        One record per program: the game, then the role sections in order. Failed look-ups do not raise; the record says
+        so.
     """
     options = options or SourceOptions()
     declared = list(_programs(manifest))
@@ -265,7 +265,7 @@ async def _look_up(places: Mapping[str, _Place], options: SourceOptions) -> dict
 
 
 class _Once:
-    """One look at one place, shared by all who want it."""
+    """One look-up of one place, shared by all that need it."""
 
     def __init__(self) -> None:
         self.done = anyio.Event()
@@ -273,7 +273,7 @@ class _Once:
 
 
 class _GitHub:
-    """GitHub's contents API, each place asked for once."""
+    """GitHub's contents API; requests each place once."""
 
     def __init__(self, client: AsyncClient, options: SourceOptions, *, authenticated: bool) -> None:
         self._client = client
@@ -329,7 +329,7 @@ class _GitHub:
         return result
 
     async def _ask(self, place: _Place) -> _Seen | _Absent:
-        """Ask, again where that may help."""
+        """Request a place, with retries."""
         tries = Tries(self._options.backoff, most=self._options.tries)
         while True:
             if self._given_up is not None:
@@ -339,7 +339,7 @@ class _GitHub:
             except _Unreached as error:
                 pause = tries.again(error.after) if error.passing else None
                 if pause is None:
-                    # what one request could not get, the others need not try as long
+                    # if one request ran out of tries, the others need not try as well
                     self._given_up = error
                     raise
             await anyio.sleep(pause)
@@ -357,10 +357,10 @@ class _GitHub:
             ) from error
 
     def _read(self, response: Response) -> _Seen | _Absent:
-        """What an answer says of the place.
+        """Interpret an answer about a place.
 
         Raises:
-            _Unreached: Nothing.
+            _Unreached: The answer is not usable.
         """
         api, status = self._options.api, response.status_code
         asked = _asked_wait(response)
@@ -388,7 +388,7 @@ class _GitHub:
 
 
 def _asked_wait(response: Response) -> float | None:
-    """Seconds the host asks us to wait, when it refuses because of its quota; None when that is not why."""
+    """Return the seconds that the host asks us to wait if its quota is used up; None if it is not."""
     if response.status_code not in (403, 429):
         return None
     after = retry_after(response.headers)
@@ -401,7 +401,7 @@ def _asked_wait(response: Response) -> float | None:
 
 
 def _read(response: Response) -> _Seen | None:
-    """A listing or a file of the contents API."""
+    """Parse a listing or a file of the contents API."""
     try:
         body: object = response.json()
     except ValueError:

@@ -1,7 +1,7 @@
-"""The transcript ``coworld-executable``: which steps there are, what each checks, and when it passes.
+"""The transcript ``coworld-executable``: the steps, their checks, and when each passes.
 
-Ids and order are the published ones (certification contract, "Steps"). The transcript is data, so that a reader of a
-certification knows what was checked by its digest.
+Ids and order are the published ones (certification contract, "Steps"). The transcript is data, so that its
+digest tells a reader of a certification what was checked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class TranscriptStep:
 
     id: StepId
     kind: Literal["auto", "human"]
-    """Who carries it out."""
+    """Whether a program or a person carries it out."""
     checks: str
     """What it checks."""
     criterion: str
@@ -32,7 +32,7 @@ class TranscriptStep:
 
 @dataclass(frozen=True, kw_only=True)
 class Transcript:
-    """What a certification consists of."""
+    """The steps of a certification."""
 
     name: str
     steps: tuple[TranscriptStep, ...]

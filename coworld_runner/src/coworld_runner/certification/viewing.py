@@ -1,4 +1,4 @@
-"""A static replay viewer, looked at: its files, and in a browser that shows nobody anything, where one is there."""
+"""Checks a static replay viewer: its files, and its page in a headless browser if there is one."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ __all__ = ["check_viewer"]
 
 _BROWSERS: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _SETTLE: Final = 1.0
-"""Seconds in which a page that has the replay may still complain of it."""
+"""Seconds in which a page that has fetched the replay may still report errors."""
 _LOOK_AGAIN: Final = 0.1
 _CLOSING: Final = 5.0
 _HOST: Final = """<!doctype html><script>
 window.said = [];
 addEventListener("message", event => { if (event.data && event.data.src === "coworld-replay") said.push(event.data) });
 </script>"""
-"""Stands for the page of a platform, which shows viewers in a frame and listens to them."""
+"""Stands in for a platform's page, which shows viewers in a frame and listens to their messages."""
 
 
 async def check_viewer(directory: Path, replay: Path, *, packed: bool, seconds: float) -> StepAnswer:
     """Have a viewer show a replay.
 
     Args:
-        directory: Where the viewer is.
+        directory: The viewer's directory.
         replay: The replay of the smoke episode.
-        packed: Whether the viewer is handed it as gzip.
-        seconds: How long the page may take to fetch it, and to be ready.
+        packed: Whether to serve the replay as gzip.
+        seconds: How long the page may take to fetch the replay and be ready.
     """
     try:
         bundle = await anyio.to_thread.run_sync(read_bundle, directory)
@@ -70,22 +70,22 @@ _INSTALL: Final = "Install Chromium and `pip install coworld-runner[browser]`, s
 
 @dataclass(frozen=True, kw_only=True)
 class _Seen:
-    """What a page did."""
+    """What the page did."""
 
     fetched: bool
     complaints: tuple[str, ...]
-    """Errors on its console, and those that nobody caught."""
+    """Errors on its console, and uncaught errors."""
     said: tuple[dict[str, Any], ...]
-    """Its messages to the page around it."""
+    """Messages of the viewer to the page around it."""
 
     def says(self, kind: str) -> dict[str, Any] | None:
-        """Its first message of a kind."""
+        """Return its first message of a kind."""
         return next((message for message in self.said if message.get("type") == kind), None)
 
 
 @asynccontextmanager
 async def _browser() -> AsyncGenerator[tuple[Browser | None, str]]:
-    """A browser, or why there is none."""
+    """Open a browser; yields it, or None and the reason."""
     try:
         from playwright.async_api import Error, async_playwright
     except ImportError:
@@ -124,7 +124,7 @@ async def _look(browser: Browser, link: str, fetched: anyio.Event, seconds: floa
     with anyio.move_on_after(seconds):
         await fetched.wait()
         await anyio.sleep(_SETTLE)
-        # one that says how far it is says when it is ready, too
+        # a page that reports progress also reports when it is ready
         while (said := await _said(page)) and not {"ready", "error"} & {str(each.get("type")) for each in said}:  # noqa: ASYNC110
             await anyio.sleep(_LOOK_AGAIN)
     return _Seen(fetched=fetched.is_set(), complaints=tuple(complaints), said=tuple(await _said(page)))
