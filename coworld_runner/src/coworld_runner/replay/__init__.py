@@ -1,1 +1,1 @@
-"""Replays: found wherever they are, shown by the game that wrote them, and checked."""
+"""Replays: finding them, showing them with the game that wrote them, and checking them."""

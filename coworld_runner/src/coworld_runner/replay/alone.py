@@ -1,7 +1,7 @@
-"""A replay as one file: the game's own page, with what its websocket says recorded into it.
+"""Makes a replay one file: the game's own page, with the messages of its websocket recorded into it.
 
-It opens without a game, a server or a network. That works for every game whose replay page is one document and whose
-socket says all it has to say when it is opened; games of the kit and Paint Arena are such games.
+The file opens without a game, a server or a network. This works for every game whose replay page is one document and
+whose socket sends everything when it is opened, as games of the kit and Paint Arena do.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from .showing import ReplayOptions, ReplaySession, open_replay
 __all__ = ["ReplayPage", "record_page", "replay_page"]
 
 _PAGE_LIMIT = 32 << 20
-"""Bytes of a page."""
+"""Most bytes of a page."""
 _LIMIT = 256 << 20
-"""Bytes of all messages."""
+"""Most bytes of all messages."""
 _QUIET_SECONDS = 1.0
-"""A socket that says nothing for so long has said all."""
+"""A socket that is silent for this long has sent everything."""
 _PATIENCE_SECONDS = 60.0
-"""For all that a socket says."""
+"""Time limit for all messages of a socket."""
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval'; style-src 'unsafe-inline'; "
     "img-src data: blob:; media-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'"
 )
-"""It came from a game and may be passed on to anybody: it runs, and calls nobody."""
+"""The page comes from a game and may be shared: its scripts may run, but make no requests."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,17 @@ async def replay_page(
     backend: Backend | str = "auto",
     options: ReplayOptions | None = None,
 ) -> ReplayPage:
-    """A replay as one page: its game is started in replay mode for as long as it takes to record it.
+    """Record a replay as one page; the game runs in replay mode meanwhile.
 
     Args:
-        package: The Coworld, or whatever ``resolve_package`` finds one by.
-        replay: Whatever ``resolve_replay`` finds one by: a file, the directory of an episode, an address.
+        package: The Coworld, or a reference that ``resolve_package`` accepts.
+        replay: A reference that ``resolve_replay`` accepts: a file, the directory of an episode, an address.
         backend: An entered backend, or the name of one.
         options: How the game is started.
 
     Raises:
-        EpisodeError: The game does not show the replay (``replay_unloadable``), its page needs more than itself
-            (``replay_page_not_alone``), or its socket has no end (``replay_endless``).
+        EpisodeError: The game does not show the replay (``replay_unloadable``), its page loads other files
+            (``replay_page_not_alone``), or its socket does not stop sending (``replay_endless``).
         UsageError: There is no such package, replay or backend.
     """
     options = options or ReplayOptions()
@@ -102,7 +102,7 @@ async def _opened(backend: Backend | str, package: Package) -> AsyncGenerator[Ba
 
 
 async def record_page(session: ReplaySession, *, options: ReplayOptions | None = None) -> ReplayPage:
-    """Record the page of a game that shows a replay, with what its socket says.
+    """Record the page of a game that shows a replay, with the messages of its socket.
 
     Raises:
         EpisodeError: As for ``replay_page``.
@@ -131,7 +131,7 @@ async def record_page(session: ReplaySession, *, options: ReplayOptions | None =
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         f'<script type="application/octet-stream" id="coworld-recorded">{packed}</script>\n<script>{script}</script>'
     )
-    # The first thing of the page: its own scripts are to find the socket replaced.
+    # first in the page, so that the page's own scripts find the socket replaced
     place = re.search(r"<head[^>]*>|<html[^>]*>|<!doctype[^>]*>", text, re.IGNORECASE)
     place = re.search(r"<head[^>]*>", text, re.IGNORECASE) or place
     at = place.end() if place is not None else 0
@@ -166,7 +166,7 @@ class _References(HTMLParser):
 
 
 async def _messages(session: ReplaySession, options: ReplayOptions) -> list[str | dict[str, str]]:
-    """All that the replay's socket says; text as it is."""
+    """Read all messages of the replay's socket; text is kept as it is."""
     from websockets.exceptions import ConnectionClosed, WebSocketException
 
     from ..websocket import game_socket, words_of

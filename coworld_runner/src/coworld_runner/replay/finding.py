@@ -1,7 +1,7 @@
-"""Getting at a replay, wherever it is and however it is compressed.
+"""Opens a replay, wherever it is and however it is compressed.
 
-A replay is opaque bytes of any game. What is known is how it may be packed: raw, zlib or gzip. That is told from its
-first bytes, not from its name, and it is unpacked in bounded pieces up to a limit, never in memory as a whole.
+A replay is opaque bytes of any game, and may be raw, zlib or gzip. Its first bytes tell which, not its name. It is
+unpacked in bounded pieces up to a limit, never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 DEFAULT_REPLAY_LIMIT = 1 << 30
-"""How many bytes a replay may have, fetched or unpacked."""
+"""Most bytes of a replay, fetched or unpacked."""
 
 
 class ReplayError(CoworldError):
@@ -57,14 +57,14 @@ class Replay:
     path: Path
     """The file. Yours if it was local and not compressed; otherwise a copy that lives as long as the context."""
     name: str
-    """What a game should find it under: a plain file name without a compression suffix, since games of the runtime
-    contract unpack by suffix."""
+    """File name to give the replay for a game: without a compression suffix, since games of the runtime contract unpack
+    by suffix."""
     size: int
     """Bytes of the file."""
     source: str
     """Where it came from, without passwords and queries."""
     compression: Compression
-    """How it was packed."""
+    """How it was compressed."""
     copied: bool
     """Whether ``path`` is a copy."""
 
@@ -79,19 +79,19 @@ async def resolve_replay(
     token: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[Replay, None]:
-    """A replay as a plain file, for as long as the context is open.
+    """Provide a replay as a plain file while the context is open.
 
     Args:
         argument: A path (a directory counts when it holds a file ``replay``, as a workspace does), or an address:
             ``file://``, ``http(s)://``, or ``s3://bucket/key`` for a public object.
         directory: Where copies go; must exist. None: a directory of their own, removed on leaving.
-        limit: How many bytes it may have, fetched or unpacked.
+        limit: Most bytes of the replay, fetched or unpacked.
         timeout: Seconds to wait for a connection, or for the next bytes.
         token: Bearer token for an http(s) address, sent to its own origin only.
-        environment: Where ``AWS_ENDPOINT_URL_S3`` and ``AWS_ENDPOINT_URL`` are looked up; None: this process's.
+        environment: Environment with ``AWS_ENDPOINT_URL_S3`` and ``AWS_ENDPOINT_URL``; None means this process's.
 
     Raises:
-        UsageError: There is no such file, or the argument is no address that can be read.
+        UsageError: There is no such file, or the argument is not a readable address.
         RemoteError: The host cannot be reached or refused; the message names it.
         ReplayError: It is empty, damaged, cut short or too large (codes ``replay_empty``, ``replay_damaged``,
             ``replay_truncated``, ``replay_too_large``, ``replay_bomb``).
@@ -116,11 +116,11 @@ async def resolve_replay(
 
 
 def last_replay(place: Path, *, below: bool = False) -> tuple[Path, Path]:
-    """The newest replay that an episode of a package has left where results go.
+    """Find the newest replay among the results of a package.
 
     Args:
         place: The package's directory.
-        below: Whether packages count that are in it, or one directory deeper, too.
+        below: Whether to search packages one or two directories below, too.
 
     Returns:
         The directory of the package, and the replay.
@@ -158,7 +158,7 @@ async def _local(source: Source, copies: Callable[[], Awaitable[Path]], limit: i
 
 
 def _look(path: Path) -> tuple[Path, bytes, int]:
-    """The file meant, its first bytes and its size."""
+    """Return the file that a path refers to, its first bytes and its size."""
     try:
         if path.is_dir():
             if not (path / "replay").is_file():
@@ -179,7 +179,7 @@ def _look(path: Path) -> tuple[Path, bytes, int]:
 
 
 def _compression(path: Path, head: bytes, name: str) -> Compression:
-    """How a file is packed, the doubtful case tried out: text may begin like a zlib stream ("x^")."""
+    """Detect how a file is packed; unpacks a doubtful one to find out, as text may begin like zlib ("x^")."""
     if not head:
         raise _empty(name)
     with path.open("rb") as file:
@@ -214,7 +214,7 @@ async def _remote(
     path = urlsplit(source.url).path if source.kind == "http" else source.url
     name = unquote(path.rpartition("/")[2])
     if answer.encoding:
-        # undone here, within the limit, rather than by the transport, which knows none
+        # decode here, within the limit, because the transport has none
         fetched = await anyio.to_thread.run_sync(_decoded, fetched, answer.encoding, limit, shown)
     head = await anyio.to_thread.run_sync(_head, fetched)
     compression = await anyio.to_thread.run_sync(_compression, fetched, head, name or "replay")
@@ -235,7 +235,7 @@ def _head(path: Path) -> bytes:
 
 
 def _decoded(path: Path, encoding: str, limit: int, source: str) -> Path:
-    """Undo the transport's own packing."""
+    """Undo the transport's content encoding."""
     if encoding not in {"gzip", "x-gzip", "deflate"}:
         raise RemoteError(
             f"{source} came in the encoding {encoding[:40]!r}, which was not asked for.",
@@ -257,7 +257,7 @@ _PACKED_SUFFIX = re.compile(r"(\.(z|zz|zlib|gz|gzip))+$", re.IGNORECASE)
 
 
 def _name(name: str) -> str:
-    """A plain name to hand a replay over under: games unpack by suffix, and this one is not packed."""
+    """Return a plain name for an unpacked replay: games unpack by suffix."""
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", _PACKED_SUFFIX.sub("", name)).strip("._")[:100]
     return plain or "replay"
 

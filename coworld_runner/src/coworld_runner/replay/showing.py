@@ -1,4 +1,4 @@
-"""Showing a replay: the game's own image, in replay mode, with one file it may only read."""
+"""Shows a replay with the game's own image, in replay mode, with one read-only file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ReplayOptions:
     ready_timeout: float = durations.REPLAY_SHOWN
     """For the game to answer ``/healthz``."""
     message_timeout: float = 10.0
-    """For the first message on ``/replay`` when that is checked."""
+    """For the first message on ``/replay``, if that is checked."""
     stop_grace: float = 5.0
     """Between TERM and KILL."""
     limits: Limits = field(default_factory=lambda: EpisodeOptions().game_limits)
@@ -73,7 +73,7 @@ async def open_replay(
 ) -> AsyncGenerator[ReplaySession]:
     """Start a game in replay mode, and stop it on leaving.
 
-    Both dialects are spoken: ``COGAME_LOAD_REPLAY_URI``, and the older ``COGAME_REPLAY_SERVER=1`` with the replay
+    Supports both dialects: ``COGAME_LOAD_REPLAY_URI``, and the older ``COGAME_REPLAY_SERVER=1`` with the replay
     named in the page's address.
 
     Args:
@@ -84,7 +84,7 @@ async def open_replay(
         options: How to run it.
         logs: A directory for the game's logs.
         run_id: The run's label; a new one by default.
-        compressed: Whether to hand it out as a zlib file ``replay.z``, as hosted viewers do.
+        compressed: Whether to provide it as a zlib file ``replay.z``, as hosted viewers do.
 
     Yields:
         The session, once the page answers.
@@ -118,7 +118,7 @@ async def open_replay(
         environment=environment,
         inputs={file: functools.partial(_compress, replay) if compressed else replay},
         ports=(Port(name="http"), *extra_unit_ports(extra)),
-        # as for the game that has played it
+        # as for the game that played it
         network="game-only" if backend.capabilities.network_isolation else "open",
         limits=enforceable(options.limits, backend.capabilities),
         platform=options.platform,
@@ -145,7 +145,7 @@ async def open_replay(
 
 
 async def _page(address: str, uri: str) -> tuple[probes.Dialect, probes.ProbeResult]:
-    """Ask for the replay page, the current one first; the older dialect refuses a page without its ``uri``."""
+    """Request the replay page, the current dialect's first; the older one refuses a page without its ``uri``."""
     dialect, result = await probes.probe_page(address, "replay", redirects=True)
     if result.ok or dialect is probes.CURRENT:
         return dialect, result
@@ -201,7 +201,7 @@ async def _unloadable(unit: Unit, message: str) -> CoworldError:
 
 
 def _compress(source: Path, target: Path) -> None:
-    """Have a zlib copy of a file, made piece by piece. Runs in a worker thread and stops when its task is cancelled."""
+    """Make a zlib copy of a file piece by piece. Runs in a worker thread and stops when its task is cancelled."""
     packer = zlib.compressobj()
     with source.open("rb") as plain, target.open("xb") as packed:
         while piece := plain.read(_PIECE):

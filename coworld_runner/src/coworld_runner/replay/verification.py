@@ -1,4 +1,4 @@
-"""Checking the replays of episodes that have been played, and putting the answer into their records."""
+"""Checks the replays of finished episodes, and adds the result to their records."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ async def verify_episode_replay(
     options: ReplayOptions | None = None,
     listeners: tuple[Listener, ...] = (),
 ) -> EpisodeRecord:
-    """Check that the game shows the replay that an episode left.
+    """Check that the game shows the replay of an episode.
 
     Args:
-        plan: What was played.
-        record: The episode's record. One without results is returned as it is: there is a graver fault already.
-        workspace: Its directory; ``episode.json`` is written again when there is something to add.
+        plan: The episode's plan.
+        record: The episode's record; returned unchanged without results, because it has a graver fault already.
+        workspace: The episode's directory; ``episode.json`` is rewritten if the record changes.
         backend: An entered backend.
         options: How the game is started in replay mode.
         listeners: Readers of the events.
@@ -79,7 +79,7 @@ async def verify_episode_replay(
     changed = record.model_copy(
         update={
             "faults": (*record.faults, *((fault,) if fault else ())),
-            "artifacts": artifact_records(layout),  # the replay's own logs have come
+            "artifacts": artifact_records(layout),  # now with the logs of the replay
         }
     )
     atomic_write(layout.record, (changed.model_dump_json(indent=2) + "\n").encode())
@@ -95,10 +95,10 @@ async def verify_batch_replays(
     options: ReplayOptions | None = None,
     listeners: tuple[Listener, ...] = (),
 ) -> BatchSummary:
-    """The same for every episode of a batch that completed, one after the other.
+    """Check the replay of every completed episode of a batch, one after the other.
 
     Returns:
-        The summary with what was found; ``summary.json`` is written again.
+        The summary with the faults found; ``summary.json`` is rewritten.
 
     Raises:
         BackendError: The engine failed.

@@ -1,6 +1,6 @@
-"""Static replay viewers: a directory with a page that shows replays, for which nothing of the game has to run.
+"""Static replay viewers: a directory with a page that shows replays without running the game.
 
-The page and the replay are served on one loopback origin, under the policy by which platforms show such pages.
+The page and the replay are served on one loopback origin, under the same policy that platforms use for such pages.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _POLICY: Final = (
     "worker-src 'self' blob:; connect-src 'self' http: https:; base-uri 'none'; form-action 'none'"
 )
 _KINDS: Final = {".js": "text/javascript", ".mjs": "text/javascript", ".wasm": "application/wasm", ".css": "text/css"}
-"""What browsers insist on; what the machine says of these is not always that."""
+"""Types that browsers require; the machine's own table does not always have these."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ async def open_viewer(bundle: ViewerBundle, replay: Path, *, packed: bool = Fals
     Args:
         bundle: The viewer.
         replay: A file with the replay as the game wrote it.
-        packed: Whether the page is handed it as gzip, as ``replay_compression`` says.
+        packed: Whether to serve the replay as gzip, as ``replay_compression`` says.
     """
     fetched = anyio.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -64,7 +64,7 @@ async def open_viewer(bundle: ViewerBundle, replay: Path, *, packed: bool = Fals
 
         async def route(connection: ServerConnection, request: Request) -> Response:
             path = unquote(address_of(request).path)
-            # a page of somebody else's, by whose name this machine is called, is told nothing
+            # refuse a foreign page whose host name resolves to this machine (DNS rebinding)
             if request.headers.get("Host") not in names:
                 return connection.respond(http.HTTPStatus.FORBIDDEN, "not by that name\n")
             if path == _REPLAY:
