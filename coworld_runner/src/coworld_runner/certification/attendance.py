@@ -15,11 +15,11 @@ from .record import Evidence
 __all__ = ["check_attendance"]
 
 _SHARE_OF_OTHERS = 0.1
-"""A player has left early if another stayed longer by more than this share of the time played."""
+"""A player has left early if another stayed longer by more than this share of the time since its start."""
 
 _SHARE_OF_GAME = 0.5
-"""A player has also left early if the game went on for more than this share of the time played. The share is larger
-because games write results and replay after they tell their players that the game is over."""
+"""A player has also left early if the game went on for more than this share of the time from its start to the end of
+the game. The share is larger because games write results and replay after they tell players that the game is over."""
 
 _STOPPED = "player_stopped"
 

@@ -85,7 +85,7 @@ SkipReason = Annotated[
 ]
 """Why a step has no answer.
 
-``premise_failed`` a step that it depends on failed; ``not_applicable`` this backend has nothing to check;
+``premise_failed`` a step that it needs did not pass; ``not_applicable`` this backend has nothing to check;
 ``source_unreachable`` the host of the sources did not answer, or the check was offline; ``source_unsupported`` a source
 is on a host that cannot be checked; ``not_run`` declared, but there is no harness for it; ``platform_error`` the
 machine or the engine failed, which says nothing about the Coworld; ``interrupted`` cut short.

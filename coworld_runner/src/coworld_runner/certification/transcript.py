@@ -1,7 +1,7 @@
 """The transcript ``coworld-executable``: the steps, their checks, and when each passes.
 
-Ids and order are the published ones (certification contract, "Steps"). The transcript is data, so that its
-digest tells a reader of a certification what was checked.
+Ids and order are the published ones (certification contract, "Steps"). The transcript is data, so that its digest
+tells a reader of a certification what was checked.
 """
 
 from __future__ import annotations
