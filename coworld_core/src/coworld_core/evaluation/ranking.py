@@ -128,7 +128,7 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
     def look(self, block: JudgedBlock) -> str:
         """Take in a block; return why no more are needed, or an empty string while more are."""
         count = len(self._labels)
-        # checking every pair costs more than a block, so check once every as many blocks as there are pairs
+        # checking every pair costs more than a block, so check only after as many blocks as there are pairs
         if block.block % (count * (count - 1) // 2):
             return ""
         found = self._pairs()
