@@ -1,4 +1,4 @@
-"""The client: one connection, and every noun of the API as an attribute."""
+"""The API client: one connection, with each resource of the API as an attribute."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ __all__ = ["CoworldClient"]
 
 
 class CoworldClient:
-    """A client of one platform, to be used in ``async with``.
+    """A client of one platform; use it in ``async with``.
 
     Args:
         server: Address of the platform.
-        token: Whom to speak as; nobody when None.
-        timeout: Seconds for one attempt of an ordinary call. Every call takes a ``timeout=`` of its own.
-        max_retries: How often a call that may be repeated is: reading always, writing with an idempotency key, which
-            is minted once for each call. 409 is never tried again.
-        transport: What carries the requests; the network by default.
-        user_agent: Put before ours.
-        elevated: Ask for team rights with every call.
+        token: The token to send; anonymous when None.
+        timeout: Seconds for one attempt of an ordinary call. Each call has its own ``timeout=``.
+        max_retries: How often to retry a call that may be repeated: reads always, writes with an idempotency key, which
+            is created once per call. 409 is never retried.
+        transport: Carries the requests; the network by default.
+        user_agent: Prepended to the client's own.
+        elevated: Request team rights with every call.
         backoff: Pauses between attempts.
 
     Raises:
-        UsageError: The server is no address, the token cannot be one, or a player's session asks for team rights.
+        UsageError: The server is not an address, the token is malformed, or a player's session asks for team rights.
     """
 
     def __init__(
@@ -84,17 +84,17 @@ class CoworldClient:
 
     @classmethod
     def from_login(cls, server: str | None = None, *, identity: str = "active", **options: Any) -> Self:
-        """A client for whoever is signed in on this machine.
+        """A client with the credentials stored on this machine.
 
         Args:
-            server: The platform; ``COWORLD_SERVER``, else the default one, when None.
+            server: The platform; when None, ``COWORLD_SERVER`` or the default one.
             identity: ``active``: the player in use if there is one, else the user; ``user``: the user; or a player's
-                ``ply_`` id. ``COWORLD_TOKEN`` comes before all of them.
-            options: Those of the constructor.
+                ``ply_`` id. ``COWORLD_TOKEN`` overrides all of them.
+            options: Passed to the constructor.
 
         Raises:
             NotLoggedIn: There is no token; ``SessionExpired`` when the player's session has ended.
-            UsageError: The server is no address, or the identity is none.
+            UsageError: The server is not an address, or the identity is invalid.
             EnvironmentFault: The credentials cannot be read.
         """
         login = resolve_login(server, identity=identity)
@@ -104,11 +104,11 @@ class CoworldClient:
 
     @classmethod
     def anonymous(cls, server: str | None = None, **options: Any) -> Self:
-        """A client for nobody in particular: what is public can be read.
+        """A client without a token, which can read public data.
 
         Args:
-            server: The platform; ``COWORLD_SERVER``, else the default one, when None.
-            options: Those of the constructor.
+            server: The platform; when None, ``COWORLD_SERVER`` or the default one.
+            options: Passed to the constructor.
         """
         return cls(resolve_server(server), **options)
 
@@ -130,7 +130,7 @@ class CoworldClient:
         return self.connection.server
 
     async def whoami(self, *, timeout: float | None = None) -> Whoami:
-        """Whom the token stands for. One that the server does not know is ``anonymous``, and no error.
+        """The account of the token. An unknown token gives ``anonymous``, not an error.
 
         Raises:
             ApiError: The server refused.
@@ -198,11 +198,11 @@ class CoworldClient:
                 return self.server.removesuffix(ending) + path
         return self.server + path
 
-    # Each noun is imported when it is first used.
+    # Each resource is imported on first use.
 
     @cached_property
     def coworlds(self) -> Coworlds:
-        """Coworlds: what can be played."""
+        """Coworlds: the games to play."""
         from .resources.coworlds import Coworlds
 
         return Coworlds(self)
@@ -216,21 +216,21 @@ class CoworldClient:
 
     @cached_property
     def downloads(self) -> Downloads:
-        """What there is to download of many episodes at once."""
+        """Files to download from many episodes at once."""
         from .resources.downloads import Downloads
 
         return Downloads(self)
 
     @cached_property
     def episodes(self) -> Episodes:
-        """Episodes: what was played, and what is left of it."""
+        """Episodes that were played, and their files."""
         from .resources.episodes import Episodes
 
         return Episodes(self)
 
     @cached_property
     def events(self) -> Events:
-        """What happened in leagues."""
+        """Events of leagues."""
         from .resources.events import Events
 
         return Events(self)

@@ -1,11 +1,11 @@
-"""What can go wrong between this machine and a platform.
+"""The errors of calls to a platform.
 
 ::
 
     RemoteError
     └── ApiError
-        ├── ApiShapeError          the answer cannot be what was asked for
-        └── ApiStatusError         the server said no; one class per common status
+        ├── ApiShapeError          the answer is invalid
+        └── ApiStatusError         the server refused; one class per common status
             ├── LinkExpired             storage refuses a link, and a fresh one too
             ├── BadRequest              400
             ├── NotAuthenticated        401
@@ -22,7 +22,7 @@
     │   └── ApiTimeoutError        ... in time (also a ``TimeoutError``)
     └── NotLoggedIn                there is no token for it
 
-A message holds the server's own words. None holds a token, or the query of a presigned URL.
+Messages contain the server's own words, but never a token or the query of a presigned URL.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ __all__ = [
 ]
 
 _MAX_DETAIL = 2000
-"""Characters of a server's words that go into a message; ``detail`` has them all."""
+"""Most characters of a server's text in a message; ``detail`` has all of it."""
 
 
 class ApiError(RemoteError):
-    """A platform refused a request, or answered something that cannot be what was asked for."""
+    """A platform refused a request, or gave an invalid answer."""
 
     default_code = "api_error"
 
 
 class ApiShapeError(ApiError):
-    """The answer is not JSON, not of the promised kind, too large, or goes round in circles."""
+    """The answer is not JSON, has the wrong shape, is too large, or repeats itself endlessly."""
 
     default_code = "api_shape"
 
@@ -110,12 +110,12 @@ class ApiStatusError(ApiError):
 
     Attributes:
         status: The HTTP status.
-        detail: What the server said: text, an object, a list, or None when it said nothing.
-        request_id: The server's name for the request, or ours; worth quoting to whoever runs the server.
-        type: The server's name for the kind of error, if it gives one.
-        documentation_url: Where the server explains it, if it says so.
+        detail: The server's explanation: text, an object, a list, or None.
+        request_id: The id of the request, from the server or the client; quote it to the server's operator.
+        type: The server's name for the kind of error, if any.
+        documentation_url: Where the server documents the error, if it says.
         retry_after: Seconds the server asks to wait, if it does.
-        rejected: Whether the server says that it has not even begun.
+        rejected: Whether the server says that it did not start on the request.
     """
 
     default_code = "api_status"
@@ -151,14 +151,14 @@ class ApiStatusError(ApiError):
 
 
 class LinkExpired(ApiStatusError):
-    """A link to a file has run out, and no fresh one leads to it either."""
+    """A link to a file has expired, and a fresh one fails too."""
 
     default_code = "link_expired"
     default_hint = "Try again later; if it stays, whoever runs the server should look at its storage and its clock."
 
 
 class BadRequest(ApiStatusError):
-    """400: the request cannot be meant."""
+    """400: the request is invalid."""
 
     default_code = "bad_request"
 
@@ -184,7 +184,7 @@ class NotFound(ApiStatusError):
 
 
 class Conflict(ApiStatusError):
-    """409: it contradicts what is there, often because it is there already."""
+    """409: it conflicts with the current state; often the thing exists already."""
 
     default_code = "conflict"
 
@@ -202,13 +202,13 @@ class Unprocessable(ApiStatusError):
 
 
 class TooManyRequests(ApiStatusError):
-    """429: too much at once, or a budget is used up."""
+    """429: too many requests, or a budget is used up."""
 
     default_code = "too_many_requests"
 
 
 class NotOffered(ApiStatusError):
-    """501: this platform has no such thing, today or later."""
+    """501: this platform does not offer the feature."""
 
     default_code = "not_offered"
     default_hint = "Other platforms may have it; asking this one again changes nothing."

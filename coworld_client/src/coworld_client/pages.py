@@ -1,7 +1,7 @@
-"""Lists of any length behind one thing: await it for a page, iterate it for items.
+"""Paged lists: await one for its first page, or iterate over it for all items.
 
 Servers page in several ways: an envelope with ``total_count`` or with ``next_cursor``, a bare list with the header
-``X-Next-Cursor``, a bare list that is cut by ``limit`` and ``offset``, and one that is simply whole. A caller need not
+``X-Next-Cursor``, a bare list that is cut by ``limit`` and ``offset``, and one that is always whole. Callers need not
 know which.
 """
 
@@ -24,7 +24,7 @@ _T = TypeVar("_T", bound=Wire)
 
 _MAX_PAGES = 10_000
 _MAX_STALE = 3
-"""Pages by offset in a row that hold nothing new; a list that grows that fast is not one to be read by offset."""
+"""Most consecutive pages by offset without a new row; a list that grows so fast cannot be read by offset."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +42,11 @@ class Page(Generic[_T]):
     has_more: bool = False
     """Whether the server had more rows when this page was made."""
     odd: tuple[Issue, ...] = ()
-    """Rows that were left out because they are no objects, with a pointer into the server's page; ``list_cut`` when
-    there may be rows that the server gives no way to."""
+    """Rows left out because they are not objects, with a pointer into the server's page; ``list_cut`` if there may be
+    rows that the server gives no access to."""
 
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What else the server said beside the rows, as JSON."""
+    """Everything else in the server's answer, as JSON."""
 
     def __len__(self) -> int:
         return len(self.items)
@@ -56,7 +56,7 @@ class Fetch(Protocol):
     """Gets one page of a list from the server."""
 
     def __call__(self, *, limit: int | None, offset: int | None, cursor: str | None) -> Awaitable[Reply]:
-        """Ask for a page; what is None is not sent."""
+        """Request a page; arguments that are None are not sent."""
         ...
 
 
@@ -64,21 +64,21 @@ class AsyncPager(Generic[_T]):
     """A list on a server.
 
     ``await pager`` gives its first page, ``async for row in pager`` its rows, ``pager.pages()`` its pages. Nothing is
-    asked for before that, and each use begins anew.
+    requested before that, and each use starts again.
 
     Args:
         fetch: Gets one page.
-        model: What the rows are.
-        limit: How many rows are wanted at most, after filters; all by default.
+        model: The type of the rows.
+        limit: The most rows to return, after filters; all by default.
         offset: How many rows of the server's list to skip.
-        cursor: Where to begin, as a page's ``next_cursor`` says.
-        page_size: Rows to ask for at once.
+        cursor: Where to begin: the ``next_cursor`` of a page.
+        page_size: Rows to request at a time.
         keep: Whether a row is wanted; prepared once, when the first page is.
         whole: Whether the server gives the list in one piece and takes no limit.
-        max_pages: Pages to read before the list is held to be endless.
+        max_pages: Pages to read before the list counts as endless.
 
     Raises:
-        UsageError: Code ``bad_limit``, for a limit, offset or page size that cannot be.
+        UsageError: Code ``bad_limit``, for an invalid limit, offset or page size.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class AsyncPager(Generic[_T]):
         """The list page by page. Only the last can be empty; with a filter each but the last is full.
 
         Raises:
-            ApiShapeError: A cursor comes twice, the list has no end, or the answer is no list.
+            ApiShapeError: A cursor repeats, the list has no end, or the answer is not a list.
         """
         if self._limit == 0:
             yield Page(items=())
@@ -150,7 +150,7 @@ class AsyncPager(Generic[_T]):
             rows, issues = await reader.read(ask)
             odd += issues
             waiting += rows if keep is None else filter(keep, rows)
-            # with a filter pages are cut here, so that none is short by accident
+            # with a filter, pages are cut here so that only the last can be short
             size = len(waiting) if keep is None else self._page_size
             while waiting and (len(waiting) >= size or reader.ended or (left is not None and len(waiting) >= left)):
                 items = waiting[:size][:left]
@@ -175,7 +175,7 @@ class AsyncPager(Generic[_T]):
 
 
 class _Reader(Generic[_T]):
-    """Reads a server's list page by page, however it is paged, and gives each row once."""
+    """Reads a server's list page by page, in any style of paging, and returns each row once."""
 
     def __init__(self, fetch: Fetch, model: type[_T], offset: int, cursor: str | None, *, whole: bool) -> None:
         self.offset = offset
@@ -193,7 +193,7 @@ class _Reader(Generic[_T]):
         self._stale = 0
 
     async def read(self, limit: int) -> tuple[list[_T], tuple[Issue, ...]]:
-        """The next page's rows that are new, and what is odd about it."""
+        """The new rows of the next page, and the issues found in it."""
         reply = await self._fetch(
             limit=None if self._whole else limit,
             offset=None if self._whole or self._by_cursor else self.offset,
@@ -216,12 +216,12 @@ class _Reader(Generic[_T]):
         elif total is not None:
             self.ended = self.offset >= total
         else:
-            # a bare list: shorter than asked for is its end, and so is one that takes no notice of the limit
+            # a bare list ends with a page shorter than requested, or one that ignores the limit
             self.ended = len(entries) != limit
         self.cursor = cursor
         if cursor is None and not self.ended:
             self._stale = 0 if fresh or odd else self._stale + 1
-            # a bare list that comes once more: its server takes no notice of the offset
+            # a bare list that repeats: its server ignores the offset
             if self._stale and total is None:
                 self.ended = True
                 odd = (*odd, _cut(reply.what, len(entries)))
@@ -230,7 +230,7 @@ class _Reader(Generic[_T]):
         return fresh, odd
 
     def _unseen(self, rows: Iterable[_T]) -> list[_T]:
-        """Rows inserted while a list is read by offset push others into the next page once more."""
+        """The rows not seen before: rows inserted meanwhile push earlier ones into the next page again."""
         fresh: list[_T] = []
         for row in rows:
             identity: object = getattr(row, "id", "")

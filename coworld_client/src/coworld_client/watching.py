@@ -1,4 +1,4 @@
-"""Following episodes as they change: by the server's change feed, or by asking again and again."""
+"""Follows episodes as they change, through the server's change feed or by polling."""
 
 from __future__ import annotations
 
@@ -40,45 +40,45 @@ _T = TypeVar("_T")
 _LONGEST_WAIT = 25.0
 _FEED = "/v2/episode-requests/changes"
 _NO_FEED = frozenset({400, 404, 405, 422, 501})
-"""How servers without a change feed answer: its name is not known there, or taken for an id."""
+"""Statuses of servers without a change feed: the path is unknown, or taken for an id."""
 _NO_CURSOR = frozenset({400, 404, 409, 410, 422})
-"""How a server says that a cursor is too old, or none of its own."""
+"""Statuses for a cursor that is too old or not the server's own."""
 _MAX_RESTARTS = 5
-"""Times in a row that a feed may begin anew without telling anything."""
+"""How often in a row a feed may restart without reporting anything."""
 _OWN_CURSOR = "asked."
-"""Cursors of ours begin so; they hold what was last seen of each episode."""
+"""Prefix of the client's own cursors, which hold the last seen state of each episode."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 15.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One episode that is new, has changed or has gone."""
+    """An episode that was added, changed or removed."""
 
     id: str
     """``ereq_…``."""
     experience_request_id: str | None
     """The experience request it belongs to, if it was asked for by one."""
     episode: EpisodeProgress | None
-    """How it is now; None when it has gone."""
+    """Its current state; None when removed."""
     removed: bool = False
-    """Whether it has gone."""
+    """Whether it was removed."""
     cursor: str | None = field(repr=False)
-    """Give this to ``watch`` to miss nothing after this change; what came together with it may come again."""
+    """Pass this to ``watch`` to resume after this change; changes of the same batch may be repeated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Batch:
-    """What a source has told at once, and where it goes on."""
+    """Changes that a source reported together, and the cursor that follows them."""
 
     entries: Sequence[ChangeEntry]
     cursor: str | None
 
 
 class Changes:
-    """Changes of episodes as they happen, to be iterated once.
+    """Changes of episodes as they happen; iterate over it once.
 
     Attributes:
-        cursor: How far the changes handed out reach; give it to ``watch`` to go on there.
+        cursor: The position after the changes yielded so far; pass it to ``watch`` to resume.
     """
 
     def __init__(self, feed: _Feed | None, asking: _Asking, *, cursor: str | None) -> None:
@@ -109,7 +109,7 @@ class Changes:
         fresh: list[ChangeEntry] = []
         for entry in batch.entries:
             mark = f"r{entry.revision}" if entry.revision else _digest(entry.episode)
-            # a feed that begins anew tells everything once more
+            # a feed that restarts reports everything again
             if self._last.get(entry.id) != f"{entry.removed}{mark}":
                 self._last[entry.id] = f"{entry.removed}{mark}"
                 fresh.append(entry)
@@ -122,7 +122,7 @@ class Changes:
                     experience_request_id=entry.experience_request_id,
                     episode=None if entry.removed else entry.episode,
                     removed=entry.removed,
-                    # only who has seen the last of a batch has seen all of it
+                    # the batch is complete only with its last change
                     cursor=batch.cursor if entry is fresh[-1] else self.cursor,
                 )
             )
@@ -150,13 +150,13 @@ async def watch(
 
 
 class _Outage:
-    """Waits out a server's absence, up to a patience."""
+    """Retries while a server is unavailable, for a limited time."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
 
     async def survive(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        """The call's answer, once there is one; its error when that does not pass, or not in time."""
+        """Return the answer of the call. Raises its error if that is permanent or lasts too long."""
         backoff = Backoff(base=2 * _FIRST_PAUSE, cap=_LONGEST_PAUSE, longest_wait=self._patience)
         tries = Tries(backoff, patience=self._patience)
         while True:
@@ -195,10 +195,10 @@ class _Feed:
         self._restarts = 0
         self._first = True
         self._idle = 0.0
-        """Seconds to leave the server alone, because it had nothing to tell."""
+        """Seconds to wait before the next call, because the server had nothing to report."""
 
     async def next(self) -> _Batch | None:
-        """What has changed, perhaps nothing; None when the server has no feed."""
+        """The next changes, possibly none; None when the server has no feed."""
         if self._idle:
             await anyio.sleep(self._idle)
         began = anyio.current_time()
@@ -224,13 +224,13 @@ class _Feed:
         took = anyio.current_time() - began
         self._idle = 0.0
         if not page.entries and not page.has_more:
-            # a server that does not hold the call must not be asked without a pause
+            # pause between calls to a server that does not hold them open
             least = _FIRST_PAUSE if took < _FIRST_PAUSE else 0.0
             self._idle = min(max(page.poll_after_seconds or 0.0, least), _LONGEST_PAUSE)
         return _Batch(entries=page.entries, cursor=self._cursor)
 
     async def _page(self) -> ChangePage:
-        # the first page tells how everything stands: what is over already is not waited for
+        # the first page reports the current state: do not wait for episodes that are already over
         wait = 0 if self._first or self._cursor is None else math.ceil(self._wait)
         params = {"ids": self._ids, "view": self._view, "cursor": self._cursor, "wait_seconds": wait or None}
         connection = self._client.connection
@@ -239,7 +239,7 @@ class _Feed:
 
 
 class _Asking:
-    """Asks for everything again and again, and compares."""
+    """Polls all episodes and compares their states."""
 
     def __init__(
         self, client: CoworldClient, ids: Sequence[str], seen: Mapping[str, str], outage: _Outage, *, until_done: bool
@@ -253,7 +253,7 @@ class _Asking:
         self._pause = 0.0
 
     async def next(self) -> _Batch:
-        """What has changed since the last time, perhaps nothing."""
+        """The changes since the last poll, possibly none."""
         await anyio.sleep(self._pause)
         now: dict[str, tuple[EpisodeProgress, str | None]] = {}
         terminal = True

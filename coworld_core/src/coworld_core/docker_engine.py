@@ -1,14 +1,14 @@
-"""A Docker engine: how to find it, and calls to its HTTP API.
+"""Finds a Docker engine and calls its HTTP API.
 
-It is spoken directly rather than through the ``docker`` package, because that one blocks: a call made in a thread
-cannot be cancelled, and a container's log needs a thread for as long as it runs. Here every call is an ordinary
-cancellable await, and following a hundred containers costs a hundred sockets.
+This module does not use the ``docker`` package, because that one blocks: a call made in a thread cannot be cancelled,
+and following a container's log occupies a thread. Here every call is an ordinary cancellable await, and following a
+hundred containers costs a hundred sockets.
 
-HTTP is that of httpcore2, on which httpx2 stands: what httpx2 adds is of no use to an engine, and would double what
-has to be imported before anything can start. Importing it waits for the first connection.
+It uses httpcore2, the layer below httpx2: an engine needs none of what httpx2 adds, which would double the imports
+before anything can start. httpcore2 is imported at the first connection.
 
-Of coworld-core this module alone opens connections, and nothing else of it imports this one; what it needs beyond
-coworld-core's own libraries is the extra ``docker-engine``.
+This is the only module of coworld-core that opens connections, and no other one there imports it. Its dependencies
+beyond those of coworld-core are in the extra ``docker-engine``.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ __all__ = [
 _OLDEST_API = (1, 41)
 """Docker 20.10."""
 _NEWEST_API = (1, 48)
-"""What this module was written against; a newer engine is spoken to as this one."""
+"""The API version this module was written for; also used with newer engines."""
 
 _KNOCK_SECONDS = 10.0
 _CALL_SECONDS = 120.0
-"""An engine on a slow disk takes its time to create the first container of an image; a dead one must end a call."""
+"""Long enough to create the first container of an image on a slow disk; short enough to notice a dead engine."""
 _KEPT_CONNECTIONS = 8
 _KEPT_SECONDS = 3.0
-"""Long enough for calls that follow each other. A proxy before an engine may end a connection that is idle for longer,
-and a call that meets that end must not be made twice."""
+"""Long enough for consecutive calls. A proxy may close a connection that is idle for longer, and a call that fails for
+that reason must not be repeated."""
 
 
 class EngineRefused(BackendError):
@@ -96,16 +96,16 @@ class EngineGone(BackendError):
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """Where the engine listens, and who says so."""
+    """Where the engine listens, and which setting says so."""
 
     url: str
     """``unix:///path``, ``http://host:port`` or ``https://host:port``."""
     source: str = ""
     """What named it, for messages: ``DOCKER_HOST``, ``the docker context 'x'``; empty for the default socket."""
     certificates: Path | None = None
-    """For https: the directory with ``ca.pem``, ``cert.pem`` and ``key.pem``, as far as there are such."""
+    """For https: the directory with ``ca.pem``, ``cert.pem`` and ``key.pem``, each optional."""
     verified: bool = True
-    """For https: whether the engine's own certificate must be right."""
+    """For https: whether to verify the engine's certificate."""
 
     @property
     def socket(self) -> str | None:
@@ -134,16 +134,16 @@ def _document(path: Path) -> dict[str, Any]:
 def resolve_address(
     host: str | None = None, environ: Mapping[str, str] | None = None, *, shares_files: bool = False
 ) -> Address:
-    """Find the engine the way the ``docker`` command does: the caller's word, ``DOCKER_HOST``, the current context.
+    """Find the engine the way the ``docker`` command does: from ``host``, ``DOCKER_HOST`` or the current context.
 
     Args:
-        host: The caller's word, such as ``unix:///run/user/1000/docker.sock``.
+        host: An explicit address, such as ``unix:///run/user/1000/docker.sock``.
         environ: The environment; the process's own by default.
-        shares_files: Whether directories and ports of this machine are to be shared with its containers, so that it
-            must run here.
+        shares_files: Whether its containers share directories and ports with this machine, so that it must run
+            here.
 
     Raises:
-        BackendUnavailable: It is no address, or one of an engine that shares no files with this machine.
+        BackendUnavailable: The address is invalid, or its engine shares no files with this machine.
     """
     environ = os.environ if environ is None else environ
     if host:
@@ -255,7 +255,7 @@ def _tls(address: Address) -> ssl.SSLContext | None:
 
 @dataclass(frozen=True, kw_only=True)
 class PathStat:
-    """What is at a path in a container."""
+    """The kind of file at a path in a container."""
 
     directory: bool
     executable: bool
@@ -283,7 +283,7 @@ class Answer:
         return b"".join([data async for data in self])
 
     async def objects(self) -> AsyncGenerator[dict[str, Any]]:
-        """The JSON objects of a stream that has one on each line, which is how the engine tells of progress."""
+        """The JSON objects of a stream with one per line, as the engine reports progress."""
         rest = b""
         async for data in self:
             *lines, rest = (rest + data).split(b"\n")
@@ -303,11 +303,11 @@ def _object(line: bytes) -> dict[str, Any] | None:
 
 
 class Engine:
-    """An engine, while the context is open; ``connect`` opens one that has answered. Any number of calls at once.
+    """A connection to an engine, for any number of concurrent calls. ``connect`` opens one and checks that it answers.
 
     Args:
         address: Where it is.
-        api: The version of the API that is spoken, e.g. ``1.41``.
+        api: The API version to use, e.g. ``1.41``.
     """
 
     def __init__(self, address: Address, *, api: str = "") -> None:
@@ -378,7 +378,7 @@ class Engine:
 
     @property
     def platform(self) -> str:
-        """os/architecture, in the words images use."""
+        """The platform as os/architecture, named as in images."""
         machine = str(self.info.get("Architecture") or "")
         names = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
         return f"{self.info.get('OSType') or 'linux'}/{names.get(machine, machine)}"
@@ -403,14 +403,14 @@ class Engine:
             path: Path below the API version, already quoted.
             query: Query parameters; a mapping or list as a value is sent as JSON.
             body: The JSON body, if any.
-            timeout: Seconds to wait for the answer; None: for ever.
+            timeout: Seconds to wait for the answer; None: no limit.
 
         Returns:
             The answer's JSON, or None when it has no body.
 
         Raises:
             EngineRefused: The answer is an error.
-            EngineGone: There is no answer, or none that can be understood.
+            EngineGone: There is no answer, or it cannot be parsed.
         """
         try:
             with anyio.fail_after(timeout):
@@ -440,19 +440,19 @@ class Engine:
         content: bytes | AsyncIterable[bytes] = b"",
         silence: float | None = None,
     ) -> AsyncGenerator[Answer, None]:
-        """Make a call and read its answer as it comes, however long that takes.
+        """Make a call and stream its answer, without a time limit.
 
         Args:
             method: HTTP method.
             path: Path below the API version, already quoted.
             query: As for ``call``.
             headers: Headers.
-            content: The body; sent as it comes when it is not all there yet.
-            silence: Seconds that may pass without a byte; None: any number.
+            content: The body; an iterable is sent as it produces data.
+            silence: Seconds to wait for the next byte; None: no limit.
 
         Raises:
             EngineRefused: The answer is an error.
-            EngineGone: There is no answer, or it broke off.
+            EngineGone: There is no answer, or it was cut off.
         """
         import httpcore2
 
@@ -512,13 +512,13 @@ class Engine:
         return PathStat(directory=bool(mode & 1 << 31), executable=bool(mode & (1 << 27 | 0o111)))
 
     async def knock(self) -> str:
-        """The newest version of the API that the engine offers; empty when it says none."""
+        """The newest API version the engine offers; empty if it names none."""
         async with self._exchange("GET", "/_ping") as answer:
             return answer.headers.get("api-version", "")
 
 
 async def _negotiated(engine: Engine) -> str:
-    """Agree on a version of the API: the engine's, as far as this module knows it."""
+    """Choose the API version: the engine's newest, up to the newest this module knows."""
     import httpcore2
 
     address = engine.address
@@ -616,7 +616,7 @@ def _not_docker(address: Address) -> BackendUnavailable:
 
 
 def _flat(query: Mapping[str, Any] | None) -> dict[str, str]:
-    """Query parameters as the engine wants them: JSON for what is no plain value."""
+    """Query parameters as the engine expects them: booleans, lists and mappings as JSON."""
     return {
         key: json.dumps(value) if isinstance(value, bool | list | dict) else str(value)
         for key, value in (query or {}).items()
@@ -625,7 +625,7 @@ def _flat(query: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def _words(content: bytes) -> str:
-    """The engine's own words out of an error's body."""
+    """The engine's message in the body of an error."""
     try:
         return str(json.loads(content)["message"]).strip()
     except (ValueError, KeyError, TypeError):
@@ -633,7 +633,7 @@ def _words(content: bytes) -> str:
 
 
 def is_full(words: str) -> bool:
-    """Whether the engine complains about a full disk."""
+    """Whether the message reports a full disk."""
     return "no space left on device" in words or "disk quota exceeded" in words
 
 

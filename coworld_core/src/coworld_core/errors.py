@@ -3,7 +3,7 @@
 ::
 
     CoworldError
-    ├── UsageError            the caller asked for something that cannot be meant
+    ├── UsageError            the request makes no sense
     ├── DocumentError         a document has issues (carries the report)
     │   ├── ManifestError        a manifest, request or config
     │   └── RecordError          a record, summary or event that a run left
@@ -14,14 +14,14 @@
     │       ├── CapabilityError      asked for what this backend cannot enforce
     │       ├── ImageError           absent, wrong platform, unpublished id
     │       ├── StartError           a unit could not be created or started
-    │       └── TransferError        a file could not be put into or got out of a unit
+    │       └── TransferError        a file could not be copied into or out of a unit
     ├── NotReadyError         a unit did not become ready (also a ``TimeoutError``)
     ├── EpisodeError          an episode ended with a fault (``EpisodeRecord.raise_for_fault``)
     ├── CertificationError    a certification step could not be carried out
-    ├── CommissionerError     a commissioner failed, or said what cannot be
-    └── RemoteError           a server refused, or answered nonsense
+    ├── CommissionerError     a commissioner failed, or gave an invalid answer
+    └── RemoteError           a server refused, or gave an invalid answer
 
-What a player or a game did wrong is data (``Fault``), not an exception; these are for what stops *us*.
+Failures of players and games are data (``Fault``); exceptions are for failures that stop coworld itself.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 ErrorKind = Literal["answer", "usage", "environment", "remote", "internal"]
-"""Who has to act: the author (the answer is no), the caller, this machine's owner, the remote end, or we."""
+"""Who must act: the author (the answer is no), the caller, the machine's owner, the remote side, or coworld."""
 
 
 class CoworldError(Exception):
@@ -74,7 +74,7 @@ class CoworldError(Exception):
         context: Identifiers a program may want (paths, slots, ids). Never secrets.
 
     Attributes:
-        kind: Who has to act; decides the exit status of the command line.
+        kind: Who must act; decides the exit status of the command line.
     """
 
     kind: ClassVar[ErrorKind] = "internal"
@@ -95,11 +95,11 @@ class CoworldError(Exception):
         self.context: dict[str, object] = dict(context or {})
 
     def __str__(self) -> str:
-        """The message, and what to do next, as a traceback shows them; programs have ``message`` and ``hint``."""
+        """The message followed by the hint; programs use ``message`` and ``hint``."""
         return f"{self.message} {self.hint}" if self.hint else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Whatever a class asks for when it is made: an error that comes from another process has it already.
+        # Bypass __init__, whose arguments differ by class: an unpickled error already has its attributes.
         return _restored, (type(self), self.args, self.__dict__)
 
     def to_dict(self) -> dict[str, object]:
@@ -114,7 +114,7 @@ def _restored(kind: type[CoworldError], args: tuple[object, ...], state: dict[st
 
 
 class UsageError(CoworldError):
-    """The request itself cannot be meant: a missing path, options that exclude each other."""
+    """The request makes no sense: a missing path, or options that exclude each other."""
 
     kind = "usage"
     default_code = "usage"
@@ -142,7 +142,7 @@ class ManifestError(DocumentError):
 
 
 class RecordError(DocumentError):
-    """What was to be read is no record of a run, or lacks what every version writes."""
+    """The input is not a record of a run, or lacks a field that every version writes."""
 
     default_code = "record_invalid"
 
@@ -174,7 +174,7 @@ class BackendUnavailable(BackendError):
 
 
 class CapabilityError(BackendError):
-    """Something was asked for that this backend cannot enforce; raised before anything starts."""
+    """The backend cannot enforce a requested feature; raised before anything starts."""
 
     kind = "usage"
     default_code = "capability_missing"
@@ -207,35 +207,35 @@ TransferCode = Literal[
 """Why a file could not be transferred; see ``TRANSFER_CODES``."""
 
 TransferParty = Literal["writer", "caller", "platform"]
-"""Whose doing it is: the program's that wrote the file, the one's who asked for it, or that of what carries it."""
+"""Who caused a failed transfer: the program that wrote the file, the caller, or the platform that carries it."""
 
 TRANSFER_CODES: Mapping[TransferCode, TransferParty] = {
-    # it cannot be read, or was changed each time
+    # unreadable, or changed during every attempt
     "transfer_failed": "writer",
     # a link, a pipe or a directory
     "not_regular": "writer",
-    # it has more bytes than may be fetched
+    # larger than the limit
     "file_too_large": "writer",
-    # what was asked for is no plain file name
+    # the requested name is not a plain file name
     "file_name": "caller",
-    # the target has no room left
+    # the target is full
     "disk_full": "platform",
-    # not permitted to write there, or no such directory
+    # no permission to write, or no such directory
     "not_writable": "platform",
-    # the side that provides it went away: the engine, the cluster, the pod's collector
+    # the source went away: the engine, the cluster, the pod's collector
     "transfer_lost": "platform",
-    # it did not appear in time
+    # did not appear in time
     "too_slow": "platform",
     # no server or disk accepted it in time
     "upload_failed": "platform",
-    # the server does not want it
+    # the server rejected it
     "upload_refused": "platform",
 }
-"""Every code of a ``TransferError``, and whose doing each is."""
+"""Every code of a ``TransferError``, and the party that caused it."""
 
 
 class TransferError(BackendError):
-    """A file could not be brought into or out of a unit, or to where it is to go."""
+    """A file could not be copied into or out of a unit, or to its destination."""
 
     default_code: ClassVar[TransferCode] = "transfer_failed"
     code: TransferCode
@@ -252,7 +252,7 @@ class TransferError(BackendError):
 
     @property
     def party(self) -> TransferParty:
-        """Whose doing it is."""
+        """The party that caused the failure."""
         # a third-party backend may have codes of its own
         return TRANSFER_CODES.get(self.code, "writer")
 
@@ -279,21 +279,21 @@ class CertificationError(CoworldError):
 
 
 class CommissionerError(CoworldError):
-    """A commissioner did not start, did not answer, went away, or said what cannot be; its round came to nothing."""
+    """A commissioner did not start, did not answer, went away or gave an invalid answer; its round is dropped."""
 
     kind = "answer"
     default_code = "commissioner_failed"
 
 
 class RemoteError(CoworldError):
-    """A server refused a request, or answered something that cannot be what was asked for."""
+    """A server refused a request, or gave an invalid answer."""
 
     kind = "remote"
     default_code = "remote_refused"
 
 
 def leaves(error: BaseException) -> list[BaseException]:
-    """The error itself; of a group every error in it, however deep."""
+    """The error itself, or every error in a group, however deeply nested."""
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     return [leaf for inner in cast("tuple[BaseException, ...]", error.exceptions) for leaf in leaves(inner)]

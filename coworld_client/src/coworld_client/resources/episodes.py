@@ -1,4 +1,4 @@
-"""Episodes: what was played, and what is left of it."""
+"""Episodes that were played, and their files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["Episodes"]
 
 
 class Episodes(EpisodeFiles):
-    """Episodes: what was played, and what is left of it."""
+    """Episodes that were played, and their files."""
 
     def list(
         self,
@@ -53,22 +53,22 @@ class Episodes(EpisodeFiles):
         cursor: str | None = None,
         timeout: float | None = None,
     ) -> AsyncPager[EpisodeRequest]:
-        """Episodes, newest first; each argument leaves out the others.
+        """List episodes, newest first; each argument is a filter.
 
-        What a server cannot filter by is filtered here while its pages are read, so ``limit`` counts what is wanted.
+        Filters that a server lacks are applied here while its pages are read, so ``limit`` counts matching rows.
 
         Args:
             division: ``div_…``.
             round: ``round_…``.
             player: ``ply_…``.
             coworld: ``cow_…``.
-            policy: ``NAME``, ``NAME:v3`` or the UUID of a version, of anyone's policies.
-            mine: Only those in which a policy of yours plays.
-            with_replay: Only those that have a replay.
-            status: Only those that stand so, or in one of these ways.
+            policy: ``NAME``, ``NAME:v3`` or the UUID of a version; of any owner.
+            mine: Only those in which one of your policies plays.
+            with_replay: Only those with a replay.
+            status: Only those with this status, or one of these.
             limit: How many at most.
             offset: How many of the server's rows to skip.
-            cursor: Where to begin, as a page says.
+            cursor: Where to begin: the ``next_cursor`` of a page.
             timeout: Seconds for each attempt.
         """
         params = {
@@ -111,9 +111,9 @@ class Episodes(EpisodeFiles):
         Args:
             ids: 1 to 50 ids, all of experience requests or all of episode requests.
             view: ``results`` to be told scores, participants and replay as well.
-            status: Only those that stand so, or in one of these ways.
+            status: Only those with this status, or one of these.
             limit: How many at most.
-            cursor: Where to begin, as a page says.
+            cursor: Where to begin: the ``next_cursor`` of a page.
             timeout: Seconds for each attempt.
         """
         wanted = (status,) if isinstance(status, str) else tuple(status or ())
@@ -136,7 +136,7 @@ class Episodes(EpisodeFiles):
         return frozenset(found - {""})
 
     async def stats(self, episode: Episode, *, timeout: float | None = None) -> EpisodeStats:
-        """Numbers of an episode, as the game counts.
+        """The statistics of an episode, as the game counts them.
 
         Raises:
             NotFound: It has none.
@@ -146,7 +146,7 @@ class Episodes(EpisodeFiles):
         return read(EpisodeStats, reply)
 
     async def results(self, episode: Episode, *, timeout: float | None = None) -> Any:
-        """What the game handed back: a JSON object with ``scores``, one for each slot, and whatever else it tells.
+        """The game's results: a JSON object with ``scores``, one for each slot, and any other fields.
 
         Raises:
             NotFound: It has none, or none yet.
@@ -198,12 +198,12 @@ class Episodes(EpisodeFiles):
     ) -> tuple[PlayerEvidence, ...]:
         """Which players left a log or an artifact that you may see, by slot.
 
-        On older servers that tell this to their team alone, these are the slots of your own policies, and whether
-        there is a log or an artifact is not known (None).
+        Older servers tell this only to their team. There, these are the slots of your own policies, and whether there
+        is a log or an artifact is unknown (None).
 
         Args:
             episode: The episode.
-            mine: Only those of policies of yours.
+            mine: Only the slots of your policies.
             timeout: Seconds for each attempt.
         """
         seats = await self._evidence(episode, timeout)
@@ -249,7 +249,7 @@ class Episodes(EpisodeFiles):
     async def annotations(
         self, episode: Episode, policy_version_id: str, *, timeout: float | None = None
     ) -> tuple[Any, ...]:
-        """What a policy noted while it played, one JSON value a line, on servers that keep this.
+        """The notes of a policy while it played, one JSON value per line, on servers that keep them.
 
         Raises:
             NotFound: There is nothing, or the server does not keep it.

@@ -1,6 +1,6 @@
-"""Signing in: by a browser, by a code pasted from one, or with a token from elsewhere; and acting as a player.
+"""Signing in by a browser, by a pasted code or with an existing token; and acting as a player.
 
-Nothing here prints or asks. What a person has to see or type goes through callbacks.
+Nothing here prints or prompts: all interaction goes through callbacks.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ __all__ = [
 ]
 
 _CODE_HOSTS = ("softmax.com", ".softmax.com", ".softmax-research.net", "localhost", "127.0.0.1", "::1")
-"""Who a sign-in code may be sent to; with a dot in front: what is below it."""
+"""Hosts that a sign-in code may be sent to; a leading dot matches subdomains."""
 _EXCHANGE_SECONDS = 10.0
 _DEADLINE = 300.0
 _ENOUGH = timedelta(minutes=5)
-"""A session with less than this left is renewed: it would end in the middle of something."""
+"""A session with less time left than this is renewed, so that it does not end in the middle of a task."""
 
 
 class SignInTimeout(EnvironmentFault):
@@ -77,7 +77,7 @@ def sign_in_url(server: str, callback: str | None = None, *, state: str | None =
     Args:
         server: The server.
         callback: Address on this machine that the browser goes to afterwards; None: the code is only shown.
-        state: What that visit has to bring along.
+        state: The state that the callback must carry.
     """
     url = f"{web_origin(server)}/cli-auth"
     if callback is None:
@@ -97,7 +97,7 @@ async def exchange_code(
     """Trade a code, which is good once, for a token.
 
     Args:
-        server: Who gave the code.
+        server: The server that issued the code.
         code: The code.
         trusted_hosts: Hosts besides softmax.com and this machine that codes may be sent to.
         timeout: Seconds for everything.
@@ -107,7 +107,7 @@ async def exchange_code(
         UsageError: The code cannot be one, or would go to a host that is not trusted (``code_host``).
         ApiStatusError: The server refused; the message says what to do.
         ApiConnectionError: It cannot be reached.
-        ApiError: It answered something else.
+        ApiError: The answer is invalid.
     """
     import httpx2
 
@@ -196,8 +196,8 @@ async def sign_in(
 ) -> Token:
     """Have a person sign in with a browser, and trade the code for a token. Nothing is saved.
 
-    The browser comes back to a port of this machine that is open only meanwhile, answers one path, believes only who
-    brings the state of this sign-in along, and takes one code.
+    The browser returns to a temporary port of this machine, which serves one path, requires the state of this sign-in,
+    and accepts one code.
 
     Args:
         server: Where to.
@@ -245,11 +245,11 @@ async def sign_in(
 
 
 class Callback:
-    """Where a browser comes back to."""
+    """The address that a browser returns to."""
 
     def __init__(self, port: int) -> None:
         self.state = secrets.token_urlsafe(24)
-        """What a visit has to bring along."""
+        """The state that each visit must carry."""
         self.host = f"127.0.0.1:{port}"
         self.url = f"http://{self.host}/callback?state={self.state}"
         """The address a browser is sent to."""
@@ -346,7 +346,7 @@ async def _answer(stream: SocketStream, callback: Callback) -> None:
 
 
 async def signed_in(server: str) -> Whoami | None:
-    """Whose the token on this machine is; None when there is none that the server knows.
+    """The account of this machine's token; None if there is no token that the server knows.
 
     Args:
         server: The platform.
@@ -368,7 +368,7 @@ async def signed_in(server: str) -> Whoami | None:
 
 
 async def adopt_token(api: CoworldClient, store: CredentialStore) -> Whoami:
-    """Ask a server whose the client's token is, and keep it if it is a user's.
+    """Ask the server whose token the client has, and store it if it is a user's.
 
     Args:
         api: A client that was given the token.

@@ -1,4 +1,4 @@
-"""The unfinished file of a download: beside its target, locked while it grows, and found again by the next try."""
+"""The partial file of a download: beside its target, locked while it grows, and resumed by the next attempt."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ _MAX_NAME = 255
 
 @dataclass(kw_only=True)
 class Part:
-    """What has arrived so far, and what it is a part of."""
+    """The bytes that have arrived so far, and the content they belong to."""
 
     path: Path
     file: FileIO
     kept: bool
-    """Whether another call could find it: its name is not random."""
+    """Whether another call can find it, because its name is not random."""
     size: int = 0
     validator: str = ""
-    """What the server calls the content (``ETag``, or ``Last-Modified``), to tell that it is still the same."""
+    """The server's ``ETag`` or ``Last-Modified``, to check that the content is still the same."""
     total: int | None = None
-    """How many bytes the whole has, if the server said so."""
+    """Size of the whole content in bytes, if the server said it."""
     finished: bool = False
     """Whether the file has been moved to its target."""
 
     @property
     def resumable(self) -> bool:
-        """Whether a later call could go on from here."""
+        """Whether a later call could resume from here."""
         return self.kept and self.size > 0 and bool(self.validator)
 
     def write(self, pieces: Sequence[bytes]) -> None:
@@ -59,13 +59,13 @@ class Part:
                 left = left[os.write(file, left[:_WRITTEN]) :]
 
     def restart(self) -> None:
-        """Begin anew."""
+        """Start again from nothing."""
         self.file.seek(0)
         self.file.truncate()
         self.size = 0
 
     def note(self, validator: str, total: int | None) -> None:
-        """Remember what the server calls the content, and how much there is of it."""
+        """Remember the validator and the total size of the content."""
         if (validator, total) != (self.validator, self.total):
             self.validator, self.total = validator, total
             if self.kept:
@@ -81,16 +81,16 @@ def _beside(path: Path) -> Path:
 def open_part(target: Path, key: str) -> Generator[Part]:
     """The part of a download, for as long as the context is open.
 
-    On leaving it stays if a later call could go on from it, and is removed otherwise. What has been renamed to its
-    target is left alone. While another program writes the same part, a part of one's own is used.
+    On exit it is kept if a later call could resume from it, and removed otherwise, unless it was renamed to its target.
+    If another program is writing the same part, a separate one is used.
 
     Args:
-        target: Where the file will be; its directory is made when it is missing.
-        key: What is downloaded, without what differs between two calls for the same.
+        target: Where the file will be; its directory is created if missing.
+        key: Identifies the download; must be the same in every call for the same content.
 
     Raises:
         EnvironmentFault: It cannot be written.
-        UsageError: The target is a directory, or its name is none.
+        UsageError: The target is a directory, or its name is not a file name.
     """
     check_file_name(target.name)
     if target.is_dir():
@@ -109,7 +109,7 @@ def open_part(target: Path, key: str) -> Generator[Part]:
                     part.restart()
             yield part
         finally:
-            # while it is still locked: the next one must not find what is about to go
+            # while still locked: the next call must not find a part that is about to be removed
             _leave(part)
 
 
@@ -124,7 +124,7 @@ def _leave(part: Part) -> None:
 
 def _open(target: Path, name: str) -> tuple[Path, FileIO, bool]:
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-    # a hidden name that leaves room for its own suffix
+    # a hidden name, with room left for the suffix
     stem = target.name.encode()[: _MAX_NAME - 40].decode("utf-8", "ignore")
     path = target.with_name(f".{stem}.part-{name}")
     descriptor = os.open(path, flags, 0o600)
@@ -150,7 +150,7 @@ def _remembered(path: Path) -> tuple[str, int | None]:
 
 @contextmanager
 def storage(target: Path) -> Generator[None]:
-    """Turn failures of the disk into an error that says what to do."""
+    """Turn disk failures into an error that says what to do."""
     try:
         yield
     except OSError as error:
@@ -165,7 +165,7 @@ def storage(target: Path) -> Generator[None]:
 
 
 def check_file_name(name: str) -> str:
-    """A name, if it is that of a file in a directory and of nothing else.
+    """Return a name if it is a plain file name, without any directory.
 
     Raises:
         UsageError: Code ``file_name``.
@@ -182,7 +182,7 @@ def check_file_name(name: str) -> str:
 
 
 def inside(directory: Path, *names: str) -> Path:
-    """A path below a directory, each part of it checked.
+    """A path below a directory, with every part checked.
 
     Args:
         directory: Where files go.

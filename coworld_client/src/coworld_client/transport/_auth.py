@@ -1,4 +1,4 @@
-"""Who a client says it is, and to whom."""
+"""The identity that a client sends, and the origin it is sent to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def origin_of(url: httpx2.URL) -> Origin:
-    """Where an address leads, with the port it means."""
+    """The origin of a URL, with the default port filled in."""
     return url.scheme, url.host.lower().rstrip("."), url.port or _PORTS.get(url.scheme, 0)
 
 
@@ -33,7 +33,7 @@ def mint_key() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """A token, and the one place it goes to."""
+    """A token, and the only origin it is sent to."""
 
     origin: Origin
     token: Token | None = None
@@ -48,7 +48,7 @@ class Identity:
             )
 
     def headers_for(self, url: httpx2.URL) -> dict[str, str]:
-        """What to say about oneself to an address; nothing to any but the own origin."""
+        """The authentication headers for a URL; empty for any other origin."""
         if self.token is None or origin_of(url) != self.origin:
             return {}
         headers = {"Authorization": f"Bearer {self.token.reveal()}"}
@@ -56,15 +56,15 @@ class Identity:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be shown."""
+        """Strings to redact from output."""
         return () if self.token is None else (self.token.reveal(),)
 
 
 def check_elsewhere(url: httpx2.URL, *, own: Origin, from_scheme: str) -> None:
-    """Refuse an address a server sends us to, when nobody should go there.
+    """Refuse an unsafe address that a server redirects to.
 
-    A server may point to storage of its own choosing, but not from https to http, and not to this machine or its
-    link when the server is neither: what answers there trusts whoever can reach it.
+    A server may point to any storage, but not from https to http, and not to this machine or its local link unless the
+    server is there itself: services at such addresses trust every client that can reach them.
 
     Raises:
         ApiError: Code ``redirect_refused``.

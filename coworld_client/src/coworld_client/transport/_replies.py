@@ -1,4 +1,4 @@
-"""Answers, and what stands in their place: read within bounds, or turned into one of our errors."""
+"""Reads answers within limits, and turns refusals and failures into the client's errors."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Reply:
 
 
 async def read_body(response: httpx2.Response, limit: int, what: str, origin: Origin) -> bytes:
-    """Read a body whole.
+    """Read a whole body.
 
     Args:
         response: The open answer.
@@ -100,19 +100,19 @@ async def read_body(response: httpx2.Response, limit: int, what: str, origin: Or
 
 
 async def close(response: httpx2.Response) -> None:
-    """Let go of an answer, even while being cancelled."""
+    """Close an answer, even during cancellation."""
     with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
         await response.aclose()
 
 
 async def refusal(response: httpx2.Response, what: str, server: str, secrets: Iterable[str]) -> ApiStatusError:
-    """The error that an answer is, with the server's own words.
+    """The error for an answer that refuses a call, with the server's own words.
 
     Args:
         response: The open answer.
         what: The call, for messages.
         server: The server's address.
-        secrets: What must not be repeated, should the server say it.
+        secrets: Strings to redact from what the server says.
     """
     status, headers = response.status_code, response.headers
     problem = await _problem(response)
@@ -137,7 +137,7 @@ async def refusal(response: httpx2.Response, what: str, server: str, secrets: It
 
 
 async def _problem(response: httpx2.Response) -> Problem:
-    """What the body says. A body that is broken, endless or no JSON must not hide the status."""
+    """The problem in the body. A broken, endless or non-JSON body must not hide the status."""
     body = bytearray()
     with anyio.move_on_after(_PROBLEM_SECONDS):
         try:
@@ -152,7 +152,7 @@ async def _problem(response: httpx2.Response) -> Problem:
     except ValueError:
         kind = response.headers.get("content-type", "")
         text = bytes(body[:2000]).decode("utf-8", "replace").strip()
-        # a page of a proxy says nothing that its status does not
+        # a proxy's HTML page adds nothing to the status
         return Problem(detail=None if "html" in kind or text.startswith("<") else text or None)
     try:
         problem = Problem.read(value)
@@ -162,7 +162,7 @@ async def _problem(response: httpx2.Response) -> Problem:
 
 
 def late(what: str, seconds: float, origin: Origin) -> ApiTimeoutError:
-    """The error of a call that took too long as a whole."""
+    """The error for a call that exceeded its total time."""
     return ApiTimeoutError(
         f"{origin[1]} did not complete its answer to {what} within {seconds:g} s.",
         hint="Try again, or allow more time.",
@@ -171,7 +171,7 @@ def late(what: str, seconds: float, origin: Origin) -> ApiTimeoutError:
 
 
 def unreachable(error: Exception, what: str, origin: Origin) -> ApiConnectionError:
-    """What a failure of the HTTP library means, in one line that names the host.
+    """The error for a failure of the HTTP library, in one line that names the host.
 
     Args:
         error: The failure.
@@ -235,7 +235,7 @@ def _causes(error: BaseException | None) -> Iterable[BaseException]:
 
 
 def read(model: type[_T], reply: Reply) -> _T:
-    """An answer as a resource.
+    """Parse an answer as a resource.
 
     Raises:
         ApiShapeError: It is no JSON object.
@@ -248,7 +248,7 @@ def read(model: type[_T], reply: Reply) -> _T:
 
 
 def read_list(model: type[_T], reply: Reply) -> tuple[_T, ...]:
-    """An answer that is a whole list, or ``null`` for an empty one.
+    """Parse an answer that is a whole list, or ``null`` for an empty one.
 
     Raises:
         ApiShapeError: It is something else.

@@ -1,4 +1,4 @@
-"""A Coworld on this machine: its manifest, what its images are, and, when they are wanted, the images themselves."""
+"""Downloads a Coworld to this machine: its manifest, the list of its images and, on request, the images."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 __all__ = ["IMAGES_NAME", "DownloadedCoworld", "PackageImage", "download_coworld", "find_downloaded"]
 
 IMAGES_NAME = "coworld_images.json"
-"""Says which local images stand for which public ones; beside the manifest."""
+"""File beside the manifest that maps public images to local ones."""
 
 GUIDE_NAME = "AGENTS.md"
 
 OnPull = Callable[[str, int, int], object]
-"""Told which image is fetched, how many bytes are there, of how many known so far."""
+"""Called with the image being pulled, the bytes fetched, and the total known so far."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +43,9 @@ class PackageImage:
     """An image of a downloaded Coworld."""
 
     public_image_uri: str
-    """Where anyone can pull it."""
+    """The public reference to pull."""
     local_image: str
-    """What it is called here once it has been pulled."""
+    """Its local name once pulled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +60,9 @@ class DownloadedCoworld:
     manifest: Path
     images: tuple[PackageImage, ...]
     pulled: bool
-    """Whether the manifest names local images, which have been pulled."""
+    """Whether the images were pulled and the manifest names the local ones."""
     cached: bool
-    """Whether it was here before, and the platform was not asked for it."""
+    """Whether an earlier download was used, without asking the platform."""
 
 
 async def download_coworld(
@@ -79,24 +79,24 @@ async def download_coworld(
 ) -> DownloadedCoworld:
     """Get a Coworld: ``<directory>/<cow_id>/`` with ``coworld_manifest.json``, ``coworld_images.json``, ``AGENTS.md``.
 
-    Without ``pull`` the manifest names images as anyone can pull them, and whoever runs it fetches them then. With it
-    they are fetched now, and the manifest names them as ``coworld/<cow_id>/<name>-<version>-<n>:downloaded``.
+    Without ``pull`` the manifest names the public images, which are pulled when it is run. With ``pull`` they are
+    pulled now, and the manifest names them as ``coworld/<cow_id>/<name>-<version>-<n>:downloaded``.
 
     Args:
         client: The platform. An id needs no sign-in where the Coworld is public.
         name_or_id: ``cow_…``, or a name for its canonical version.
-        directory: Where downloads are kept; made when it is missing.
-        refresh: Get it anew even if it is here.
-        pull: Fetch its images with the Docker engine.
-        engine: The engine; that of this machine by default.
-        concurrency: How many images are fetched at a time.
-        timeout: Seconds for each attempt of a call to the API.
-        on_pull: Told how far each image is.
+        directory: Where downloads are kept; created if missing.
+        refresh: Download again even if it is here.
+        pull: Pull its images with the Docker engine.
+        engine: The engine; by default this machine's.
+        concurrency: How many images to pull at a time.
+        timeout: Seconds for each attempt of an API call.
+        on_pull: Called with the progress of each image.
 
     Raises:
-        NotFound: There is none, or it is not yours to see.
+        NotFound: It does not exist, or you may not see it.
         ManifestError: The platform's manifest cannot be used.
-        ImageError: An image is not published, or cannot be fetched.
+        ImageError: An image is not published, or cannot be pulled.
         BackendError: There is no Docker engine, or it failed.
         ApiError, ApiConnectionError: The platform refused, or cannot be reached.
         EnvironmentFault: It cannot be stored.
@@ -145,7 +145,7 @@ def _place(directory: Path, identifier: str) -> Path:
 
 
 def find_downloaded(place: Path) -> DownloadedCoworld | None:
-    """The Coworld in a directory, if a whole one is there; its guide is written anew.
+    """The Coworld in a directory, or None unless its download is complete. Rewrites its guide.
 
     Args:
         place: The directory of its id.
@@ -189,7 +189,7 @@ def _object(path: Path) -> dict[str, Any] | None:
 
 
 def _images(identifier: str, name: str, version: str, document: dict[str, Any]) -> tuple[PackageImage, ...]:
-    """The images of a manifest that can be pulled, each once."""
+    """The distinct images of a manifest that can be pulled."""
     words = re.sub(r"[^a-z0-9]+", "-", f"{name}-{version}".lower()).strip("-") or "image"
     distinct = dict.fromkeys(str(entry["image"]) for entry in image_values(document))
     references = [image for image in distinct if ImageRef.parse(image).runnable]
@@ -228,7 +228,7 @@ async def _pull(
         async with limiter:
             if not await _has(engine, uri):
                 await engine.pull(uri, login=_login(client, uri), on_progress=tell)
-            # named at once: a clean-up of images without a name must not take it away
+            # tag it at once: pruning of untagged images must not remove it
             await engine.tag(uri, image.local_image)
 
     with unwrapped():
@@ -239,7 +239,7 @@ async def _pull(
 
 
 async def _has(engine: DockerEngine, uri: str) -> bool:
-    """Whether the engine has what cannot change under its name; a tag is asked for anew."""
+    """Whether the engine has an image by digest; a tag may have moved, so it is always pulled."""
     if "@sha256:" not in uri:
         return False
     try:
@@ -250,7 +250,7 @@ async def _has(engine: DockerEngine, uri: str) -> bool:
 
 
 def _login(client: CoworldClient, uri: str) -> tuple[str, str] | None:
-    """Who to be to a registry: yourself where it is the platform's own, else nobody, whatever is stored here."""
+    """Registry credentials: your token for the platform's own registry, none for any other."""
     token = client.connection.identity.token
     host = ImageRef.parse(uri).host
     return ("coworld", token.reveal()) if token is not None and host == urlsplit(client.server).netloc else None
@@ -259,7 +259,7 @@ def _login(client: CoworldClient, uri: str) -> tuple[str, str] | None:
 def _store(place: Path, document: dict[str, Any], listed: dict[str, Any]) -> None:
     with storage(place):
         place.mkdir(parents=True, exist_ok=True)
-    # the list of images last: with both there, the download counts as whole
+    # write the list of images last: a download with both files counts as complete
     _write(place / GUIDE_NAME, _guide(place.name, str(listed["name"]), str(listed["version"])))
     _write(place / MANIFEST_NAME, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     _write(place / IMAGES_NAME, json.dumps(listed, indent=2, ensure_ascii=False) + "\n")

@@ -1,6 +1,6 @@
-"""The record of one episode: what ran, how it went, whose fault it was (``episode.json``); and that of several.
+"""Records of one episode (``episode.json``) and of a batch: what ran, how it went and whose fault any failure was.
 
-Both are written strictly and read leniently (``records``), with ``read_record``, ``read_rows`` and ``read_summary``.
+Records are written strictly and read leniently (``records``), by ``read_record``, ``read_rows`` and ``read_summary``.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ __all__ = [
 
 
 SUMMARY_NAME = "summary.json"
-"""What the file of a ``BatchSummary`` is called."""
+"""File name of a ``BatchSummary``."""
 ROWS_NAME = "episodes.jsonl"
-"""What the file of many ``EpisodeRow`` is called."""
+"""Name of the file that holds the ``EpisodeRow`` lines of a batch."""
 
 
 class ImageRecord(Record):
@@ -76,7 +76,7 @@ class UnitRecord(Record):
 
 
 class SlotRecord(UnitRecord):
-    """One seat and who sat in it."""
+    """One seat and the player in it."""
 
     slot: int = Field(ge=0, description="The seat, from 0.")
     name: str = Field(default="", description="Display name.")
@@ -91,7 +91,7 @@ class SlotRecord(UnitRecord):
 
 
 class SeatedPlayer(Record):
-    """Who sits in a seat; as text the name, with the id in brackets where it is another: ``Ada (ada-7)``."""
+    """The player in a seat. ``str()`` gives the name, and the id in brackets where it differs: ``Ada (ada-7)``."""
 
     name: str = Field(default="", description="Display name.")
     player_id: str | None = Field(default=None, description="The bundled player's id, if it is one.")
@@ -123,7 +123,7 @@ class LeakRecord(Record):
 
 
 class StarvationRecord(Record):
-    """Whether the machine gave the units the processor time they asked for, in time for the game."""
+    """Whether the units got the processor time they asked for, in time for the game."""
 
     starved: bool = Field(description="True when units waited for a processor for longer than the threshold.")
     waited_share: float = Field(
@@ -140,7 +140,7 @@ class StarvationRecord(Record):
 
     @property
     def words(self) -> str:
-        """What was waited for how long, as the beginning of a sentence."""
+        """Which units waited and for how long, as the start of a sentence."""
         share = f"{self.waited_share:.0%}"
         if self.tick_seconds is None:
             return f"The machine was short of processors for {share} of the time of play"
@@ -152,7 +152,7 @@ class StarvationRecord(Record):
 
 
 class EpisodeRecord(Record, Tabular):
-    """What ran, how it went and whose fault it was; written beside the artifacts on every path."""
+    """What ran, how it went and whose fault any failure was; always written, beside the artifacts."""
 
     schema_version: SchemaVersion = Field(default=1, description="Version of this record's shape.")
     run_id: str = Field(description="The run's label: everything it created carries it.")
@@ -191,14 +191,14 @@ class EpisodeRecord(Record, Tabular):
 
     @property
     def fault(self) -> Fault | None:
-        """The fault that decides, or None: the first, but for what players did before others failed."""
+        """The deciding fault, or None. Usually the first; see ``decisive`` for the order."""
         return decisive(self.faults)
 
     def raise_for_fault(self) -> EpisodeRecord:
         """Return the record when ok.
 
         Raises:
-            EpisodeError: With message and type of the fault that decides, when something went wrong.
+            EpisodeError: Something went wrong; has the message and type of the deciding fault.
         """
         if self.ok:
             return self
@@ -213,13 +213,13 @@ class EpisodeRecord(Record, Tabular):
         )
 
     def to_records(self) -> list[TableRow]:
-        """The episode as flat rows, one a seat, for a data frame.
+        """The episode as flat rows, one per seat, for a data frame.
 
         Returns:
             Rows with the keys ``coworld``, ``version``, ``backend``, ``run_id``, ``variant``, ``seed``, ``status``,
-            ``ok``, ``seconds``; ``error_type``, ``fault`` (whose it was), ``fault_slot`` and ``message`` of the fault
-            that decides, or None; ``slot``, ``player`` (its name), ``player_id``, ``image``, ``digest`` and ``score``.
-            An episode that has no seats has one row, in which these six are None.
+            ``ok``, ``seconds``; ``error_type``, ``fault`` (whose it was), ``fault_slot`` and ``message`` of the
+            deciding fault, or None; ``slot``, ``player`` (its name), ``player_id``, ``image``, ``digest`` and
+            ``score``. An episode without seats has one row, in which the last six are None.
         """
         fault = self.fault
         common: TableRow = {
@@ -300,12 +300,12 @@ class BatchSummary(Record, Tabular):
     def __getitem__(self, index: int | slice) -> EpisodeRow | tuple[EpisodeRow, ...]:
         return self.episodes[index]
 
-    # iterate over episodes, as counting and indexing do, and not over pairs of field and value
+    # iterate over the episodes, to match len() and indexing, rather than over (field, value) pairs
     def __iter__(self) -> Iterator[EpisodeRow]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return iter(self.episodes)
 
     def to_records(self) -> list[TableRow]:
-        """The episodes as flat rows, one for each seat of each, for a data frame.
+        """The episodes as flat rows, one per seat of each episode, for a data frame.
 
         Returns:
             Rows with the keys ``coworld``, ``version`` and ``backend``, and those of ``EpisodeRow.to_records``.
@@ -349,7 +349,7 @@ class PlayerSummary(SeatedPlayer):
 
 
 class SeatRow(SeatedPlayer):
-    """Who sat in a seat, and what ran there."""
+    """The player in a seat, and the image it ran from."""
 
     image: str = Field(default="", description="The image; empty for a person.")
     digest: str = Field(default="", description="Content id of what ran; empty for people and local processes.")
@@ -381,7 +381,7 @@ class EpisodeRow(Record, Tabular):
     )
 
     def to_records(self) -> list[TableRow]:
-        """The episode as flat rows, one a seat, for a data frame.
+        """The episode as flat rows, one per seat, for a data frame.
 
         Returns:
             Rows with the keys ``index``, ``key``, ``workspace``, ``run_id``, ``variant``, ``seed``, ``status``, ``ok``,
@@ -407,7 +407,7 @@ class EpisodeRow(Record, Tabular):
 
 
 def _by_seat(common: TableRow, seats: Sequence[SeatRow], scores: Sequence[float]) -> list[TableRow]:
-    """A row a seat: what they have in common, and what is its own."""
+    """One row per seat: the common columns, then those of the seat."""
     nobody: TableRow = dict.fromkeys(("slot", "player", "player_id", "image", "digest", "score"))
     return [
         {
@@ -429,34 +429,34 @@ def _figures(scores: Sequence[float]) -> str:
 
 
 def read_record(source: Source) -> EpisodeRecord:
-    """Read the record of an episode, whichever version wrote it.
+    """Read the record of an episode, written by any version.
 
     Args:
         source: The path of an ``episode.json`` or of the directory that holds it, its content as bytes, or the JSON as
             a Python value.
 
     Returns:
-        The record. What only another version knows is in it as it was written, and is written again.
+        The record. It keeps fields that only another version knows, and writes them back unchanged.
 
     Raises:
-        RecordError: It is something else, or lacks what a reader cannot do without.
-        UsageError: There is no such file, or it cannot be read.
+        RecordError: It is not such a record, or lacks a required field.
+        UsageError: The file does not exist or cannot be read.
     """
     what = "episode record"
     return read_as(EpisodeRecord, open_record(source, what=what, name="episode.json"), what=what)
 
 
 def read_rows(source: Path | str | bytes) -> Iterator[EpisodeRow]:
-    """Read the rows of many episodes one by one, whichever version wrote them.
+    """Read the rows of many episodes one by one, written by any version.
 
-    A last line that was not written to its end, because the run was killed or still goes on, is left out.
+    Skips an incomplete last line, which a run leaves when it is killed or still going.
 
     Args:
         source: The path of an ``episodes.jsonl`` or of the directory that holds it, or its content as bytes.
 
     Raises:
-        RecordError: A line is something else, or lacks what a reader cannot do without; with its number.
-        UsageError: There is no such file, or it cannot be read.
+        RecordError: A line is not a row, or lacks a required field; the error has its number.
+        UsageError: The file does not exist or cannot be read.
     """
     for document in read_lines(source, what="rows", name=ROWS_NAME):
         yield read_as(EpisodeRow, document, what="episode row")
@@ -470,8 +470,8 @@ def read_summary(source: Source) -> BatchSummary:
             Python value.
 
     Raises:
-        RecordError: It is something else, or lacks what a reader cannot do without.
-        UsageError: There is no such file, or it cannot be read.
+        RecordError: It is not such a record, or lacks a required field.
+        UsageError: The file does not exist or cannot be read.
     """
     what = "batch summary"
     return read_as(BatchSummary, open_record(source, what=what, name=SUMMARY_NAME), what=what)

@@ -1,7 +1,7 @@
-"""What is wrong with a player, if anything: a battery over the variants of a game.
+"""Diagnoses a player with a battery of episodes over the variants of a game.
 
-Each block is one seed of one variant: the player with itself in every seat, the same again in the first blocks of a
-variant, and then alone in one seat among the game's own players, where a weak and a strong player take turns with it.
+Each block is one seed of one variant. The player sits in every seat, twice in the first blocks of a variant. Then it
+sits alone in one seat among the game's own players, and a weak and a strong player take the same seat in turn.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _REPEATED = 2
 
 
 class DiagnosisReport(ShownReport):
-    """What a diagnosis came to."""
+    """The result of a diagnosis."""
 
     plan: DiagnosisPlan = Field(description="Who was diagnosed.")  # pyright: ignore[reportIncompatibleVariableOverride]
     variants: tuple[VariantDiagnosis, ...] = Field(description="What was seen in each variant.")
@@ -61,11 +61,11 @@ class DiagnosisReport(ShownReport):
     )
 
     def estimates(self) -> list[Estimate]:
-        """Every number with an interval that it has, the most important first."""
+        """Every number that has an interval, the most important first."""
         return _estimates(self.variants)
 
     def said(self, after: str) -> str:
-        """What is worth looking at first."""
+        """Say what is worth looking at first."""
         name, count = self.plan.player.name, len(self.findings)
         if not count:
             return self.nothing or f"Nothing about {name} stands out, {after}."
@@ -73,7 +73,7 @@ class DiagnosisReport(ShownReport):
         return " ".join([*([self.nothing] if self.nothing else []), things, f"First: {self.findings[0].message}"])
 
     def parts(self) -> Parts:
-        """What it has to show."""
+        """The parts to display."""
         quantities = {"normalised score": True, "over the baseline": True, "score alone": False, "seat effect": True}
         return Parts(
             tables=diagnosis_tables(self.plan, self.variants, self.changes),
@@ -87,7 +87,7 @@ class Diagnosis(Evaluation[DiagnosisPlan, DiagnosisReport]):
     """A diagnosis in progress.
 
     Args:
-        plan: Who is diagnosed.
+        plan: The player and the terms.
     """
 
     def __init__(self, plan: DiagnosisPlan) -> None:
@@ -95,12 +95,12 @@ class Diagnosis(Evaluation[DiagnosisPlan, DiagnosisReport]):
         self._taken = [_Taken(variant, list(plan.players()), len(plan.variants)) for variant in plan.variants]
 
     def lineups(self, block: int) -> Sequence[Lineup]:
-        """The lineups of a block: all seats, perhaps once more, and one seat for each of the players in turn."""
+        """The lineups of a block: the player in all seats, perhaps twice, then each player alone in one seat."""
         turn, at = divmod(block - 1, len(self.plan.variants))
         variant = self.plan.variants[at]
         whole: Lineup = (BOT,) * variant.seats
         repeated = [whole] if variant.seeded and turn < _REPEATED else []
-        # in a game for one, all seats are one
+        # in a one-seat game, the first lineup already has the player alone
         alone = [label for label in self.plan.players() if label != BOT or variant.seats > 1]
         seat = turn % variant.seats
         return (
@@ -118,17 +118,17 @@ class Diagnosis(Evaluation[DiagnosisPlan, DiagnosisReport]):
         return ""
 
     def seat_scores(self) -> list[tuple[float, ...]]:
-        """Seats of different variants have nothing in common."""
+        """Empty: seats of different variants are not comparable."""
         return []
 
     def outcome(self, block: JudgedBlock) -> tuple[float, ...]:
-        """The variant by number, and the scores of everybody in all episodes but the second time of one."""
+        """The variant's number and the scores of all episodes, with a repeated lineup counted once."""
         at = (block.block - 1) % len(self._taken)
         tables = dict(zip(self.lineups(block.block), block.tables, strict=True)).values()
         return (at, *(score for table in tables for score in table))
 
     def report(self) -> DiagnosisReport:
-        """What it came to; the same for the same rows, however they are ordered."""
+        """The result; it does not depend on the order of the rows."""
         common = self.common()
         measured = bool(common["blocks"])
         variants = tuple(taken.diagnosis(measured=measured) for taken in self._taken)
@@ -145,7 +145,7 @@ class Diagnosis(Evaluation[DiagnosisPlan, DiagnosisReport]):
 
 
 class _Taken:
-    """What was seen in a variant so far."""
+    """The observations in one variant so far."""
 
     def __init__(self, variant: VariantPlan, labels: Sequence[str], among: int) -> None:
         self._variant = variant
@@ -178,7 +178,7 @@ class _Taken:
             self._seats.append(whole)
         for at, (lineup, table) in enumerate(zip(lineups, block.tables, strict=True)):
             seated = [(label, score) for label, score in zip(lineup, table, strict=True) if label is not None]
-            # the second time of an episode is no further evidence
+            # a repeated episode is no further evidence
             if len(seated) == 1 and not (repeated and at == 1):
                 self._scores[seated[0][0]].append(seated[0][1])
 
@@ -195,7 +195,7 @@ class _Taken:
                 self._seconds.update(dict(seat.seconds))
 
     def diagnosis(self, *, measured: bool) -> VariantDiagnosis:
-        """What it comes to; without scores where nothing could be measured."""
+        """The diagnosis of the variant; without scores if nothing could be measured."""
         nothing: list[float] = []
         scores = self._scores if measured else dict.fromkeys(self._scores, nothing)
         own = scores[BOT]
@@ -241,7 +241,7 @@ class _Taken:
         )
 
     def _share(self, some: int, of: int) -> MeasuredValue | None:
-        """A share, of which blocks are the independent observations."""
+        """A share whose independent observations are the blocks."""
         if not of:
             return None
         share = some / of
@@ -249,7 +249,7 @@ class _Taken:
 
 
 def _normalised(over_baseline: Sequence[float], over_strong: Sequence[float]) -> MeasuredValue | None:
-    """How far a player is from one to another, in blocks of all three; None where these two are not told apart."""
+    """The player's position from baseline (0) to strong (1); None if these two are not told apart."""
     if not over_baseline or not over_strong:
         return None
     ways = [a - b for a, b in zip(over_baseline, over_strong, strict=True)]
@@ -258,7 +258,7 @@ def _normalised(over_baseline: Sequence[float], over_strong: Sequence[float]) ->
     if way == 0 or interval is None or (interval.low <= 0 <= interval.high):
         return None
     share = math.fsum(over_baseline) / math.fsum(ways)
-    # the interval of a ratio is that of what is left when it is taken out
+    # the interval of a ratio follows from that of the residuals
     left = mean_interval([a - share * b for a, b in zip(over_baseline, ways, strict=True)])
     assert left is not None
     ends = sorted((share + left.low / way, share + left.high / way))
@@ -293,7 +293,7 @@ def _estimates(variants: Sequence[VariantDiagnosis]) -> list[Estimate]:
 
 
 def _changed(before: EarlierDiagnosis, variants: Sequence[VariantDiagnosis]) -> list[DiagnosisChange]:
-    """What is certainly another than before."""
+    """The numbers that differ significantly from the earlier diagnosis."""
     was = {(number.quantity, number.of): number for number in before.numbers}
     both = [(now, was[now.quantity, now.of]) for now in _estimates(variants) if (now.quantity, now.of) in was]
     changes: list[DiagnosisChange] = []

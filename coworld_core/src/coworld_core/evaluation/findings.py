@@ -1,4 +1,4 @@
-"""What a diagnosis has to say: what is worth looking at first, and its tables."""
+"""The findings of a diagnosis, most important first, and its tables."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from .words import between, excludes_zero, number, plural
 __all__ = ["diagnosis_tables", "findings"]
 
 _SLOW = 1.0
-"""Seconds: a player that takes longer for one turn in a hundred is said to be slow."""
+"""Seconds: a player that takes longer in one turn of a hundred is reported as slow."""
 
 
 def findings(
     plan: DiagnosisPlan, variants: Sequence[VariantDiagnosis], changes: Sequence[DiagnosisChange]
 ) -> list[Remark]:
-    """What is worth looking at: what spoils episodes before what loses points, and that before what is only odd.
+    """The findings: first what spoils episodes, then what loses points, then what is only odd.
 
     Args:
-        plan: Who was diagnosed.
-        variants: What was seen.
-        changes: What has changed since an earlier diagnosis.
+        plan: The plan of the diagnosis.
+        variants: The observations in each variant.
+        changes: Changes since an earlier diagnosis.
     """
     found: list[Remark] = []
     several = len(variants) > 1
@@ -120,18 +120,18 @@ def _percent(share: MeasuredValue) -> str:
 def diagnosis_tables(
     plan: DiagnosisPlan, variants: Sequence[VariantDiagnosis], changes: Sequence[DiagnosisChange]
 ) -> list[Table]:
-    """Scores, behaviour, seats, and what has changed.
+    """The tables of scores, behaviour, seats and changes.
 
     Args:
-        plan: Who was diagnosed.
-        variants: What was seen.
-        changes: What has changed since an earlier diagnosis.
+        plan: The plan of the diagnosis.
+        variants: The observations in each variant.
+        changes: Changes since an earlier diagnosis.
     """
     return [_scores(plan, variants), _behaviour(variants), _seats(variants), _changes(plan, changes)]
 
 
 def _scores(plan: DiagnosisPlan, variants: Sequence[VariantDiagnosis]) -> Table:
-    """A row for each variant; columns of what nobody asked for are left out."""
+    """A row for each variant, without the columns that do not apply to the plan."""
     wanted = [
         ("With itself", "with_itself", any(one.seats > 1 for one in plan.variants)),
         ("Alone", "alone", True),

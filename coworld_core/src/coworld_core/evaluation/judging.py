@@ -40,7 +40,7 @@ class JudgedBlock:
     block: int
     fate: Literal["counted", "void", "spoiled", "withdrawn"]
     scores: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Of a counted block: each entrant's mean over the seats it had."""
+    """For a counted block: each entrant's mean over its seats."""
     by_seat: tuple[float, ...] = ()
     """Mean score of each seat, for a counted block in which every player had every seat and none forfeited."""
     forfeits: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -54,11 +54,11 @@ class JudgedBlock:
     reason: str = ""
     """Why it is not counted."""
     tables: tuple[tuple[float, ...], ...] = ()
-    """Of a counted block: the scores of each of its lineups, by slot; what a forfeit makes of them is in."""
+    """For a counted block: the scores of each lineup, by slot, after forfeits."""
     seconds: tuple[float, ...] = ()
-    """How long each of its episodes took, those that were played again too."""
+    """How long each of its episodes took, including replayed ones."""
     faults: tuple[tuple[str, str], ...] = ()
-    """Of each of these episodes that had a fault: whose it was, and what."""
+    """For each of these episodes with a fault: the party at fault, and the type."""
 
 
 class BlockLedger:
@@ -101,7 +101,7 @@ class BlockLedger:
         return self._over()
 
     def withdraw(self, block: int, reason: str = "One of its players has withdrawn.") -> list[JudgedBlock]:
-        """Leave out a block that is not over, because one of its entrants has left, say.
+        """Withdraw an unfinished block, for example because an entrant has left.
 
         Returns:
             The blocks that could be judged then, in order.
@@ -126,7 +126,7 @@ class BlockLedger:
         return judged
 
     def missing(self, block: int) -> list[tuple[str, Lineup]]:
-        """The episodes that a block needs now and has no row of: keys and lineups."""
+        """The keys and lineups of the episodes that a block still needs."""
         if block <= len(self.judged) or block in self._withdrawn:
             return []
         lineups = self._lineups(block)
@@ -140,7 +140,7 @@ class BlockLedger:
         return []
 
     def _spoilt(self, rows: Sequence[EpisodeRow]) -> str:
-        """Why these episodes have to be played again; empty when they need not be."""
+        """Why these episodes must be played again; empty if they need not be."""
         for row in rows:
             verdict = judge_row(row)
             if not verdict.counts and verdict.party not in ("game", "player"):
@@ -150,7 +150,7 @@ class BlockLedger:
         return ""
 
     def _judge(self, block: int) -> JudgedBlock | None:
-        """What became of a block; None while it is not over."""
+        """The judgement of a block; None while it is not over."""
         if block in self._withdrawn:
             return JudgedBlock(block=block, fate="withdrawn", reason=self._withdrawn[block])
         known = self._rows.get(block)

@@ -1,4 +1,4 @@
-"""How do several players do that share the seats? Each of them, each seat, and each two of them."""
+"""Measures several players that share the seats: each player, each seat, and each pair of players."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ __all__ = ["MeasuredPlace", "Mixture", "MixturePlan", "MixtureReport"]
 
 
 class MixturePlan(EvaluationPlan):
-    """What a mixture is: everything that its report depends on besides the rows."""
+    """The plan of a mixture: everything its report depends on besides the rows."""
 
     kind: Literal["run"] = "run"  # pyright: ignore[reportIncompatibleVariableOverride]
     entrants: tuple[SeatRow, ...] = Field(min_length=1, description="Who plays.")
     counts: tuple[int, ...] = Field(description="How many seats each of them has.")
 
     def players(self) -> dict[str, SeatRow]:
-        """Who is measured, by label."""
+        """The measured players, by label."""
         return dict(zip(player_labels(len(self.entrants)), self.entrants, strict=True))
 
 
@@ -58,7 +58,7 @@ class MeasuredPlace(MeasuredValue):
 
 
 class MixtureReport(ShownReport):
-    """What a mixture came to."""
+    """The result of a mixture."""
 
     plan: MixturePlan = Field(description="Who played.")  # pyright: ignore[reportIncompatibleVariableOverride]
     places: tuple[MeasuredPlace, ...] = Field(description="How each player did in each seat.")
@@ -66,7 +66,7 @@ class MixtureReport(ShownReport):
     durations: Durations | None = Field(description="How long episodes took; null when there were none.")
 
     def estimates(self) -> list[Estimate]:
-        """Every number with an interval that it has, the most important first."""
+        """Every number that has an interval, the most important first."""
         names = {label: player.name for label, player in self.plan.players().items()}
         found = super().estimates()
         found += [
@@ -90,11 +90,11 @@ class MixtureReport(ShownReport):
         ]
 
     def said(self, after: str) -> str:
-        """Who scores most, and whether that tells it apart."""
+        """Say which player scores most, and whether it is told apart from the others."""
         return self.nothing or _best(self, after)
 
     def parts(self) -> Parts:
-        """What it has to show."""
+        """The parts to display."""
         return Parts(
             tables=[_mixed(self), _places(self), _pairs(self)],
             facts=[*block_facts(self), *duration_facts(self.durations)],
@@ -107,7 +107,7 @@ class Mixture(Evaluation[MixturePlan, MixtureReport]):
     """A mixture in progress. A block is one full rotation on one seed.
 
     Args:
-        plan: Who plays.
+        plan: The players and the terms.
     """
 
     def __init__(self, plan: MixturePlan) -> None:
@@ -124,7 +124,7 @@ class Mixture(Evaluation[MixturePlan, MixtureReport]):
         return ""
 
     def report(self) -> MixtureReport:
-        """What it came to; the same for the same rows, however they are ordered."""
+        """The result; it does not depend on the order of the rows."""
         return MixtureReport.model_validate(
             {
                 **self.common(),
@@ -182,7 +182,7 @@ def _mixed(report: MixtureReport) -> Table:
 
 
 def _places(report: MixtureReport) -> Table:
-    """A row for each player, a column for each seat, and what a seat is worth to all of them."""
+    """A row for each player, a column for each seat, and a last row with the value of each seat."""
     if report.plan.seats < 2:
         return Table(title="Seats", head=(), rows=())
     names, slots = player_names(report), range(report.plan.seats)

@@ -1,11 +1,11 @@
-"""What a player adds beyond the players it replaces, by number of seats, and how credit is shared.
+"""Measures what a player adds beyond the players it replaces, by number of seats, and shares out credit.
 
-In each block the same seed is played with no seat of the candidate, with one, and so on up to all of them; the other
-seats keep whom they were dealt of the pool. The value of so many seats is what the candidate has in them, less what the
-pool had in the same seats when the candidate had none.
+Each block plays one seed with the candidate in no seat, in one seat, and so on up to all seats; the other seats keep
+the pool players they were dealt. The value of a number of seats is the candidate's score in them, less the pool's score
+in the same seats when the candidate had none.
 
-Credit is Shapley's: what a player adds to the mean of the whole table, over the orders in which all of them might sit
-down one after the other, where the game's own players sit until then.
+Credit is the Shapley value: what a player adds to the mean of the whole table, over all orders in which the players
+could take their seats from the game's own players.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from .words import between, excludes_zero, number, plural
 __all__ = ["CANDIDATE", "Credit", "Pickup", "PickupPlan", "PickupReport", "Synergy", "ValueAt", "pool_labels"]
 
 CANDIDATE = "candidate"
-"""Label of the one whose value is measured."""
+"""Label of the player whose value is measured."""
 
 
 class PickupPlan(EvaluationPlan):
-    """What a pickup is about: everything that its report depends on besides the rows."""
+    """The plan of a pickup: everything its report depends on besides the rows."""
 
     kind: Literal["pickup"] = "pickup"  # pyright: ignore[reportIncompatibleVariableOverride]
     candidate: SeatRow = Field(description="The player whose value is measured.")
@@ -47,12 +47,12 @@ class PickupPlan(EvaluationPlan):
     credit: Annotated[Literal["", "shapley"], Grows] = Field(default="", description="How credit is dealt, if at all.")
 
     def players(self) -> dict[str, SeatRow]:
-        """Who is measured, by label."""
+        """The measured players, by label."""
         return {CANDIDATE: self.candidate, **dict(zip(pool_labels(len(self.pool)), self.pool, strict=True))}
 
 
 class ValueAt(MeasuredValue):
-    """The value over replacement in so many seats."""
+    """The value over replacement for a number of seats."""
 
     seats: int = Field(ge=1, description="How many seats the candidate has.")
 
@@ -64,14 +64,14 @@ class Credit(MeasuredValue):
 
 
 class Synergy(MeasuredValue):
-    """What two players add together beyond what each adds alone."""
+    """What two players add together, beyond what each adds alone."""
 
     first: str = Field(description="Label of the one.")
     second: str = Field(description="Label of the other.")
 
 
 class PickupReport(ShownReport):
-    """What a pickup came to."""
+    """The result of a pickup."""
 
     plan: PickupPlan = Field(description="Who was measured by whom.")  # pyright: ignore[reportIncompatibleVariableOverride]
     overall: MeasuredValue | None = Field(description="The value, all numbers of seats but all of them weighing alike.")
@@ -81,7 +81,7 @@ class PickupReport(ShownReport):
     synergies: tuple[Synergy, ...] = Field(default=(), description="Of every two players; empty unless asked for.")
 
     def estimates(self) -> list[Estimate]:
-        """Every number with an interval that it has, the most important first."""
+        """Every number that has an interval, the most important first."""
         names = {label: player.name for label, player in self.plan.players().items()}
         said: list[tuple[str, str, MeasuredValue | None]] = [("value over replacement", "overall", self.overall)]
         said += [("value over replacement", plural(one.seats, "seat"), one) for one in self.values]
@@ -106,7 +106,7 @@ class PickupReport(ShownReport):
         return f"The value of {name} over replacement is {words}, {after}."
 
     def parts(self) -> Parts:
-        """What it has to show."""
+        """The parts to display."""
         return Parts(
             tables=[_values(self), *_credit_tables(self), players_table(self)],
             facts=block_facts(self),
@@ -126,7 +126,7 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
         self._labels = tuple(plan.players())
 
     def lineups(self, block: int) -> Sequence[Lineup]:
-        """The lineups of a block: by seats of the candidate, and then those of the credit."""
+        """The lineups of a block: first by number of candidate seats, then those for the credit."""
         plan = self.plan
         found, _ = pickup_lineups(CANDIDATE, self._labels[1:], plan.seats, block, seed=plan.seed)
         return (*found, *credit_lineups(self._labels, plan.seats, block, seed=plan.seed)) if plan.credit else found
@@ -137,10 +137,10 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
         return ""
 
     def report(self) -> PickupReport:
-        """What it came to; the same for the same rows, however they are ordered."""
+        """The result; it does not depend on the order of the rows."""
         seats = self.plan.seats
         by_block = [self._values(block) for block in self.counted]
-        # in a game for one there is no table to share
+        # a one-seat game has no table to share
         shared = range(1, max(2, seats))
         values = {count: measured_value([one[count - 1] for one in by_block]) for count in range(1, seats + 1)}
         overall = measured_value([math.fsum(one[count - 1] for count in shared) / len(shared) for one in by_block])
@@ -161,7 +161,7 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
         )
 
     def _values(self, block: JudgedBlock) -> list[float]:
-        """The value at each number of seats in one block, from one on."""
+        """The value for each number of seats in one block, starting from one."""
         plan = self.plan
         _, order = pickup_lineups(CANDIDATE, self._labels[1:], plan.seats, block.block, seed=plan.seed)
         without = block.tables[0]
@@ -180,7 +180,7 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
             orders, groups = coalitions(labels, block.block, seed=plan.seed)
             tables = block.tables[plan.seats + 1 :]
             worth = {group: math.fsum(table) / plan.seats for group, table in zip(groups, tables, strict=True)}
-            # what is left where numbers of this size cancel
+            # rounding error left when numbers of this size cancel
             dust = 1e-12 * max(map(abs, worth.values()))
             for label in labels:
                 gains: list[float] = []
@@ -212,7 +212,7 @@ def _clean(value: float, dust: float) -> float:
 
 
 def pool_labels(count: int) -> list[str]:
-    """What players of the pool are called: by their places in the plan, so that they sort as they stand there."""
+    """Labels of the pool players: numbered, and padded so that they sort in plan order."""
     return [f"pool-{number:0{len(str(count))}d}" for number in range(1, count + 1)]
 
 

@@ -1,4 +1,4 @@
-"""Ranking several players: a round robin of blocks, ratings, and pairs that cannot be told apart yet."""
+"""Ranks several players: a round robin of blocks, ratings, and the pairs that cannot be told apart yet."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ __all__ = [
 
 
 class RankingPlan(EvaluationPlan):
-    """What a ranking is about: everything that its report depends on besides the rows."""
+    """The plan of a ranking: everything its report depends on besides the rows."""
 
     kind: Literal["rank"] = "rank"  # pyright: ignore[reportIncompatibleVariableOverride]
     entrants: tuple[SeatRow, ...] = Field(min_length=2, description="Who is ranked.")
     rating: Annotated[RatingName, Grows] = Field(default="bradley-terry", description="How players are rated.")
 
     def players(self) -> dict[str, SeatRow]:
-        """Who is measured, by label."""
+        """The measured players, by label."""
         return dict(zip(player_labels(len(self.entrants)), self.entrants, strict=True))
 
 
 class Standing(Record):
-    """Where a player stands."""
+    """A player's place in the standings."""
 
     label: str = Field(description="What it is called in the plan.")
     points: float = Field(description="Its rating: 400 more make ten wins to one loss; the mean of all is 0.")
@@ -59,7 +59,7 @@ class Standing(Record):
 
 
 class PairRecord(Record):
-    """How two players did in the blocks that both were in."""
+    """How two players did in the blocks they shared."""
 
     first: str = Field(description="Label of the one.")
     second: str = Field(description="Label of the other.")
@@ -72,14 +72,14 @@ class PairRecord(Record):
 
 
 class RankingReport(ShownReport):
-    """What a ranking came to."""
+    """The result of a ranking."""
 
     plan: RankingPlan = Field(description="Who was ranked.")  # pyright: ignore[reportIncompatibleVariableOverride]
     standings: tuple[Standing, ...] = Field(description="The ratings, the best first.")
     pairs: tuple[PairRecord, ...] = Field(description="Every two players who met.")
 
     def estimates(self) -> list[Estimate]:
-        """Every number with an interval that it has, the most important first."""
+        """Every number that has an interval, the most important first."""
         players = self.plan.players()
         ratings = [
             Estimate(
@@ -90,7 +90,7 @@ class RankingReport(ShownReport):
         return ratings + super().estimates()
 
     def said(self, after: str) -> str:
-        """How many are told apart."""
+        """Say how many pairs are told apart."""
         if not self.standings:
             return "Nobody could be ranked."
         if self.stopped == "told_apart":
@@ -98,7 +98,7 @@ class RankingReport(ShownReport):
         return f"{sum(pair.apart for pair in self.pairs)} of {len(self.pairs)} pairs are told apart, {after}."
 
     def parts(self) -> Parts:
-        """What it has to show."""
+        """The parts to display."""
         return Parts(
             tables=[_standings(self), seats_table(self)],
             facts=[
@@ -114,7 +114,7 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
     """A ranking in progress; it ends when all players can be told apart.
 
     Args:
-        plan: Who is ranked.
+        plan: The players and the terms.
     """
 
     def __init__(self, plan: RankingPlan) -> None:
@@ -126,9 +126,9 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
         return round_robin(self._labels, self.plan.seats, block, seed=self.plan.seed)
 
     def look(self, block: JudgedBlock) -> str:
-        """Take in a block, and say why no more are needed; empty while more are."""
+        """Take in a block; return why no more are needed, or an empty string while more are."""
         count = len(self._labels)
-        # looking at every pair costs more than a block, so do it once for as many blocks as there are pairs
+        # checking every pair costs more than a block, so check only after as many blocks as there are pairs
         if block.block % (count * (count - 1) // 2):
             return ""
         found = self._pairs()
@@ -136,7 +136,7 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
         return "told_apart" if everybody and all(pair.apart for pair in found) else ""
 
     def report(self) -> RankingReport:
-        """What it came to; the same for the same rows, however they are ordered."""
+        """The result; it does not depend on the order of the rows."""
         standings = [
             Standing(
                 label=rating.label,
@@ -154,12 +154,12 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
 
 
 def pair_records(blocks: Iterable[Mapping[str, float]], *, players: int, alpha: float) -> list[PairRecord]:
-    """The result of every pair of players that met, without margins: those would take a look at every block a pair."""
+    """The result of every pair of players that met, without margins, which need a pass over all blocks per pair."""
     return [_pair_record(pair) for pair in pairings(blocks, players=players, alpha=alpha)]
 
 
 def rating_interval(rating: Rating) -> IntervalRecord:
-    """The interval of a rating, as a report has it."""
+    """The interval of a rating, as reports record it."""
     return IntervalRecord(low=rounded(rating.low), high=rounded(rating.high), method=rating.method)
 
 
@@ -168,7 +168,7 @@ def measured_pairs(blocks: Sequence[Mapping[str, float]], *, alpha: float) -> li
 
     Args:
         blocks: Each player's score in a block, by label.
-        alpha: How often any two that are equally strong may be told apart.
+        alpha: How often two equally strong players may be told apart.
     """
     found: list[PairRecord] = []
     for pair in pairings(blocks, alpha=alpha):
@@ -186,7 +186,7 @@ def _pair_record(pair: Pairing) -> PairRecord:
 
 
 def player_labels(count: int) -> list[str]:
-    """What players are called in a ranking: by their places in the plan, so that they sort as they stand there."""
+    """Labels of the players in a ranking: numbered, and padded so that they sort in plan order."""
     return [f"player-{number:0{len(str(count))}d}" for number in range(1, count + 1)]
 
 
@@ -194,7 +194,7 @@ def rank_rows(plan: RankingPlan, rows: Iterable[EpisodeRow]) -> RankingReport:
     """Compute the report of a ranking from its rows.
 
     Args:
-        plan: Who was ranked (``plan.json``).
+        plan: The plan of the ranking (``plan.json``).
         rows: The episodes, in any order (``episodes.jsonl``).
     """
     return Ranking(plan).over(rows)
@@ -220,7 +220,7 @@ def _standings(report: RankingReport) -> Table:
 
 
 def not_apart(report: RankingReport) -> list[tuple[str, str]]:
-    """Of each player who is not told apart from all others, the best first, from whom it is not."""
+    """For each player not told apart from all others, the best first, the names of those others."""
     names = {label: player.name for label, player in report.plan.players().items()}
     place = {standing.label: index for index, standing in enumerate(report.standings)}
     close: dict[str, list[str]] = {}
@@ -235,7 +235,7 @@ def not_apart(report: RankingReport) -> list[tuple[str, str]]:
 
 
 def encounters(plan: EvaluationPlan, pairs: Sequence[PairRecord]) -> list[Encounter]:
-    """Both ways of every two who met."""
+    """Every pair that met, once from each side."""
     names = {label: player.name for label, player in plan.players().items()}
     found: list[Encounter] = []
     for pair in pairs:

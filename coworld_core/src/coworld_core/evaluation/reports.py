@@ -1,4 +1,4 @@
-"""What all evaluations have in common: their plan, their report, and how they go on block by block."""
+"""The common base of all evaluations: the plan, the report, and the progress block by block."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ __all__ = [
 ]
 
 UNMEASURED = frozenset({"never_started", "game_faults", "spoiled"})
-"""Why an evaluation is over that could not measure anything."""
+"""Reasons why an evaluation ended without measuring anything."""
 
 _PATIENCE = 3
-"""Blocks after which a player that was never there, or a game that spoils all of them, is taken at its word."""
+"""Blocks after which to give up on a player that never appears, or a game that spoils every block."""
 _VOID_SHARE = 0.1
-"""Above this share of void blocks it is the game that was measured."""
+"""Above this share of void blocks, the result says more about the game than about the players."""
 
 
 class EvaluationTerms(Record):
-    """What is played, and what counts: of an evaluation and of a tournament alike."""
+    """What is played, and what counts, in an evaluation or a tournament."""
 
     coworld: str = Field(description="Name of the Coworld.")
     version: str = Field(description="Version of the Coworld.")
@@ -70,7 +70,7 @@ class EvaluationTerms(Record):
 
 
 class EvaluationPlan(EvaluationTerms):
-    """What every evaluation is about."""
+    """The plan of an evaluation."""
 
     schema_version: SchemaVersion = Field(default=1, description="Version of this file's shape.")
     kind: str = Field(description="Which command it is of.")
@@ -80,11 +80,11 @@ class EvaluationPlan(EvaluationTerms):
 
     @abc.abstractmethod
     def players(self) -> dict[str, SeatRow]:
-        """Who is measured, by label."""
+        """The measured players, by label."""
 
 
 class IntervalRecord(Record):
-    """An interval that contains the truth in 95 of 100 cases."""
+    """An interval that contains the true value in 95 of 100 cases."""
 
     low: float = Field(description="Its lower end.")
     high: float = Field(description="Its upper end.")
@@ -140,9 +140,9 @@ class Estimate:
     """A number that an evaluation measured, with its interval."""
 
     quantity: str
-    """What it says."""
+    """What the number measures."""
     of: str
-    """Of whom, or of what."""
+    """The player or thing it describes."""
     value: float
     interval: IntervalRecord | None
 
@@ -155,7 +155,7 @@ class Remark(Record):
 
 
 class EvaluationReport(Record, Tabular):
-    """What every evaluation comes to."""
+    """The result of an evaluation."""
 
     if TYPE_CHECKING:
         plan: EvaluationPlan
@@ -179,7 +179,7 @@ class EvaluationReport(Record, Tabular):
     remarks: tuple[Remark, ...] = Field(default=(), description="What a reader must know.")
 
     def estimates(self) -> list[Estimate]:
-        """Every number with an interval that it has, the most important first."""
+        """Every number that has an interval, the most important first."""
         names = {label: player.name for label, player in self.plan.players().items()}
         found = [
             Estimate(quantity="mean score", of=names[entrant.label], value=entrant.mean, interval=entrant.interval)
@@ -223,10 +223,10 @@ _Report = TypeVar("_Report", bound=EvaluationReport)
 
 
 class Evaluation(abc.ABC, Generic[_Plan, _Report]):
-    """An evaluation in progress: takes rows in any order and judges blocks in theirs.
+    """An evaluation in progress: accepts rows in any order and judges blocks in sequence.
 
     Args:
-        plan: What it is about.
+        plan: The plan of the evaluation.
 
     Attributes:
         ledger: Its rows.
@@ -247,20 +247,20 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         """The lineups of a block."""
 
     def seed_of(self, block: int) -> int | None:
-        """The seed that was said for a block; None: it is drawn from the base seed."""
+        """The seed given for a block; None if it is drawn from the base seed."""
         del block
         return None
 
     @abc.abstractmethod
     def look(self, block: JudgedBlock) -> str:
-        """Take in a block, and say why no more are needed; empty while more are."""
+        """Take in a block; return why no more are needed, or an empty string while more are."""
 
     @abc.abstractmethod
     def report(self) -> _Report:
-        """What it came to; the same for the same rows, however they are ordered."""
+        """The result; it does not depend on the order of the rows."""
 
     def over(self, rows: Iterable[EpisodeRow]) -> _Report:
-        """Take in rows, and say what they come to."""
+        """Add rows and return the report."""
         for row in rows:
             self.add(row)
         return self.report()
@@ -269,14 +269,14 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         """Add a row. Blocks after the deciding one have no effect.
 
         Raises:
-            UsageError: Code ``image_changed``: what ran is not what ran before.
+            UsageError: Code ``image_changed``: a different image ran than before.
         """
         self._note_digests(row)
         for block in self.ledger.add(row):
             self.take_in(block)
 
     def take_in(self, block: JudgedBlock) -> None:
-        """Take in a block that was judged, and see whether that ends it."""
+        """Take in a judged block, and check whether it ends the evaluation."""
         if self.stopped:
             return
         self.seen.append(block)
@@ -289,26 +289,26 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
 
     @property
     def last_block(self) -> int:
-        """Number of the last block that may be played by now."""
+        """Number of the last block that may be played."""
         return self.plan.max_blocks
 
     def outcome(self, block: JudgedBlock) -> tuple[float, ...]:
-        """What two blocks have in common when they came out alike."""
+        """A value that is equal for blocks with the same outcome."""
         return tuple(block.scores[label] for label in sorted(block.scores))
 
     @property
     def counted(self) -> list[JudgedBlock]:
-        """The blocks that count; none where nothing could be measured."""
+        """The blocks that count; none if nothing could be measured."""
         if self.stopped in UNMEASURED:
             return []
         return [block for block in self.seen if block.fate == "counted"]
 
     def seat_scores(self) -> list[tuple[float, ...]]:
-        """The mean score of each seat in each block in which everybody sat everywhere."""
+        """The mean score of each seat, for each block in which every player sat in every seat."""
         return [block.by_seat for block in self.counted if block.by_seat]
 
     def progress(self) -> EvaluationProgressed:
-        """How far it is."""
+        """The progress so far, as an event."""
         return EvaluationProgressed(
             blocks=len(self.seen),
             max_blocks=self.plan.max_blocks,
@@ -317,7 +317,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         )
 
     def common(self) -> dict[str, Any]:
-        """The fields that all reports have."""
+        """The fields common to all reports."""
         counted, labels = self.counted, list(self.plan.players())
         effects = measured_seats(self.seat_scores())
         fates = Counter(block.fate for block in self.seen)
@@ -368,19 +368,19 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
 
 
 def rounded(value: float) -> float:
-    """A number as a report has it: more digits would differ from one processor to the next."""
+    """Round a number for a report: further digits would differ between processors."""
     return float(f"{value:.6g}")
 
 
 def interval_record(interval: Interval | None) -> IntervalRecord | None:
-    """An interval as a report has it."""
+    """An interval, rounded for a report."""
     if interval is None:
         return None
     return IntervalRecord(low=rounded(interval.low), high=rounded(interval.high), method=interval.method)
 
 
 def measured_value(values: Sequence[float]) -> MeasuredValue | None:
-    """The mean of a number a block, as a report has it; None without blocks."""
+    """The mean of one number per block, rounded for a report; None without blocks."""
     if not values:
         return None
     return MeasuredValue(
@@ -409,7 +409,7 @@ def _faults(seen: Iterable[JudgedBlock]) -> tuple[FaultCount, ...]:
 
 
 def spoiled_from_the_start(seen: Sequence[JudgedBlock]) -> str:
-    """Whether the first blocks show that more of them are of no use, and why."""
+    """Why the first blocks show that more are of no use; empty if they do not."""
     first = {block.fate for block in seen[:_PATIENCE]} if len(seen) >= _PATIENCE else set[str]()
     if first == {"void"}:
         return "game_faults"
@@ -439,7 +439,7 @@ def _measured(
 
 
 def measured_seats(rows: Sequence[Sequence[float]], *, among: int = 1) -> tuple[MeasuredSeat, ...]:
-    """What each seat is worth.
+    """The value of each seat.
 
     Args:
         rows: The scores of all seats, in each block.
@@ -448,7 +448,7 @@ def measured_seats(rows: Sequence[Sequence[float]], *, among: int = 1) -> tuple[
     if not rows:
         return ()
     count = len(rows[0])
-    # with two seats, one is worth what the other is not; with more, each is another chance to be wrong
+    # two seats are one comparison, as their effects are opposite; with more, each is another chance to be wrong
     level = 1 - 0.05 / among / (1 if count == 2 else count)
     measured: list[MeasuredSeat] = []
     for slot in range(count):
@@ -470,7 +470,7 @@ def _remarks(
     effects: Sequence[MeasuredSeat],
     stopped: str,
 ) -> list[Remark]:
-    """What a reader must know of any evaluation."""
+    """The remarks that apply to any evaluation."""
     remarks: list[Remark] = []
     names = {label: player.name for label, player in plan.players().items()}
 

@@ -1,4 +1,4 @@
-"""How does a player do with itself in every seat? Its mean, how far scores spread, and what a seat is worth."""
+"""Measures a player with itself in every seat: its mean, the spread of its scores, and the value of each seat."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from .words import between, number
 __all__ = ["PLAYER", "Scrimmage", "ScrimmagePlan", "ScrimmageReport", "Spread"]
 
 PLAYER = "player"
-"""Label of the one entrant."""
+"""Label of the only entrant."""
 
 
 class ScrimmagePlan(EvaluationPlan):
-    """What a scrimmage is about: everything that its report depends on besides the rows."""
+    """The plan of a scrimmage: everything its report depends on besides the rows."""
 
     kind: Literal["scrimmage"] = "scrimmage"  # pyright: ignore[reportIncompatibleVariableOverride]
     player: SeatRow = Field(description="Who plays with itself.")
 
     def players(self) -> dict[str, SeatRow]:
-        """Who is measured, by label."""
+        """The measured players, by label."""
         return {PLAYER: self.player}
 
 
 class Spread(Record):
-    """How far single scores are from each other, over all seats of all episodes."""
+    """The spread of single scores, over all seats of all episodes."""
 
     deviation: float = Field(ge=0, description="Their standard deviation.")
     lowest: float = Field(description="The lowest.")
@@ -42,7 +42,7 @@ class Spread(Record):
 
 
 class ScrimmageReport(ShownReport):
-    """What a scrimmage came to."""
+    """The result of a scrimmage."""
 
     plan: ScrimmagePlan = Field(description="Who played.")  # pyright: ignore[reportIncompatibleVariableOverride]
     spread: Spread | None = Field(description="How far scores spread; null without blocks.")
@@ -55,7 +55,7 @@ class ScrimmageReport(ShownReport):
         return self.nothing or f"{self.plan.player.name} scores {score} with itself, {after}."
 
     def parts(self) -> Parts:
-        """What it has to show."""
+        """The parts to display."""
         quantities = {"mean score": False, "seat effect": True}
         return Parts(tables=[players_table(self), seats_table(self)], facts=_facts(self), quantities=quantities)
 
@@ -78,11 +78,11 @@ class Scrimmage(Evaluation[ScrimmagePlan, ScrimmageReport]):
         return ""
 
     def outcome(self, block: JudgedBlock) -> tuple[float, ...]:
-        """The score of each seat: their mean is the same in every game in which one wins what another loses."""
+        """The score of each seat; their mean would be the same in every episode of a zero-sum game."""
         return block.tables[0]
 
     def report(self) -> ScrimmageReport:
-        """What it came to; the same for the same rows, however they are ordered."""
+        """The result; it does not depend on the order of the rows."""
         scores = [score for block in self.counted for score in block.tables[0]]
         spread = None
         if scores:

@@ -1,6 +1,6 @@
-"""Between a tournament and its commissioner: what it is asked, and what its answers come to.
+"""Builds the requests to a tournament's commissioner, and turns its answers into events.
 
-An answer is checked whole. It becomes one event, or a ``CommissionerError`` and nothing.
+Each answer is checked as a whole: it becomes one event, or raises ``CommissionerError`` and changes nothing.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ from .standings import Tournament
 __all__ = ["EPISODES_A_ROUND", "STATE_BYTES", "Commission", "refused"]
 
 EPISODES_A_ROUND = 1000
-"""How many episodes one round may have."""
+"""Most episodes in one round."""
 STATE_BYTES = 10 * 1024 * 1024
-"""How much a commissioner may have kept from round to round, as JSON."""
+"""Largest state that is kept for a commissioner between rounds, in bytes of JSON."""
 _RECENT = 20
-"""How many of the last rounds a commissioner is told of."""
+"""How many recent rounds a commissioner is told about."""
 
 
 def refused(message: str) -> CommissionerError:
-    """What a commissioner said cannot be."""
+    """The error for an invalid answer of a commissioner."""
     return CommissionerError(message, code="commissioner_refused")
 
 
 class _View:
-    """Ids, divisions and memberships of a tournament. Ids follow from it, so they are the same in every run."""
+    """Ids, divisions and memberships of a tournament. Ids are derived from its rules, so every run has the same."""
 
     def __init__(self, tournament: Tournament, variant: VariantInfo) -> None:
         self._tournament = tournament
@@ -79,7 +79,7 @@ class _View:
         )
 
     def id_of(self, kind: str, name: object) -> uuid.UUID:
-        """The id of something of the tournament."""
+        """The id of an object of the tournament."""
         return uuid.uuid5(self._space, f"{kind}:{name}")
 
     def player(self, name: str) -> uuid.UUID:
@@ -92,14 +92,14 @@ class _View:
         return LeagueInfo(id=self._space, commissioner_key="container")
 
     def divisions(self) -> tuple[DivisionInfo, ...]:
-        """All divisions; before a commissioner has named any, one."""
+        """All divisions; a single default one until a commissioner has named any."""
         known = self._league.divisions.values() or [
             LeagueDivision(id=str(self.id_of("division", "")), name="All", level=0)
         ]
         return _infos(known)
 
     def memberships(self, names: Iterable[str] | None = None) -> tuple[MembershipInfo, ...]:
-        """Who is where; by default everybody who has not withdrawn."""
+        """The memberships of players; by default of all that have not withdrawn."""
         first = self.divisions()[0].id
         found: list[MembershipInfo] = []
         for name in self._tournament.active if names is None else names:
@@ -113,7 +113,7 @@ class _View:
                     player_id=name,
                     status=one.status,
                     substatus=one.substatus or (ACTIVE if one.status == COMPETING else None),
-                    # everybody has entered one program only
+                    # every entrant has exactly one program
                     is_champion=True,
                 )
             )
@@ -124,25 +124,25 @@ class Commission(_View):
     """A tournament as its commissioner sees it.
 
     Args:
-        tournament: It.
-        variant: What is played, as the commissioner is told.
+        tournament: The tournament.
+        variant: The variant to play, as described to the commissioner.
     """
 
     # --- which divisions there are
 
     def ask_divisions(self) -> LeagueMigrationConfigRequest:
-        """What asks for the divisions."""
+        """The request for the divisions."""
         return LeagueMigrationConfigRequest(league=self.info, divisions=self.divisions())
 
     def ask_members(self, divisions: Sequence[LeagueDivision]) -> LeagueMigrationRequest:
-        """What asks who is to be in which of the new divisions."""
+        """The request for the members of the new divisions."""
         return LeagueMigrationRequest(league=self.info, divisions=_infos(divisions), memberships=self.memberships())
 
     def new_divisions(self, response: LeagueMigrationConfigResponse) -> tuple[LeagueDivision, ...]:
-        """The divisions that a commissioner wants; none said: those that there are.
+        """The divisions that a commissioner wants; the current ones if it names none.
 
         Raises:
-            CommissionerError: Two have one name, or one was never called what it is said to have been.
+            CommissionerError: Two share a name, or a previous name is unknown.
         """
         before = {one.name: str(one.id) for one in self.divisions()}
         if not response.divisions:
@@ -168,11 +168,11 @@ class Commission(_View):
     def league_set(
         self, commissioner: str, divisions: Sequence[LeagueDivision], response: LeagueMigrationResponse
     ) -> LeagueSet:
-        """What a migration comes to.
+        """The event for a migration.
 
         Raises:
-            CommissionerError: Somebody is moved who is not there, or from or to where nothing is, or is left in a
-                division that is no more.
+            CommissionerError: It moves an unknown player, moves one from the wrong division or to an unknown one, or
+                leaves one in a division that no longer exists.
         """
         there = {one.id for one in divisions}
         moves = self._moves(response.policy_membership_events, there)
@@ -187,7 +187,7 @@ class Commission(_View):
     # --- which rounds there are
 
     def ask_rounds(self) -> ScheduleRoundsRequest:
-        """What asks which rounds are due."""
+        """The request for the rounds that are due."""
         league = self._league
         recent = [*league.rounds.items()][-_RECENT:]
         return ScheduleRoundsRequest(
@@ -207,10 +207,10 @@ class Commission(_View):
         )
 
     def rounds_due(self, response: ScheduleRoundsResponse) -> RoundsDue:
-        """What the answer to that comes to. Of a division there is one round at a time, and none of one that is not.
+        """The event for the answer. Keeps one round per division, and ignores unknown divisions.
 
         Raises:
-            CommissionerError: A round is for players that are not there.
+            CommissionerError: A round names unknown players.
         """
         names = {self.player(name): name for name in self._tournament.active}
         number, found = self._tournament.last_round, dict[str, DueRound]()
@@ -231,7 +231,7 @@ class Commission(_View):
         return RoundsDue(rounds=tuple(found.values()))
 
     def start(self, due: DueRound) -> RoundStart:
-        """What begins a round."""
+        """The message that starts a round."""
         league = self._league
         results = [
             RecentResult(
@@ -250,7 +250,7 @@ class Commission(_View):
             round_id=str(self.id_of("round", due.round)),
             round_number=due.round,
             league=self.info,
-            # the one that the round is of comes first
+            # the round's own division comes first
             divisions=tuple(sorted(self.divisions(), key=lambda division: str(division.id) != due.division)),
             memberships=self.memberships(league.entrants(due, self._tournament.active)),
             recent_results=tuple(results),
@@ -263,13 +263,13 @@ class Commission(_View):
     def mistakes(
         self, due: DueRound, message: ScheduleEpisodes, known: Mapping[str, object], *, room: int
     ) -> dict[str, str]:
-        """What is wrong with the episodes that a commissioner wants, by request id.
+        """The mistakes in the episodes that a commissioner requests, by request id.
 
         Args:
             due: The round.
-            message: What it said.
-            known: The requests before, by id.
-            room: How many more episodes there may be.
+            message: The commissioner's request.
+            known: Earlier requests, by id.
+            room: How many more episodes are allowed.
         """
         ids = [request.request_id for request in message.episodes]
         names = self._seatable(due)
@@ -290,13 +290,13 @@ class Commission(_View):
         return found
 
     def block(self, due: DueRound, request: EpisodeWish) -> ScheduledBlock:
-        """A request that has no mistakes, as a block; its number is not known yet."""
+        """A valid request as a block; its real number is not known yet."""
         names = self._seatable(due)
         lineup = tuple(names[id] for id in request.policy_version_ids)
         return ScheduledBlock(block=1, match=1, players=tuple(dict.fromkeys(lineup)), lineup=lineup, seed=request.seed)
 
     def told(self, request_id: str, scheduled: ScheduledBlock, judged: JudgedBlock) -> EpisodeResult | EpisodeFailed:
-        """How an episode ended, as its commissioner is told."""
+        """The outcome of an episode, as a message to the commissioner."""
         if judged.fate != "counted":
             return EpisodeFailed(request_id=request_id, error=judged.reason)
         return EpisodeResult(
@@ -308,11 +308,11 @@ class Commission(_View):
         )
 
     def decided(self, due: DueRound, message: RoundComplete) -> RoundDecided:
-        """What the end of a round comes to. A state that is too large is left out, and the round stays.
+        """The event for the end of a round. A state that is too large is left out; the round still counts.
 
         Raises:
-            CommissionerError: A place is given to somebody who is not in the round, twice, or in another division, or
-                somebody is moved from or to where nothing is.
+            CommissionerError: A place goes to a player outside the round, twice to one player, or to another division;
+                or a move names an unknown membership or a wrong division.
         """
         names = self._seatable(due)
         results: list[DivisionPlaces] = []

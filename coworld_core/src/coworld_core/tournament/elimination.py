@@ -1,8 +1,8 @@
 """Single and double elimination, with seeding and byes.
 
-The bracket is worked out anew each time, from the results by the names of its matches. Who is in the first round is in
-the bracket; whoever enters later is not. A match without a winner is played again, three times in all; then the better
-seed goes on. Whoever withdraws loses.
+The bracket is recomputed each time from the results, which are found by match name. It holds the entrants of the first
+round; later entrants are left out. A match without a winner is replayed, up to three matches in all; then the better
+seed advances. A player that withdraws loses.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ __all__ = ["double_elimination", "single_elimination"]
 
 _PLAYS = 3
 _OPEN = "\0"
-"""Stands for a player that is not known yet; None for an empty place."""
+"""A player that is not known yet; an empty place is None."""
 _Place = str | None
 
 
 class _Bracket:
-    """Results of a bracket, while it is worked through.
+    """The state of a bracket while its results are replayed.
 
     Attributes:
-        pending: Matches whose players are known, and whose winner is not.
-        out: Who has left, in the order of the bracket.
+        pending: Matches whose players are known but whose winner is not.
+        out: Eliminated players, in the order of the bracket.
     """
 
     def __init__(self, field: Field, *, losses: int) -> None:
@@ -40,7 +40,7 @@ class _Bracket:
         self.out: list[str] = []
 
     def first_round(self) -> list[_Place]:
-        """The seeds in the order in which they stand in the bracket: the best two can meet in the final only."""
+        """The seeds in bracket order: the best two can only meet in the final."""
         order = [0]
         while len(order) < len(self.seeds):
             size = 2 * len(order)
@@ -48,7 +48,7 @@ class _Bracket:
         return [self.seeds[seed] if seed < len(self.seeds) else None for seed in order]
 
     def play(self, name: str, first: _Place, second: _Place) -> tuple[_Place, _Place]:
-        """Winner and loser of a match, as far as they are known."""
+        """The winner and loser of a match, as far as known."""
         if _OPEN in (first, second):
             return _OPEN, _OPEN
         if first is None or second is None:
@@ -77,7 +77,7 @@ class _Bracket:
         return players[0] if len(played) >= _PLAYS else None
 
     def next_round(self, field: Field) -> Sequence[TournamentMatch]:
-        """What is pending; in the first round also who has a bye."""
+        """The pending matches; the first round includes the byes."""
         if len(field.entrants) < 2 and not field.played:
             return ()
         if field.played:
@@ -89,14 +89,14 @@ class _Bracket:
         ]
 
     def places(self, field: Field) -> Sequence[str]:
-        """Who is still in by seed, then who left last."""
+        """Remaining players by seed, then eliminated ones, the last one out first."""
         stayed = [name for name in self.seeds if name not in self.out]
         late = [name for name in field.everybody if name not in self.seeds]
         return [*stayed, *reversed(self.out), *late]
 
 
 def _winners(bracket: _Bracket) -> tuple[_Place, list[list[_Place]]]:
-    """Play the bracket of those that have not lost: its winner, and the losers of each of its rounds."""
+    """Play the winners' bracket; return its winner and the losers of each round."""
     row, losers, number = bracket.first_round(), list[list[_Place]](), 0
     while len(row) > 1:
         number += 1
@@ -107,14 +107,14 @@ def _winners(bracket: _Bracket) -> tuple[_Place, list[list[_Place]]]:
 
 
 class SingleElimination:
-    """Whoever loses is out."""
+    """A player that loses once is out."""
 
     def next_round(self, field: Field) -> Sequence[TournamentMatch]:
         """The matches of the bracket that can be played."""
         return self._bracket(field).next_round(field)
 
     def places(self, field: Field) -> Sequence[str]:
-        """Who is still in by seed, then who left last."""
+        """Remaining players by seed, then eliminated ones, the last one out first."""
         return self._bracket(field).places(field)
 
     def _bracket(self, field: Field) -> _Bracket:
@@ -124,14 +124,14 @@ class SingleElimination:
 
 
 class DoubleElimination:
-    """Whoever loses twice is out: the winner of those that lost once meets the one that has not, twice if need be."""
+    """A player that loses twice is out. The winners of both brackets meet in the final, which may be played twice."""
 
     def next_round(self, field: Field) -> Sequence[TournamentMatch]:
         """The matches of both brackets that can be played."""
         return self._bracket(field).next_round(field)
 
     def places(self, field: Field) -> Sequence[str]:
-        """Who is still in by seed, then who left last."""
+        """Remaining players by seed, then eliminated ones, the last one out first."""
         return self._bracket(field).places(field)
 
     def _bracket(self, field: Field) -> _Bracket:
@@ -147,7 +147,7 @@ class DoubleElimination:
 
         for coming in losers[1:]:
             row = meet(list(zip(row[::2], row[1::2], strict=True))) if len(row) > len(coming) else row
-            # from the other end, so that those who have met do not meet again at once
+            # pair from the other end, so that players do not meet again straight away
             row = meet(list(zip(row, reversed(coming), strict=True)))
         second = row[0] if row else None
         winner, _ = bracket.play("final", best, second)

@@ -1,4 +1,4 @@
-"""What a commissioner has made of a tournament: its divisions, who is in which, and its rounds, from the log alone."""
+"""The state of a commissioned tournament: divisions, members and rounds, computed from the log alone."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class MemberReport(Record):
 
 
 class DivisionReport(LeagueDivision):
-    """A division, and who is in it."""
+    """A division and its members."""
 
     members: tuple[MemberReport, ...] = Field(description="They, the first one first.")
 
 
 class RoundReport(Record):
-    """A round that is over."""
+    """A finished round."""
 
     round: int = Field(ge=1, description="Its number.")
     division: str = Field(description="Name of its division.")
@@ -53,7 +53,7 @@ class RoundReport(Record):
     reason: str = Field(default="", description="The same in words.")
 
     def lines(self) -> list[str]:
-        """What there is to say about it, line by line."""
+        """The round in words, line by line."""
         words = [f"Came to nothing: {self.reason}"] if self.code else []
         words += [", ".join(f"{place.rank}. {place.name} {place.score:.4g}" for place in self.places)]
         words += [f"{key}: {value}" for key, value in (self.display or {}).items()]
@@ -75,13 +75,13 @@ class CommissionedLeague:
     """The state that follows from a commissioner's events.
 
     Attributes:
-        commissioner: Which one has set it up; empty before.
-        divisions: By id, in the order in which the commissioner named them.
-        rounds: All that were due, by number.
-        decided: Those that are over, by number.
-        dropped: Those that came to nothing, by number.
+        commissioner: The commissioner that set it up; empty before.
+        divisions: By id, in the commissioner's order.
+        rounds: All rounds that were due, by number.
+        decided: Finished rounds, by number.
+        dropped: Dropped rounds, by number.
         idle: Whether nothing was due when the commissioner was last asked.
-        state: What it wants to be told in its next round.
+        state: The commissioner's state, to pass on in its next round.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class CommissionedLeague:
         self._moved: dict[int, tuple[str, ...]] = {}
 
     def apply(self, event: LogEvent) -> None:
-        """Take in an event of the log."""
+        """Apply an event of the log."""
         if isinstance(event, LeagueSet):
             self.commissioner = event.commissioner
             self.divisions = {division.id: division for division in event.divisions}
@@ -115,12 +115,12 @@ class CommissionedLeague:
 
     @property
     def open(self) -> DueRound | None:
-        """The round that is to be played now, or goes on."""
+        """The first round that is due and not over; None if there is none."""
         over = self.decided.keys() | self.dropped.keys()
         return next((due for number, due in self.rounds.items() if number not in over), None)
 
     def membership(self, name: str) -> Move:
-        """Where a player is, and as what; newcomers compete in the lowest division."""
+        """A player's division and status; newcomers compete in the lowest division."""
         found = self._moves.get(name)
         if found is not None and found.division in self.divisions:
             return found
@@ -128,7 +128,7 @@ class CommissionedLeague:
         return Move(name=name, division=lowest.id if lowest is not None else "", status=COMPETING)
 
     def entrants(self, due: DueRound, active: Iterable[str]) -> list[str]:
-        """Who may play in a round, of those who have not withdrawn."""
+        """Those of the active players that may play in a round."""
         found = ((name, self.membership(name)) for name in active)
         return [
             name
@@ -137,7 +137,7 @@ class CommissionedLeague:
         ]
 
     def last_places(self) -> dict[tuple[str, str], RoundPlace]:
-        """Everybody's last place in each division, by division and name."""
+        """Each player's last place in each division, by division and name."""
         return {
             (result.division, place.name): place
             for decided in self.decided.values()
@@ -146,7 +146,7 @@ class CommissionedLeague:
         }
 
     def order(self, names: Sequence[str]) -> list[str]:
-        """Players from the first to the last: by division, the highest first, and in it by the last place."""
+        """Sort players by division, the highest first, then by their last place in it."""
         last = self.last_places()
 
         def place(name: str) -> tuple[float, float]:
@@ -158,10 +158,10 @@ class CommissionedLeague:
         return sorted(names, key=place)
 
     def report(self, names: Sequence[str]) -> CommissionedReport | None:
-        """What there is to be shown of it; None where no commissioner has said anything.
+        """The report; None until a commissioner has set the divisions.
 
         Args:
-            names: Those who have not withdrawn.
+            names: The players that have not withdrawn.
         """
         if not self.divisions:
             return None
@@ -216,7 +216,7 @@ class CommissionedLeague:
 
 
 def commissioned_tables(report: CommissionedReport | None) -> list[Table]:
-    """What a commissioner has said, as tables."""
+    """A commissioner's divisions and rounds as tables."""
     if report is None:
         return []
     members = [

@@ -1,7 +1,7 @@
-"""The log of a tournament, ``events.ndjson``: one event a line, only ever appended to.
+"""The append-only log of a tournament, ``events.ndjson``: one event per line.
 
-Each line ends with a checksum of itself and of the line before, so a line that was changed, added or taken out later is
-found, by its number. Nothing is computed from the times in it.
+Each line ends with a checksum of itself and of the line before, so that a line changed, added or removed later is found
+and reported by number. Nothing is computed from its times.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class LogEvent(Record):
 
 
 class TournamentRules(EvaluationTerms):
-    """What is played, and what counts. All up to ``alpha`` stand for good once the tournament has begun."""
+    """What is played, and what counts. The fields up to ``alpha`` are fixed once the tournament has begun."""
 
     pairing: str = Field(description="Who meets whom: the name of a pairing.")
     rounds: int | None = Field(default=None, ge=1, description="How many rounds; null: as the pairing has it.")
@@ -73,14 +73,14 @@ class TournamentRules(EvaluationTerms):
 
 
 class Configured(LogEvent):
-    """The rules, at the beginning and whenever they change."""
+    """The rules, at the start and after each change."""
 
     kind: str = "configured"
     rules: TournamentRules = Field(description="From here on.")
 
 
 class EntrantAdded(LogEvent):
-    """Somebody entered, or came back."""
+    """A player entered or came back."""
 
     kind: str = "entrant_added"
     name: str = Field(description="What it is called in the tournament.")
@@ -88,14 +88,14 @@ class EntrantAdded(LogEvent):
 
 
 class EntrantWithdrawn(LogEvent):
-    """Somebody left: blocks of theirs that are not over are void."""
+    """A player left; its unfinished blocks are void."""
 
     kind: str = "entrant_withdrawn"
     name: str = Field(description="Who.")
 
 
 class ScheduledBlock(Record):
-    """A block that is to be played."""
+    """A block to be played."""
 
     block: int = Field(ge=1, description="Its number, from 1 without a gap.")
     match: int = Field(ge=1, description="Of which match of the round.")
@@ -108,7 +108,7 @@ class ScheduledBlock(Record):
 
 
 class RoundScheduled(LogEvent):
-    """A round is to be played; one event, so that there is no half of it. A commissioner may add to its round later."""
+    """A round to be played, as one event so that it is never half written. A commissioner may add to it later."""
 
     kind: str = "round_scheduled"
     round: int = Field(ge=1, description="Its number, from 1.")
@@ -124,7 +124,7 @@ class EpisodeEnded(LogEvent):
 
 
 class BlockVoided(LogEvent):
-    """A block does not count. It follows from the events before, and is said for people."""
+    """A block does not count. This follows from earlier events; it is logged for human readers."""
 
     kind: str = "block_voided"
     block: int = Field(ge=1, description="Its number.")
@@ -142,7 +142,7 @@ class LeagueDivision(Record):
 
 
 class Move(Record):
-    """A change of who is where, and as what."""
+    """A change of a player's division or status."""
 
     name: str = Field(description="Who.")
     division: str = Field(description="Id of the division it is in now.")
@@ -152,7 +152,7 @@ class Move(Record):
 
 
 class LeagueSet(LogEvent):
-    """A commissioner has said which divisions there are, and who is in which."""
+    """A commissioner has set the divisions and their members."""
 
     kind: str = "league_set"
     commissioner: str = Field(description="Which commissioner, and its digest where it is known.")
@@ -170,7 +170,7 @@ class DueRound(Record):
 
 
 class RoundsDue(LogEvent):
-    """A commissioner has said which rounds come next; none: nothing is due."""
+    """A commissioner has said which rounds come next, if any."""
 
     kind: str = "rounds_due"
     rounds: tuple[DueRound, ...] = Field(default=(), description="They.")
@@ -185,14 +185,14 @@ class RoundPlace(Record):
 
 
 class DivisionPlaces(Record):
-    """The places that a round has given in a division."""
+    """The places of a round in a division."""
 
     division: str = Field(description="Id of the division.")
     places: tuple[RoundPlace, ...] = Field(description="They.")
 
 
 class RoundDecided(LogEvent):
-    """A round of a commissioner is over; one event, so that there is no half of it."""
+    """A commissioner's round is over, as one event so that it is never half written."""
 
     kind: str = "round_decided"
     round: int = Field(ge=1, description="Its number.")
@@ -204,7 +204,7 @@ class RoundDecided(LogEvent):
 
 
 class RoundDropped(LogEvent):
-    """A round of a commissioner came to nothing: none of its episodes counts."""
+    """A commissioner's round was dropped: none of its episodes counts."""
 
     kind: str = "round_dropped"
     round: int = Field(ge=1, description="Its number.")
@@ -234,10 +234,10 @@ def _check(before: bytes, body: bytes) -> bytes:
 
 
 def encode_event(event: LogEvent, before: bytes) -> tuple[bytes, bytes]:
-    """An event as a line, and the checksum that the next line goes on from.
+    """Encode an event as a line; return it with the checksum that the next line builds on.
 
     Args:
-        event: It.
+        event: The event.
         before: The checksum of the line before; empty for the first.
     """
     body = event.model_dump_json().encode()[:-1]
@@ -260,10 +260,10 @@ class LogReader:
         self.check = b""
 
     def __iter__(self) -> Iterator[LogEvent]:
-        """The events; kinds that a later version may know are left out, and so is a torn last line.
+        """Yield the events, skipping unknown kinds (from later versions) and an incomplete last line.
 
         Raises:
-            UsageError: Code ``log_changed``: a line is not what was written; with its number.
+            UsageError: Code ``log_changed``: a line was altered; the message has its number.
         """
         with self.path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -294,7 +294,7 @@ def read_log(path: Path) -> Iterator[LogEvent]:
     """The events of a log (``LogReader``).
 
     Raises:
-        UsageError: There is none, or a line of it was changed.
+        UsageError: There is no log, or a line of it was altered.
     """
     if not path.is_file():
         raise UsageError(

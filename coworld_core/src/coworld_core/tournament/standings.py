@@ -1,4 +1,4 @@
-"""A tournament as it stands: its schedule, standings and rounds, from the events of its log alone."""
+"""The current state of a tournament: schedule, standings and rounds, computed from its log alone."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _MATCHES_SHOWN = 200
 
 
 class TournamentPlan(EvaluationPlan):
-    """What a tournament is about by now."""
+    """The current plan of a tournament."""
 
     kind: Literal["tournament"] = "tournament"  # pyright: ignore[reportIncompatibleVariableOverride]
     rules: TournamentRules = Described(description="What is played, and what counts.")
@@ -59,12 +59,12 @@ class TournamentPlan(EvaluationPlan):
     withdrawn: tuple[str, ...] = Described(default=(), description="Names of those that have left.")
 
     def players(self) -> dict[str, SeatRow]:
-        """Who is measured, by name."""
+        """The measured players, by name."""
         return {entrant.name: entrant for entrant in self.entrants}
 
 
 class TournamentStanding(Record):
-    """Where a player stands."""
+    """A player's place in the standings."""
 
     place: int = Described(ge=1, description="Its place.")
     name: str = Described(description="Who.")
@@ -76,7 +76,7 @@ class TournamentStanding(Record):
 
 
 class MatchRecord(Record):
-    """A match that is over."""
+    """A finished match."""
 
     round: int = Described(ge=1, description="Of which round.")
     name: str = Described(default="", description="What the pairing calls it.")
@@ -85,7 +85,7 @@ class MatchRecord(Record):
 
 
 class TournamentReport(ShownReport):
-    """What a tournament has come to."""
+    """The result of a tournament so far."""
 
     plan: TournamentPlan = Described(description="What is played.")  # pyright: ignore[reportIncompatibleVariableOverride]
     standings: tuple[TournamentStanding, ...] = Described(description="Everybody, the first one first.")
@@ -97,7 +97,7 @@ class TournamentReport(ShownReport):
     )
 
     def estimates(self) -> list[Estimate]:
-        """Every number with an interval that it has, the most important first."""
+        """Every number that has an interval, the most important first."""
         ratings = [
             Estimate(quantity="rating", of=one.name, value=one.rating, interval=one.interval)
             for one in self.standings
@@ -112,7 +112,7 @@ class TournamentReport(ShownReport):
         return self.plan.rules.rating == "mean"
 
     def said(self, after: str) -> str:
-        """Who is first."""
+        """Say which player is first."""
         if not self.blocks:
             return self.nothing
         best = self.standings[0]
@@ -123,7 +123,7 @@ class TournamentReport(ShownReport):
         return f"{best.name} {'is first' if self.stopped else 'leads'} of {len(self.standings)}, after {rounds}."
 
     def parts(self) -> Parts:
-        """What it has to show."""
+        """The parts to display."""
         return Parts(
             tables=[_standings(self), *commissioned_tables(self.commissioned), seats_table(self), _matches(self)],
             facts=[("Pairing", self.plan.rules.pairing), *block_facts(self)],
@@ -133,11 +133,11 @@ class TournamentReport(ShownReport):
 
 
 class Tournament(Evaluation[TournamentPlan, TournamentReport]):
-    """A tournament in progress: takes the events of its log, and says which come next.
+    """A tournament in progress: applies the events of its log and produces the next ones.
 
     Args:
-        rules: The first ones.
-        pairing: Who meets whom; None where only what is in the log matters.
+        rules: The initial rules.
+        pairing: Decides which players meet; None to only replay the log.
     """
 
     def __init__(self, rules: TournamentRules, pairing: PairingRule | None) -> None:
@@ -153,22 +153,22 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
 
     @property
     def rules(self) -> TournamentRules:
-        """What is played now, and what counts."""
+        """The current rules."""
         return self.plan.rules
 
     @property
     def active(self) -> list[str]:
-        """Who is in it, in the order of entry."""
+        """The players that have not withdrawn, in the order of entry."""
         return [name for name in self._entrants if name not in self._withdrawn]
 
     @property
     def last_block(self) -> int:
-        """Number of the last block that may be played by now."""
+        """Number of the last scheduled block; 0 before the first."""
         return len(self._scheduled)
 
     @property
     def last_round(self) -> int:
-        """Number of the last round that there is by now; 0 before the first."""
+        """Number of the last round so far; 0 before the first."""
         return max([0, *(scheduled.round for scheduled in self._rounds[-1:]), *self.league.rounds])
 
     def blocks_of(self, number: int) -> list[ScheduledBlock]:
@@ -176,7 +176,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         return [block for scheduled in self._rounds if scheduled.round == number for block in scheduled.blocks]
 
     def seed_of(self, block: int) -> int | None:
-        """The seed that was said for a block; None: it is drawn."""
+        """The seed scheduled for a block; None if it is drawn."""
         return self._scheduled[block - 1].seed
 
     def lineups(self, block: int) -> Sequence[Lineup]:
@@ -186,10 +186,10 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         return match_lineups(self._scheduled[block - 1].players, self.plan.seats, self._turns[block - 1])
 
     def apply(self, event: LogEvent) -> None:
-        """Take in an event of the log.
+        """Apply an event of the log.
 
         Raises:
-            UsageError: Code ``image_changed``: what ran is not what ran before.
+            UsageError: Code ``image_changed``: a different image ran than before.
         """
         if isinstance(event, EpisodeEnded):
             self.add(event.row)
@@ -218,7 +218,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
                 self._leave_out(event)
 
     def _leave_out(self, dropped: RoundDropped) -> None:
-        """Count none of the blocks of a round."""
+        """Discount all blocks of a dropped round."""
         reason = f"Its round came to nothing: {dropped.reason}"
         for scheduled in self.blocks_of(dropped.round):
             at = scheduled.block - 1
@@ -229,7 +229,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
                     self.take_in(block)
 
     def take_in(self, block: JudgedBlock) -> None:
-        """Take in a block that was judged; whether the tournament is over is asked between rounds (``next_events``)."""
+        """Take in a judged block; ``next_events`` decides between rounds whether the tournament is over."""
         self.seen.append(block)
         self.stopped = spoiled_from_the_start(self.seen)
 
@@ -239,9 +239,9 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         return ""
 
     def next_events(self) -> list[LogEvent]:
-        """The next round, once all blocks so far are over; none when there is no other, and ``stopped`` says why.
+        """The next round, once all scheduled blocks are over; empty at the end, when ``stopped`` says why.
 
-        Where a commissioner has the say, there are none: it is to be asked unless this is ``stopped``.
+        Always empty when a commissioner schedules the rounds: ask it unless the tournament is ``stopped``.
         """
         if self.unplayed or self.stopped in ("game_faults", "spoiled") or self.league.open is not None:
             return []
@@ -273,16 +273,16 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
 
     @property
     def unplayed(self) -> bool:
-        """Whether a block that was scheduled is not over."""
+        """Whether a scheduled block is not over yet."""
         return len(self.seen) < len(self._scheduled)
 
     @property
     def room(self) -> int:
-        """How many blocks more may be scheduled."""
+        """How many more blocks may be scheduled."""
         return self.rules.max_blocks - len(self._scheduled)
 
     def field(self) -> Field:
-        """What a pairing may look at."""
+        """The information a pairing may use."""
         return Field(
             entrants=tuple(self.active),
             everybody=tuple(self._entrants),
@@ -293,7 +293,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         )
 
     def report(self) -> TournamentReport:
-        """What it has come to; the same for the same log."""
+        """The result so far; it depends on the log alone."""
         if not self.stopped and self.pairing is not None:
             self.next_events()
         counted = [block.scores for block in self.counted]
@@ -323,7 +323,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
 
     def _replan(self, rules: TournamentRules) -> None:
         self.plan = _plan(rules, self._entrants, self._withdrawn)
-        # another rule, or another entrant, may let it go on
+        # changed rules or entrants may let it continue
         self.stopped = spoiled_from_the_start(self.seen)
 
     def _told_apart(self) -> str:
@@ -361,7 +361,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
             )
 
     def _is_over(self, number: int) -> bool:
-        """Whether a round that was played is over: one of a commissioner is when it says so."""
+        """Whether a played round is over; a commissioner's round is once it was decided or dropped."""
         return number not in self.league.rounds or number in self.league.decided or number in self.league.dropped
 
     def _standings(self, field: Field, counted: Sequence[Mapping[str, float]]) -> Iterable[TournamentStanding]:
@@ -399,7 +399,7 @@ def _means(players: Sequence[str], blocks: Sequence[Mapping[str, float]]) -> dic
 def _plan(rules: TournamentRules, entrants: Mapping[str, SeatRow], withdrawn: set[str]) -> TournamentPlan:
     same: dict[str, list[str]] = {}
     for name, entrant in entrants.items():
-        # what a file holds is behind the sign, whatever its name
+        # the part after the @ identifies the content, whatever the file's name
         _, known, content = entrant.image.rpartition("@")
         same.setdefault(content if known else f"{entrant.player_id} {entrant.image}", []).append(name)
     common = rules.model_dump(include=set(EvaluationTerms.model_fields))
