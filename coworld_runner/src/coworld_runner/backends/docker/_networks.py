@@ -104,7 +104,7 @@ async def drop_network(engine: Engine, name: str) -> str:
                         raise
                     reason = error.words
                 await _cut_off(engine, path)
-                # a container that a cancelled call was attaching may count already but not be listed yet
+                # a container that a caller, now gone, was attaching may count already but not be listed yet
                 await anyio.sleep(pause)
                 pause = _DROP_PAUSE
     except EngineRefused as error:
