@@ -1,4 +1,4 @@
-"""Ports of local units: kept apart between runs, and checked to belong to whom they should."""
+"""Ports of local units: reserved for one run, and checked that the unit itself listens on them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ LOCALHOST = "127.0.0.1"
 
 
 class Reservation:
-    """A port that no other run on this machine takes, as long as this lives.
+    """A port that no other run on this machine takes while this object is open.
 
     On Linux the mark is an abstract socket address: it belongs to the same network namespace as the port itself,
-    vanishes with the process that holds it, and leaves no file. Elsewhere only this process's own runs are kept apart.
+    vanishes with the process that holds it, and leaves no file. Elsewhere only runs in this process are kept apart.
     """
 
     _ours: set[int] = set()  # noqa: RUF012
@@ -57,7 +57,7 @@ class Reservation:
 def _bindable(number: int) -> OSError | None:
     """Why the port cannot be listened on, or None."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # as servers do: only a listener counts, not a connection that lingers after it
+        # as servers do: ignore connections that linger after their listener
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOCALHOST, number))
@@ -68,7 +68,7 @@ def _bindable(number: int) -> OSError | None:
 
 
 def _candidates() -> range:
-    """Ports to choose from: not those that the kernel gives to outgoing connections."""
+    """Ports to choose from, without those that the kernel gives to outgoing connections."""
     low, high = 20000, 32768
     try:
         first, _ = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
@@ -78,13 +78,13 @@ def _candidates() -> range:
 
 
 def choose_port() -> Reservation:
-    """Reserve a port that nobody has.
+    """Reserve a free port.
 
     Raises:
-        StartError: There is none.
+        StartError: No port is free.
     """
     candidates = _candidates()
-    # in nobody's order for as long as that is likely to find one, then one by one
+    # try random ports first, then all in order
     for number in (*random.sample(candidates, 100), *candidates):
         try:
             reservation = Reservation(number)
@@ -101,15 +101,15 @@ def choose_port() -> Reservation:
 
 
 def take_port(number: int, unit: str, name: str) -> Reservation:
-    """Reserve a port that has to be this one.
+    """Reserve a given port.
 
     Args:
         number: The port.
-        unit: Who needs it, for the message.
-        name: What the unit calls it.
+        unit: The unit that needs it, for the message.
+        name: The unit's name for the port.
 
     Raises:
-        StartError: Somebody has it, or the caller may not listen on it.
+        StartError: The port is in use, or the caller may not listen on it.
     """
     context = {"unit": unit, "port": number}
     try:
@@ -142,7 +142,7 @@ def take_port(number: int, unit: str, name: str) -> Reservation:
 
 
 def owner_of(number: int) -> str:
-    """Who listens on a port, as far as this user may know."""
+    """Describe the process that listens on a port; empty if this user may not see it."""
     import psutil
 
     with contextlib.suppress(psutil.Error, OSError):
@@ -154,7 +154,7 @@ def owner_of(number: int) -> str:
 
 
 def port_taken(unit: str, port: str, number: int) -> StartError:
-    """What to say when a unit is to publish a port under a number that somebody has already."""
+    """Build the error for a unit that should publish a port under a number already in use."""
     owner = owner_of(number)
     return StartError(
         f"Port {number} on {LOCALHOST}, which {unit} is to publish for {port!r}, is in use"
@@ -175,9 +175,9 @@ _LISTENERS = (
 
 
 def _listening(number: int) -> set[int]:
-    """Inodes of the sockets that take connections to a loopback port; empty where the platform does not tell."""
+    """Inodes of the sockets that accept connections to a loopback port; empty if the platform does not tell."""
 
-    @functools.cache  # dear to read, and mostly it is the first
+    @functools.cache  # the tables are slow to read, and mostly the first is enough
     def listeners(table: str) -> list[list[str]]:
         try:
             lines = Path(f"/proc/net/{table}").read_text(encoding="ascii").splitlines()[1:]
@@ -193,17 +193,17 @@ def _listening(number: int) -> set[int]:
 
 
 def stranger_on(number: int, ours: Iterable[int]) -> str:
-    """Who answers on a loopback port when it is none of ours; empty when it is.
+    """Describe the program that answers on a loopback port; empty if it is one of ours.
 
     Args:
         number: The port.
-        ours: The processes it may be, as pids.
+        ours: Pids of our own processes.
     """
     if sys.platform != "linux":
         return _stranger_elsewhere(number, ours)
     listening = _listening(number)
     if not listening:
-        # gone in the meantime, or no /proc/net: nothing to hold against anybody
+        # the listener is gone, or there is no /proc/net: no stranger to report
         return ""
     for pid in ours:
         listening -= held_sockets(pid)

@@ -1,4 +1,4 @@
-"""Asking a unit whether it is ready, in a way that costs nothing while it is not."""
+"""Asking a unit whether it is ready."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["wait_until_ready"]
 _TRY_SECONDS = 5.0
 """How long one request may take; a server may be slow while it starts."""
 _SLOW_SECONDS = 0.25
-"""From when on a request that was cut short counts as not answered."""
+"""A request cut short after at least this long is reported as not answered."""
 _NOTHING: str = "nothing was asked yet"
 
 
@@ -31,23 +31,23 @@ async def wait_until_ready(
     missed: Callable[[], str] | None = None,
     elsewhere: Callable[[Callable[[str], None]], Awaitable[None]] | None = None,
 ) -> float:
-    """Ask a unit until it answers 200, ends, or time is up.
+    """Probe a unit until it answers 200, ends, or runs out of time.
 
     Args:
-        unit: What is asked; it must have been started.
-        probe: How.
-        since: When it was started, on the event loop's clock.
-        stranger: Says who answered when it was not the unit; empty when it was. Asked once per answer.
-        missed: Says where it listens when that is not where it can be reached; empty when it is, or cannot be seen.
-        elsewhere: Asks in our place, from nearer to the unit: returns once it is ready, and tells what is seen until
-            then.
+        unit: The unit, already started.
+        probe: The request to send.
+        since: When the unit was started, on the event loop's clock.
+        stranger: Describes the program that answered if it was not the unit, else empty. Called once per answer.
+        missed: Describes where the unit listens if it cannot be reached there, else empty.
+        elsewhere: Probes instead of this function, from nearer to the unit: returns once the unit is ready, and
+            reports each observation until then.
 
     Returns:
         Seconds from ``since`` to the answer.
 
     Raises:
-        NotReadyError: It ended first (``context['exit']``), or time was up (``context['last']``).
-        KeyError: It has no port of that name.
+        NotReadyError: The unit ended first (``context['exit']``) or ran out of time (``context['last']``).
+        KeyError: The unit has no port of that name.
     """
     address = unit.endpoint(probe.port).here
     last = _NOTHING
@@ -66,7 +66,7 @@ async def wait_until_ready(
         except anyio.get_cancelled_exc_class():
             waited = anyio.current_time() - began
             if waited >= _SLOW_SECONDS:
-                # what an earlier try saw may be no longer so, or the machine was only busy at the deadline
+                # the earlier observation may be outdated, or the machine was only busy at the deadline
                 before = f"{last}, then " if last != _NOTHING else ""
                 last = f"{before}no answer within {waited:.1f} s"
             raise
@@ -74,7 +74,7 @@ async def wait_until_ready(
             last = "connection refused"
             return False
         except OSError as error:
-            # anyio tells of a refused connection in words of its own
+            # anyio words a refused connection in its own way
             last = "connection refused" if "All connection attempts failed" in str(error) else str(error)
             return False
         except NotHttpError as error:
@@ -102,7 +102,7 @@ async def wait_until_ready(
             tasks.start_soon(watch)
             if elsewhere is not None:
                 await elsewhere(see)
-            while elsewhere is None and not await ask():  # noqa: ASYNC110 - a server tells nobody that it came up
+            while elsewhere is None and not await ask():  # noqa: ASYNC110 - nothing reports that a server came up
                 await anyio.sleep(probe.interval)
             seconds = anyio.current_time() - since
     if seconds is not None:
@@ -113,7 +113,7 @@ async def wait_until_ready(
 
 
 def _not_ready(unit: Unit, probe: HttpProbe, *, exit: Exit | None, last: str, tail: str) -> NotReadyError:
-    """What it comes to that a unit has ended, or that time is up."""
+    """Build the error for a unit that ended or ran out of time."""
     context: dict[str, object] = {
         "unit": unit.name,
         "slot": unit.spec.slot,

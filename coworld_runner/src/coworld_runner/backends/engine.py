@@ -35,12 +35,12 @@ __all__ = [
 Signal = Literal["TERM", "KILL"]
 
 GAME_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
-"""What an image's start script needs that prepares directories as root and then becomes another user. Players get
-none of it unless somebody says so: they are the code that is trusted least, and need nothing but a connection."""
+"""Capabilities for start scripts that prepare directories as root and then switch to another user. Players get none
+unless their spec asks for them: they are the least trusted code, and need nothing but a connection."""
 
 
 def capabilities_of(spec: UnitSpec) -> tuple[str, ...]:
-    """What a unit may do beyond what everybody may."""
+    """Return the Linux capabilities that a unit gets."""
     return () if spec.component == "player" and not spec.drops_privileges else GAME_CAPABILITIES
 
 
@@ -53,67 +53,67 @@ class Presence(enum.Enum):
     UNMADE = enum.auto()
     """Nothing has been asked for."""
     MADE = enum.auto()
-    """It exists, or may exist."""
+    """It exists or may exist."""
     GONE = enum.auto()
     """It does not exist, and will not."""
     LOST = enum.auto()
-    """It cannot be seen any more."""
+    """It can no longer be observed."""
 
 
 class EngineUnit(BaseUnit):
-    """A container or a pod: asked for, seen from afar, and signalled by way of its engine.
+    """A container or pod that is created, observed and signalled through its engine.
 
-    A subclass calls ``note`` with what it learns, starts ``follow`` when it is to be watched, and fills in ``send``.
+    A subclass calls ``note`` with what it learns, starts ``follow`` to watch the unit, and implements ``send``.
 
     Args:
-        spec: What it runs.
-        backend: Whose unit it is.
-        publish: Where its events go.
-        tasks: Where it is followed.
+        spec: What the unit runs.
+        backend: The backend that the unit belongs to.
+        publish: Receives the unit's events.
+        tasks: The task group that follows the unit.
     """
 
     def __init__(self, spec: UnitSpec, *, backend: Backend, publish: Publish, tasks: TaskGroup) -> None:
         super().__init__(spec, backend=backend, publish=publish)
         self.presence = Presence.UNMADE
-        """What is known of it."""
+        """What is known of the container or pod."""
         self.ended_why = ""
         """Why we ended it, in words, beside ``ended_by``."""
         self.tasks = tasks
-        """Where it is followed."""
+        """The task group that follows the unit."""
         self.changed = anyio.Event()
-        """Set when more is known of it, and then replaced by another."""
+        """Set when something changes, then replaced by a new event."""
         self.signalling = anyio.Lock()
-        """Held while it is signalled, so that its end is not judged before it is known whether the signal arrived."""
+        """Held while signalling, so that the unit's end is not judged before the signal is known to have arrived."""
 
     @abc.abstractmethod
     async def send(self, signal: Signal) -> bool:
-        """Have the engine signal it; returns whether the signal arrived."""
+        """Signal the unit through the engine; return whether the signal arrived."""
 
     def note(self, presence: Presence) -> None:
-        """Note what is known of it now; what is gone stays gone."""
+        """Record the unit's presence; a unit that is gone stays gone."""
         if self.presence is not Presence.GONE:
             self.presence = presence
         self.wake()
 
     def wake(self) -> None:
-        """Wake whoever waits for ``changed``."""
+        """Wake the tasks that wait for ``changed``."""
         self.changed.set()
         self.changed = anyio.Event()
 
     async def end(self, signal: Signal, reason: ExitReason = "stopped", why: str = "") -> None:
-        """Signal it, and remember why if the signal arrived: what had ended already ended by itself."""
-        # shielded: whether it arrived must be known, or its end would look like the unit's own
+        """Signal the unit, and record why if the signal arrived: otherwise it had already ended by itself."""
+        # shielded: if the signal arrived unnoticed, the unit would seem to have ended by itself
         with anyio.move_on_after(self.kill_seconds, shield=True):
             async with self.signalling:
                 if self.exit is None and await self.send(signal) and self.ended_by is None:
                     self.ended_by, self.ended_why = reason, why
 
     async def terminate(self, grace: float) -> None:
-        """TERM."""
+        """Send TERM."""
         await self.end("TERM")
 
     async def kill(self) -> None:
-        """KILL."""
+        """Send KILL."""
         await self.end("KILL")
 
 
@@ -124,18 +124,18 @@ _HOST, _SCRATCH = "coworld.host", "coworld.scratch"
 
 
 def run_labels(run_id: str) -> dict[str, str]:
-    """What everything of a run is marked with: enough to see from the same machine whether its runner lives."""
+    """Labels for everything that belongs to a run; they tell on the same machine whether its runner is alive."""
     return {RUN: run_id, _SCRATCH: str(scratch_root() / run_id), _HOST: _this_host()}
 
 
 def unit_labels(spec: UnitSpec) -> dict[str, str]:
-    """What everything of a unit is marked with besides."""
+    """Additional labels for everything that belongs to a unit."""
     labels = {UNIT: spec.name, "coworld.component": spec.component}
     return labels if spec.slot is None else {**labels, "coworld.slot": str(spec.slot)}
 
 
 def owner_lives(labels: Mapping[str, str]) -> bool:
-    """Whether the runner that marked something still runs; one that cannot be seen from here counts as running."""
+    """Whether the runner that set these labels still runs; a runner on another machine counts as running."""
     if labels.get(_HOST) != _this_host():
         return True
     return owner_is_alive(Path(labels.get(_SCRATCH) or "/nonexistent"))
@@ -143,7 +143,7 @@ def owner_lives(labels: Mapping[str, str]) -> bool:
 
 @lru_cache(maxsize=1)
 def _this_host() -> str:
-    """Something that tells this system from others that may use the same engine, a container's own included."""
+    """An identifier that distinguishes this system from others (containers too) that use the same engine."""
     for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
         try:
             if text := Path(path).read_text("ascii").strip():

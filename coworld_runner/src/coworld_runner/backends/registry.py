@@ -1,12 +1,12 @@
-"""Which backends there are: what the installed distributions name under the entry point group ``coworld.backends``.
+"""Finds backends: installed distributions name them in the entry point group ``coworld.backends``.
 
-Ours stand in the metadata of ``coworld-runner`` like anybody's in theirs::
+``coworld-runner`` declares its own backends in its metadata, as any other distribution does::
 
     [project.entry-points."coworld.backends"]
     mine = "my_package.my_module:make_backend"
 
-where ``make_backend`` is a :data:`BackendFactory`. Names are read without importing anything of a backend, and what is
-wrong with one is no trouble of the others.
+where ``make_backend`` is a :data:`BackendFactory`. Names are read without importing any backend, and a broken backend
+does not affect the others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GROUP = "coworld.backends"
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """Which cluster, and how pods are made there; what is None is found out, as ``KubernetesBackend`` says."""
+    """Which cluster to use and how to create pods there; ``KubernetesBackend`` says how it determines None values."""
 
     context: str | None = None
     namespace: str | None = None
@@ -44,29 +44,29 @@ class ClusterOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class BackendOptions:
-    """What a backend may want to know when it is made; each takes what concerns it, and leaves the rest."""
+    """Options for creating a backend; each backend uses those that concern it and ignores the rest."""
 
     contexts: Mapping[str, Path] = field(default_factory=dict[str, Path])
-    """The directory that each image of the package is built from, by image reference: what the package's compose file
-    says. A mapping may know an image under another tag than it lists."""
+    """Build contexts by image reference, from the package's compose file. A mapping may know an image under another
+    tag than it lists."""
     cluster: ClusterOptions = ClusterOptions()
-    """What was said about a cluster."""
+    """Options for a cluster."""
 
 
 BackendFactory = Callable[[BackendOptions], Backend]
-"""What an entry point refers to: makes a backend, not yet entered. It opens nothing, so that it is quick."""
+"""The target of an entry point: creates a backend without entering it. It opens nothing, so it is quick."""
 
 
 def backend_names() -> tuple[str, ...]:
-    """Names of the backends that are installed, in the order of the alphabet."""
+    """Names of the installed backends, in alphabetical order."""
     return tuple(_entry_points())
 
 
 def find_backend(name: str) -> BackendFactory:
-    """What makes the backend of that name; its module is imported only when that is called.
+    """Return the factory of a backend; its module is imported only when the factory is called.
 
     Raises:
-        UsageError: There is none of that name, or two distributions have one.
+        UsageError: No backend has that name, or two distributions have one.
     """
     first = find_entry_point(name, _entry_points(), noun="backend")
 
@@ -86,7 +86,7 @@ def find_backend(name: str) -> BackendFactory:
 
 def _entry_points() -> Mapping[str, list[EntryPoint]]:
     found = entry_points_of(GROUP)
-    # which stands for one of the others
+    # "auto" stands for one of the others
     found.pop("auto", None)
     return found
 

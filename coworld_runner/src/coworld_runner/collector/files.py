@@ -1,4 +1,4 @@
-"""The unit's directory: what is brought into it, and which of its files are complete."""
+"""The unit's directory: copies files into it, and tells which of its files are complete."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["Files", "state_of"]
 
 _NAMES = 10_000
-"""How many files are kept in mind; beyond, the oldest are forgotten."""
+"""How many complete files are remembered; beyond that, the oldest are forgotten."""
 
 _LISTED = 3000
-"""How many names are told of what the unit has left."""
+"""How many names of the files that a unit left are listed."""
 _OPEN_BELOW = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 # <sys/inotify.h>
@@ -34,13 +34,13 @@ class Files:
         self.directory = directory
         self.changed = threading.Condition()
         self.complete: dict[str, int] = {}
-        """Name → number of the moment at which a writer closed it, oldest first."""
+        """File name → running number of its last close by a writer, oldest first."""
         self.count = 0
         self.drained = False
         self._ended = threading.Event()
 
     def open_watch(self) -> int | None:
-        """A descriptor that watches the directory; None where the kernel gives none."""
+        """Return an inotify descriptor that watches the directory, or None if there is none."""
         try:
             libc = ctypes.CDLL(None, use_errno=True)
             descriptor: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -55,7 +55,7 @@ class Files:
         return descriptor
 
     def fill(self, given: str, inputs: str = "") -> None:
-        """Copy what the pod brings: below ``files`` into the directory, below ``inputs`` to what is only read."""
+        """Copy the files given to the pod: ``files`` into the directory, ``inputs`` into the read-only one."""
         logs = os.path.join(self.directory, "logs")  # noqa: PTH118
         os.makedirs(logs, exist_ok=True)  # noqa: PTH103
         for place in (self.directory, logs):
@@ -65,7 +65,7 @@ class Files:
             _copy_files(os.path.join(given, "inputs"), inputs, 0o644)  # noqa: PTH118
 
     def follow(self, descriptor: int | None) -> None:
-        """Take note of what is closed, for as long as the pod lives."""
+        """Record files as they are closed, until the unit has ended and no events are left."""
         self.note(self.regular())
         seen: dict[str, tuple[int, int, int]] = {}
         while True:
@@ -85,11 +85,11 @@ class Files:
                 self._ended.wait(0.1)
 
     def end(self) -> None:
-        """The unit has ended: what is pending is all that comes."""
+        """Record that the unit has ended, so that only pending events remain."""
         self._ended.set()
 
     def note(self, names: Iterator[str] | list[str]) -> None:
-        """These files are complete, as of now."""
+        """Record that these files are complete."""
         with self.changed:
             for name in names:
                 self.count += 1
@@ -100,7 +100,7 @@ class Files:
             self.changed.notify_all()
 
     def regular(self) -> list[str]:
-        """Names of all regular files that there are."""
+        """Names of all regular files in the directory."""
         try:
             with os.scandir(self.directory) as entries:
                 return sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
@@ -108,7 +108,7 @@ class Files:
             return []
 
     def left(self) -> list[str]:
-        """Names of the files that are handed out: those in the directory, and those in its ``logs``."""
+        """Names of the files that can be downloaded: those in the directory and those in its ``logs``."""
         found = self.regular()
         try:
             logs = os.open(os.path.join(self.directory, "logs"), _OPEN_BELOW)  # noqa: PTH118
@@ -147,7 +147,7 @@ class Files:
         return names
 
     def _changed(self, seen: dict[str, tuple[int, int, int]]) -> list[str]:
-        """Without inotify: what has not changed since the look before."""
+        """Without inotify: files that have not changed since the last check."""
         stable: list[str] = []
         for name in self.regular():
             try:
@@ -162,11 +162,11 @@ class Files:
         return stable
 
     def open(self, name: str) -> int:
-        """A descriptor of a regular file, ``logs/NAME`` too; nothing else is opened, and no link is followed.
+        """Open a regular file, also ``logs/NAME``; nothing else is opened, and no link is followed.
 
         Raises:
             FileNotFoundError: There is no such file.
-            ValueError: It is something else, or no plain name.
+            ValueError: It is not a regular file, or not a plain name.
         """
         place, plain = self.directory, name
         if name.startswith("logs/"):
@@ -180,7 +180,7 @@ class Files:
         except OSError as error:
             raise ValueError("not a regular file") from error
         try:
-            # looked at before it is opened, since opening a pipe or a device may do something
+            # check before opening, since opening a pipe or a device may have side effects
             if not stat.S_ISREG(os.stat(plain, dir_fd=below, follow_symlinks=False).st_mode):
                 raise ValueError("not a regular file")
             descriptor = os.open(plain, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=below)
@@ -208,12 +208,12 @@ def _copy_files(source: str, target: str, mode: int) -> None:
             _copy_files(path, copy, mode)
             continue
         with open(path, "rb") as given, open(copy, "wb") as file:  # noqa: PTH123
-            # what a Secret holds, so a mebibyte at most
+            # from a Secret, so a mebibyte at most
             file.write(given.read())
         os.chmod(copy, mode)  # noqa: PTH101
 
 
 def state_of(descriptor: int) -> str:
-    """What changes when a file does."""
+    """A string that changes when the file changes."""
     now = os.fstat(descriptor)
     return f'"{now.st_ino}-{now.st_size}-{now.st_mtime_ns}"'

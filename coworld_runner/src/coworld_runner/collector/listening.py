@@ -1,6 +1,6 @@
-"""Where programs listen in a network, as the kernel's tables tell: for one that nobody outside can reach.
+"""Where programs listen in a network, from the kernel's tables; explains why a unit cannot be reached from outside.
 
-It is asked from beside a unit in a pod, and from the runner, so it stands on the standard library alone.
+The collector in a pod and the runner both use this module, so it needs only the standard library.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ __all__ = ["listens_elsewhere", "open_ports"]
 
 _LISTEN = "0A"
 _OF_THE_ENGINE = "127.0.0.11"
-"""Where Docker answers for names, in the container's own network."""
+"""Address of Docker's DNS server in a container's own network."""
 _MOST = 3
 
 
 def listens_elsewhere(port: int, tables: str = "/proc/self/net", *, besides: int = 0) -> str:
-    """Where is listened instead of on a port where others can reach it, in words.
+    """Describe where programs listen if others cannot reach any on a port.
 
     Args:
-        port: The port that others are told.
+        port: The port that others use.
         tables: The directory of the network's tables.
-        besides: A port that is somebody else's.
+        besides: A port to ignore.
 
     Returns:
-        Empty if there is somebody on that port for all, if nobody listens at all, or where that is not told.
+        Empty if others can reach a program on the port, if no program listens, or if the tables cannot be read.
     """
     places = sorted(place for place in _listening(tables) if place[1] != besides and place[0] != _OF_THE_ENGINE)
     there = [place for place in places if place[1] == port]
@@ -40,7 +40,7 @@ def listens_elsewhere(port: int, tables: str = "/proc/self/net", *, besides: int
 
 
 def open_ports(tables: str = "/proc/self/net") -> list[int]:
-    """Ports on which somebody listens for others than this machine itself; none where that is not told."""
+    """Ports on which a program listens beyond loopback; empty if the tables cannot be read."""
     return sorted({port for address, port in _listening(tables) if not _is_loopback(address)})
 
 
@@ -60,7 +60,7 @@ def _listening(tables: str) -> set[tuple[str, int]]:
             fields = line.split()
             if fields[3] == _LISTEN:
                 address, _, port = fields[1].partition(":")
-                # words of four bytes, each as this machine has it in memory
+                # words of four bytes, each in this machine's byte order
                 packed = b"".join(
                     int(address[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(address), 8)
                 )

@@ -1,4 +1,4 @@
-"""The unit's processes, seen and signalled from beside it."""
+"""Lists and signals the unit's processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Processes:
             return ""
 
     def all(self) -> list[int]:
-        """Their numbers, lowest first."""
+        """Their pids, lowest first."""
         numbers = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
         return [number for number in numbers if number != 1 and self._is_theirs(number)]
 
@@ -33,7 +33,7 @@ class Processes:
         return bool(group) and group not in (self._ours, self._first)
 
     def first(self) -> list[int]:
-        """The one that the container was started with: its parent is outside of the pod."""
+        """The process that the container was started with: its parent is outside the pod."""
         return [number for number in self.all() if self._parent(number) == 0]
 
     @staticmethod
@@ -45,7 +45,7 @@ class Processes:
             return -1
 
     def signal(self, name: str) -> int:
-        """Send a signal; returns to how many."""
+        """Send a signal; return how many processes got it."""
         number = {"TERM": signal.SIGTERM, "KILL": signal.SIGKILL}[name]
         sent = 0
         for process in self.first() if name == "TERM" else [*self.first(), *self.all()]:

@@ -1,4 +1,4 @@
-"""What the collector answers over HTTP."""
+"""The collector's HTTP server."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ __all__ = ["serve"]
 
 _CHUNK = 1 << 18
 _BEAT_SECONDS = 5.0
-"""A stream that has nothing to say sends an empty line that often, so that a broken one is noticed."""
+"""An idle stream sends a line this often, so that a broken connection is noticed."""
 
 
 class Handler(BaseHTTPRequestHandler):
     """One request."""
 
     protocol_version = "HTTP/1.1"
-    # a line waits for no confirmation of the one before
+    # send each line without waiting for the acknowledgement of the one before
     disable_nagle_algorithm = True
     collector: Collector
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: the pod's log is for what goes wrong."""
+        """Log nothing: the pod's log is for errors."""
 
     def do_GET(self) -> None:
-        """Answer what only looks."""
+        """Answer requests that change nothing."""
         path, query = self._target()
         if self._permitted():
             if path == "/hello":
@@ -64,7 +64,7 @@ class Handler(BaseHTTPRequestHandler):
                 self._answer({"error": "no such thing"}, 404)
 
     def do_POST(self) -> None:
-        """Do what was asked for."""
+        """Carry out a command."""
         path, query = self._target()
         if not self._permitted():
             return
@@ -196,11 +196,11 @@ class Handler(BaseHTTPRequestHandler):
             if last != told or time.monotonic() - beat >= _BEAT_SECONDS:
                 told, beat = last, time.monotonic()
                 self._line({"last": last})
-            # in a thread of this request's own: nothing tells that a program has begun to answer
+            # runs in the request's own thread: nothing reports that a program has begun to answer
             time.sleep(interval)
 
     def _missed(self, port: int) -> str:
-        """Why others do not reach what is asked for from within."""
+        """Why others cannot reach the port, although this program can."""
         words = listens_elsewhere(port, besides=self.collector.settings.port)
         return f"; {words}" if words else ""
 
@@ -225,7 +225,7 @@ class Handler(BaseHTTPRequestHandler):
             while left:
                 data = os.read(descriptor, min(_CHUNK, left))
                 if not data:
-                    # it has shrunk meanwhile; what was announced cannot be kept
+                    # the file has shrunk: the announced length cannot be met
                     return
                 self.wfile.write(data)
                 left -= len(data)
@@ -265,12 +265,12 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """Requests in threads, which end with the process."""
+    """Handles requests in threads that end with the process."""
 
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Nothing for a reader that left; the rest is said where somebody may look."""
+        """Ignore clients that disconnect; write other errors to the pod's log."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
             sys.stderr.write(f"collector: {type(error).__name__}: {error}\n")

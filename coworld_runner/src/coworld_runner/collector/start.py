@@ -1,4 +1,4 @@
-"""The collector itself: gets the directory ready, says that the unit may start, and serves until it is told to end."""
+"""The collector's main program: prepares the directory, lets the unit start, and serves until it is told to end."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
 __all__ = ["Collector", "CollectorSettings", "main"]
 
 _HELD_SECONDS = 120.0
-"""How long a unit is held back for files that nobody brings."""
+"""How long a unit is held back after the last request while its files are missing."""
 _DISK_SECONDS = 1.0
 _DISK_SHARE = 20
 _ROOM_SECONDS = 0.1
-"""Between two looks whether much of the disk is gone at once."""
+"""Seconds between checks whether free space fell sharply."""
 
 
 class CollectorSettings:
-    """What the pod says in its environment."""
+    """The collector's settings, from the pod's environment."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.port = int(environment["COWORLD_COLLECTOR_PORT"])
         self.directory = environment["COWORLD_COLLECTOR_DIRECTORY"]
         self.inputs = environment.get("COWORLD_COLLECTOR_INPUTS", "")
-        """What the unit may only read; empty when there is nothing of the kind."""
+        """The directory that the unit may only read; empty if it has none."""
         self.given = environment["COWORLD_COLLECTOR_GIVEN"]
         self.hold = environment.get("COWORLD_COLLECTOR_HOLD") == "1"
         disk, entries = (environment.get(f"COWORLD_COLLECTOR_{name}") for name in ("DISK", "ENTRIES"))
         self.disk = int(disk) if disk else None
         """Bytes that the unit may write; None: any number."""
         self.entries = int(entries) if entries else None
-        """Files and directories that it may make; None: any number."""
+        """Files and directories that it may create; None: any number."""
         self.signals = environment.get("COWORLD_COLLECTOR_SIGNALS") == "1"
-        """Whether the processes around us are those of the unit; outside of a pod they are somebody's."""
+        """Whether the processes around us belong to the unit; outside a pod they do not."""
         self.token = environment.get("COWORLD_COLLECTOR_TOKEN", "")
 
 
 class Collector:
-    """All that the requests are about."""
+    """The state that requests read and change."""
 
     def __init__(self, settings: CollectorSettings) -> None:
         self.settings = settings
@@ -57,9 +57,9 @@ class Collector:
         self.processes = Processes() if settings.signals else None
         self.go = threading.Event()
         self.heard = time.monotonic()
-        """When somebody who may asked for something last."""
+        """When the last permitted request arrived."""
         self.over_disk = ""
-        """In what way the unit was over its disk limit, and ended for it."""
+        """How the unit exceeded its disk limit, if it was killed for that."""
 
     def prepare(self) -> None:
         """Fill the directory and watch it."""
@@ -73,11 +73,11 @@ class Collector:
             self.go.set()
 
     def signal(self, name: str) -> int:
-        """Signal the unit; returns to how many processes."""
+        """Signal the unit; return how many processes were signalled."""
         return self.processes.signal(name) if self.processes is not None else 0
 
     def used(self) -> tuple[int, int]:
-        """Bytes, files and directories of the unit; counted no further than to the first that is too many."""
+        """Bytes, and files and directories, of the unit; counting stops at the first that is too many."""
         most_bytes, most_entries = (
             float("inf") if most is None else most for most in (self.settings.disk, self.settings.entries)
         )
@@ -87,7 +87,7 @@ class Collector:
         room = FreeRoom([self.settings.directory], self.settings.disk, self.settings.entries)
         begun = ended = time.monotonic()
         while True:
-            # a thread of this program's own: nothing tells how much a directory holds
+            # runs in its own thread: nothing reports how much a directory holds
             time.sleep(max(_ROOM_SECONDS, _DISK_SHARE * (ended - begun)))
             if time.monotonic() - ended < _DISK_SECONDS and not room.fell():
                 continue
@@ -100,7 +100,7 @@ class Collector:
                 self.signal("KILL")
 
     def usher(self, waiting: socket.socket) -> None:
-        """Tell whoever waits for it that the unit may start; or nothing, when it may not."""
+        """Tell each waiting connection that the unit may start; send nothing if it may not."""
         while True:
             connection, _ = waiting.accept()
             with connection:
@@ -120,12 +120,12 @@ def _leave(_number: int, _frame: object) -> None:
 
 def main() -> None:
     """Serve until told to end."""
-    # what is not the unit's ends at once, whatever it is doing
+    # end at once, whatever is under way
     signal.signal(signal.SIGTERM, _leave)
-    # directories of what it brings may be entered by any user
+    # any user may enter the directories of uploaded files
     os.umask(0o022)
     settings = CollectorSettings(os.environ)
-    # both are listened on before the unit may start: whoever connects meanwhile is answered a little later
+    # listen on both before the unit may start: early connections are answered a little later
     waiting = socket.socket(socket.AF_UNIX)
     waiting.bind(address(settings.port))
     waiting.listen()
@@ -136,7 +136,7 @@ def main() -> None:
     collector = Collector(settings)
     collector.prepare()
     threading.Thread(target=collector.usher, args=(waiting,), daemon=True).start()
-    # loaded while the unit begins
+    # imported late, while the unit starts
     from .serving import serve
 
     serve(collector, requests)

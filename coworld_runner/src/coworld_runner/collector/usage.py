@@ -1,7 +1,7 @@
-"""How much a unit takes of a disk: bytes, and files and directories, however it tries to have that look like less.
+"""How much disk a unit uses: bytes, files and directories, even if it tries to hide them.
 
-It is looked at from beside the unit in a pod, from the runner, and by a bare interpreter, so it stands on the standard
-library alone. A look ends as soon as either number is over its limit, so that what is left decides how long it takes.
+The collector in a pod, the runner and a bare interpreter use this module, so it needs only the standard library.
+Counting stops as soon as a number is over its limit, so the limits bound how long it takes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["FreeRoom", "disk_usage", "too_much"]
 _NO_LIMIT = float("inf")
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _LONGEST = 1000
-"""Bytes of a path from an open directory: what is deeper is reached from another one, so that no depth hides it."""
+"""Bytes of a path below an open directory; deeper entries are reached from another one, so that depth hides nothing."""
 _MOST_OPEN = 100
-"""Directories that are kept open for that; who has so many deep trees beside each other means to hide something."""
+"""Directories kept open for that; a unit with more deep trees side by side is trying to hide something."""
 _ANY_LIMIT = 1 << 62
 
 
@@ -31,17 +31,17 @@ def disk_usage(
     most_entries: float = _NO_LIMIT,
     processes: Iterable[int] = (),
 ) -> tuple[int, int]:
-    """What is below some directories: the bytes of it, and how many files and directories. Blocks.
+    """Count the bytes, and the files and directories, below some directories. Blocks.
 
-    Each counts with its length or its blocks, whichever is more; one with several names counts once. What vanishes
-    meanwhile is gone, and what cannot be seen is nothing.
+    Each counts with its length or its blocks, whichever is more; one with several names counts once. Entries that
+    vanish or cannot be read are skipped.
 
     Args:
-        directories: Where to look.
-        most_bytes: Look no further when it is more than this.
-        most_entries: Look no further when there are more than this.
-        processes: Whose open files count too, if they have no name any more: on the same disks like all others, and
-            elsewhere, as in memory, with their blocks alone, for programs reserve there what they may never need.
+        directories: The directories.
+        most_bytes: Stop once there are more bytes than this.
+        most_entries: Stop once there are more files and directories than this.
+        processes: Processes whose open but deleted files count too. Files on other disks, as in memory, count with
+            their blocks alone, because programs reserve space there that they may never need.
     """
     look = _Look(most_bytes, most_entries)
     for directory in directories:
@@ -52,7 +52,7 @@ def disk_usage(
 
 
 def too_much(used: tuple[int, int], most_bytes: float | None, most_entries: float | None) -> str:
-    """In what way ``disk_usage`` is more than is allowed, in words; empty when it is not. None: any number is."""
+    """Describe how ``disk_usage`` exceeds the limits; empty if it does not. None means no limit."""
     if most_bytes is not None and used[0] > most_bytes:
         return f"{used[0]} bytes on disk, {most_bytes:.0f} allowed"
     if most_entries is not None and used[1] > most_entries:
@@ -61,14 +61,14 @@ def too_much(used: tuple[int, int], most_bytes: float | None, most_entries: floa
 
 
 class FreeRoom:
-    """What is free of the disks that a unit writes to: cheap to see, so that it is looked at once when much is gone.
+    """Free space on the disks that a unit writes to; cheap to read, to tell when the unit must be counted at once.
 
-    Room can be reserved far quicker than it is written, all of a disk between two looks at a directory.
+    Space can be reserved far faster than it is written: a whole disk between two counts of a directory.
 
     Args:
-        places: Somewhere on each disk; what cannot be seen never changes.
-        most_bytes: What the unit may write in all; None: any number.
-        most_entries: How many files and directories it may make; None: any number.
+        places: A path on each disk; a disk that cannot be read never changes.
+        most_bytes: Bytes that the unit may write; None: any number.
+        most_entries: Files and directories that it may create; None: any number.
     """
 
     def __init__(self, places: Iterable[str], most_bytes: float | None, most_entries: float | None) -> None:
@@ -78,11 +78,11 @@ class FreeRoom:
         self.note()
 
     def note(self) -> None:
-        """Go by what is free now; for the beginning of a look."""
+        """Record the free space, at the beginning of a count."""
         self._before = self._now()
 
     def fell(self) -> bool:
-        """Whether so much is gone since then that the unit alone may have taken too much; others may have, too."""
+        """Whether free space fell by more than the unit may use; other programs may have used it, too."""
         now = self._now()
         return any(
             before[what] - now[disk][what] > most
@@ -103,7 +103,7 @@ class FreeRoom:
 
 
 class _Base:
-    """An open directory, as long as something is to be reached from it."""
+    """A directory that stays open while entries are to be reached from it."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -120,7 +120,7 @@ class _Look:
         self.bytes = self.entries = 0
         self._most_bytes, self._most_entries = most_bytes, most_entries
         self._seen: set[tuple[int, int]] = set()
-        """Files that could be met again."""
+        """Files with several names, or none, that were already counted."""
         self._disks: set[int] = set()
         self._open = 0
 
@@ -187,7 +187,7 @@ class _Look:
         self.bytes += max(status.st_size if here else 0, getattr(status, "st_blocks", 0) * 512)
 
     def open_files(self, pid: int) -> None:
-        """Count files that a process has open, and that nobody finds by a name."""
+        """Count files that a process has open and that no longer have a name."""
         place = f"/proc/{pid}/fd"
         try:
             numbers = os.listdir(place)  # noqa: PTH208

@@ -10,17 +10,17 @@ __all__ = ["GO", "address", "main"]
 
 GO = b"go"
 _BEGIN_SECONDS = 60.0
-"""How long the collector may take to begin."""
+"""How long the collector may take to start."""
 _LOOK_SECONDS = 0.005
 
 
 def address(port: int) -> str:
-    """Where the collector on that port says it: a name in the pod's own network, which leaves no file behind."""
+    """The collector's abstract socket address: a name in the pod's own network, which leaves no file behind."""
     return f"\0coworld-collector-{port}"
 
 
 def main(port: int) -> int:
-    """Wait; returns the exit status."""
+    """Wait for the collector; return the exit status."""
     until = time.monotonic() + _BEGIN_SECONDS
     with socket.socket(socket.AF_UNIX) as connection:
         while True:
@@ -30,7 +30,7 @@ def main(port: int) -> int:
             except OSError:
                 if time.monotonic() > until:
                     return 1
-            # a program of its own: there is nothing yet that could tell it
+            # polls: nothing reports yet that the collector has started
             time.sleep(_LOOK_SECONDS)
         return 0 if connection.recv(len(GO)) == GO else 1
 

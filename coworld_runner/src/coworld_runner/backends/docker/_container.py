@@ -1,4 +1,4 @@
-"""What the engine is told to create, and what it says about an end, as plain values."""
+"""Builds the request that creates a container, and reads how a container ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..engine import capabilities_of
 __all__ = ["command", "container_body", "exit_of", "programs"]
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""What the engine takes when neither image nor environment says."""
+"""The engine's default if neither the image nor the environment sets PATH."""
 
 
 def container_body(
@@ -26,7 +26,7 @@ def container_body(
     network: str | None,
     ports: Mapping[str, int],
 ) -> dict[str, Any]:
-    """What to create for a unit.
+    """Build the request body that creates a unit's container.
 
     Args:
         spec: The unit.
@@ -56,7 +56,7 @@ def container_body(
         "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
     }
     if spec.network != "open":
-        # names of the outside are not even looked up: the engine would ask for us, and a question carries data
+        # no DNS for outside names: the engine would forward the query, and a query can carry data
         host["Dns"] = ["127.0.0.1"]
         host["DnsSearch"] = ["."]
         host["DnsOptions"] = ["timeout:1", "attempts:1"]
@@ -107,7 +107,7 @@ def _mounts(spec: UnitSpec, image: Mapping[str, Any], labels: Mapping[str, str])
             continue
         options: dict[str, Any] = {"Labels": dict(labels)}
         if spec.limits.of_disk:
-            # a volume is outside of what the engine counts, so it gets a size of its own, which the kernel keeps
+            # the engine does not count volumes, so each gets its own size, which the kernel enforces
             most = {"size": spec.limits.disk_bytes, "nr_inodes": spec.limits.disk_entries}
             size = ",".join(f"{name}={limit}" for name, limit in most.items() if limit is not None)
             options["DriverConfig"] = {"Name": "local", "Options": {"type": "tmpfs", "device": "tmpfs", "o": size}}
@@ -116,7 +116,7 @@ def _mounts(spec: UnitSpec, image: Mapping[str, Any], labels: Mapping[str, str])
 
 
 def command(spec: UnitSpec, image: Mapping[str, Any]) -> tuple[str, ...]:
-    """What is run: the unit's own command or the image's (the engine creates nothing that has neither)."""
+    """The unit's own command or the image's (the engine refuses a container without either)."""
     config: Mapping[str, Any] = image.get("Config") or {}
     return spec.argv or (*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ()))
 
@@ -136,8 +136,8 @@ def exit_of(state: Mapping[str, Any], *, ours: ExitReason | None = None, detail:
 
     Args:
         state: What the engine says about it (``State``).
-        ours: Why we ended it, if we did.
-        detail: Further words.
+        ours: Why the runner ended it, if it did.
+        detail: Details for the reason.
     """
     code = int(state.get("ExitCode") or 0)
     # a shell's convention, which the init process keeps; a program that ends with such a status looks the same

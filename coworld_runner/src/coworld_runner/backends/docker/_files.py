@@ -1,7 +1,7 @@
-"""Files that a container made as a user we are not: read through the engine, and directories made removable.
+"""Reads files that a container created as another user through the engine, and makes its directories removable.
 
-A container's root is root. When the runner is not, a file with mode 0600 is closed to it, and a directory made in the
-unit's own cannot be emptied. The engine can do both without anything in the image.
+Root in a container is root outside. If the runner is not root, it cannot read such files with mode 0600 or empty such
+directories. The engine can do both, and needs nothing from the image.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ __all__ = ["fetch_archived", "hand_back"]
 
 _BLOCK = 512
 _AT_ONCE = 1000
-"""How many directories that belong to others are opened by one call."""
+"""How many directories of other users one call makes accessible."""
 _LONGEST = 2000
-"""Bytes of a name below the unit's directory that the engine takes, wherever it keeps that."""
+"""Bytes of a name below the unit's directory that the engine accepts, wherever it keeps that directory."""
 _SECONDS = 20.0
-"""How long opening them may take."""
+"""How long making directories accessible may take."""
 
 
 async def fetch_archived(
     engine: Engine, container: str, mount: str, name: str, target: Path, *, limit: int | None
 ) -> int:
-    """Copy one regular file out of a container, whoever may read it, atomically.
+    """Copy one regular file out of a container atomically, whatever its permissions.
 
     Raises:
         FileNotFoundError: There is no such file.
-        TransferError: It is no regular file, is larger than ``limit`` bytes, or could not be copied.
+        TransferError: It is not a regular file, is larger than ``limit`` bytes, or could not be copied.
     """
     context: dict[str, object] = {"name": name, "target": str(target)}
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
-        # opened first: within, whatever the system says would be taken for the engine's connection
+        # opened first: inside the stream, an OSError would be taken for one of the engine's connection
         async with (
             await anyio.open_file(part, "xb", buffering=0) as file,
             engine.stream(
@@ -77,14 +77,14 @@ async def fetch_archived(
 
 
 class _Blocks:
-    """Bytes of a stream, by number."""
+    """Reads a stream in pieces of a given size."""
 
     def __init__(self, source: Answer) -> None:
         self._source = source
         self._rest = b""
 
     async def some(self, most: int) -> bytes:
-        """At least one byte, at most so many."""
+        """Read at least one byte and at most ``most``."""
         if not self._rest:
             try:
                 self._rest = await anext(self._source)
@@ -102,11 +102,11 @@ class _Blocks:
 
 
 async def _regular_size(archive: _Blocks, context: dict[str, object]) -> int:
-    """Read up to where the file's bytes begin; returns how many there are."""
+    """Read up to the beginning of the file's content; return its size."""
     while True:
         header = tarfile.TarInfo.frombuf(await archive.exactly(_BLOCK), "utf-8", "surrogateescape")
         if header.type in (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME):
-            # times and long names, of which nothing is needed
+            # skip headers with times and long names
             await archive.exactly((header.size + _BLOCK - 1) // _BLOCK * _BLOCK)
             continue
         if not header.isreg():
@@ -115,11 +115,11 @@ async def _regular_size(archive: _Blocks, context: dict[str, object]) -> int:
 
 
 async def hand_back(engine: Engine, container: str, directory: Path, mount: str) -> None:
-    """Open directories that the container made in its own one, so that whoever runs us can remove them.
+    """Make directories that the container created in the unit's directory removable by the runner's user.
 
-    The engine unpacks an archive of nothing but directories over those that are there, which sets their mode and their
-    owner. It takes names up to a length, so what is deeper is moved up, once it is open. What cannot be opened in time
-    stays, and is reported by whoever fails to remove it.
+    The engine unpacks an archive of nothing but directories over the existing ones, which sets their mode and owner.
+    It accepts names up to a length, so deeper directories are moved up once they are accessible. Directories that are
+    not done in time stay, and the failure to remove them is reported later.
     """
     if not hasattr(os, "getuid") or os.getuid() == 0:
         return
@@ -140,7 +140,7 @@ async def hand_back(engine: Engine, container: str, directory: Path, mount: str)
 
 
 def _foreign(directory: Path, opened: set[str]) -> list[str]:
-    """Directories below that belong to somebody else, as far as they can be seen, but those opened before."""
+    """List visible directories below that belong to other users, except those in ``opened``."""
     found: list[str] = []
     try:
         top = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -167,7 +167,7 @@ def _look_into(name: str, top: int, ahead: list[str], found: list[str], opened: 
                 length = len(os.fsencode(path))
                 if status.st_uid != os.getuid() and path not in opened:
                     if length > _LONGEST:
-                        continue  # until one of those above it has been moved up
+                        continue  # retried once a directory above it has been moved up
                     found.append(path)
                 elif length > _LONGEST // 2:
                     up = f".deep-{secrets.token_hex(8)}"

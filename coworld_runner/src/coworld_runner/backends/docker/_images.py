@@ -1,4 +1,4 @@
-"""Images: here, or fetched, for the right platform, and named plainly when they are not to be had."""
+"""Makes images present on an engine: finds or pulls them, and checks their platform."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Images", "image_platform", "split_name"]
 
 _UNPUBLISHED = re.compile(r"img_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _REPORT_SECONDS = 0.2
-"""At most one event about the bytes of a download in this time; a change of what is done is always told."""
+"""Seconds between progress events of a download; a change of status is always published."""
 
 
 @dataclass
@@ -37,8 +37,8 @@ class Images:
 
     Args:
         engine: The engine.
-        pull: ``missing`` fetches what is not there; ``never`` refuses it.
-        logins: User and password by registry, in the place of what ``docker login`` has kept.
+        pull: ``missing`` pulls missing images; ``never`` refuses them.
+        logins: User and password by registry, instead of those stored by ``docker login``.
     """
 
     def __init__(
@@ -54,15 +54,15 @@ class Images:
         self._flights: dict[tuple[str, str | None], _Flight] = {}
 
     async def ensure(self, image: str, *, platform: str | None, publish: Publish | None) -> ImageInfo:
-        """Have an image here; calls that overlap share the work and its outcome.
+        """Make an image present; overlapping calls share the work and its outcome.
 
         Raises:
-            ImageError: It is not to be had.
+            ImageError: The image is not available.
         """
         flight = self._flights.setdefault((image, platform), _Flight())
         flight.callers += 1
         try:
-            # whoever holds the lock does the work; when that one is cancelled, the next takes over
+            # the lock's holder does the work; if it is cancelled, the next caller takes over
             async with flight.lock:
                 if flight.outcome is None:
                     try:
@@ -74,7 +74,7 @@ class Images:
             if flight.callers == 0:
                 self._flights.pop((image, platform), None)
         if isinstance(flight.outcome, ImageError):
-            # each caller its own, since raising one adds to it
+            # a new error for each caller, since raising one adds a traceback to it
             error = flight.outcome
             raise ImageError(
                 error.message, code=error.code, hint=error.hint, context=error.context
@@ -82,10 +82,10 @@ class Images:
         return flight.outcome
 
     async def inspect(self, image: str) -> Mapping[str, Any] | None:
-        """What the engine knows of an image; None when it is not there.
+        """Return the engine's description of an image; None if it is not present.
 
         Raises:
-            ImageError: That is no image name, or the engine does not answer.
+            ImageError: The name is invalid, or the engine does not answer.
         """
         try:
             return await self._engine.call("GET", f"/images/{path_segment(image)}/json")
@@ -170,7 +170,7 @@ class Images:
 
 
 class _Report:
-    """Adds up what the engine says about the layers of one image."""
+    """Sums up the engine's progress messages about the layers of one image."""
 
     def __init__(self, image: str, publish: Publish | None) -> None:
         self._image = image
@@ -180,7 +180,7 @@ class _Report:
         self._next = 0.0
 
     def take(self, line: Mapping[str, Any]) -> str:
-        """Take one line of progress; returns the engine's words when it is a failure."""
+        """Take one line of progress; return the engine's message if it is a failure."""
         if "error" in line:
             return str(line["error"])
         status = str(line.get("status") or "")
@@ -214,7 +214,7 @@ def _same_platform(wanted: str, actual: str) -> bool:
 
 
 def split_name(image: str) -> tuple[str, str]:
-    """Name and tag as the engine wants them; without a tag it would fetch every one there is."""
+    """Name and tag as the engine wants them; without a tag it would pull all tags."""
     if "@" in image:
         name, _, digest = image.partition("@")
         return name.rpartition(":")[0] if ":" in name.rpartition("/")[2] else name, digest

@@ -1,4 +1,4 @@
-"""What the engine is asked about a container and its image, and what it comes to that one cannot be started."""
+"""Queries about containers and images on an engine, and errors for containers that cannot be started."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from ...collector.usage import FreeRoom, disk_usage, too_much
 __all__ = ["DiskLooks", "explained", "image_of", "require_program", "start_error", "state_of"]
 
 _DISK_SECONDS = 1.0
-"""Seconds between two looks at what a unit has written."""
+"""Seconds between two counts of a unit's disk usage."""
 _ROOM_SECONDS = 0.1
-"""Seconds between two looks whether much of a disk is gone at once."""
+"""Seconds between checks whether free space fell sharply."""
 _DISK_SHARE = 20
-"""A look may take at most one part in so many of the time."""
+"""After each count, the pause is at least this many times as long as the count took."""
 _OOM_SECONDS = 1.0
-"""How long after its end the engine may tell that a container was killed for its memory."""
+"""How long after a container's end the engine may report that it ran out of memory."""
 
 
 async def image_of(engine: Engine, spec: UnitSpec) -> Mapping[str, Any]:
     """A unit's image, as the engine describes it.
 
     Raises:
-        StartError: It is not on this machine.
-        EngineRefused: The engine does not say.
-        EngineGone: It does not answer.
+        StartError: The image is not on this machine.
+        EngineRefused: The engine refuses the request.
+        EngineGone: The engine does not answer.
     """
     try:
         return await engine.call("GET", f"/images/{path_segment(spec.image)}/json")
@@ -52,17 +52,17 @@ async def image_of(engine: Engine, spec: UnitSpec) -> Mapping[str, Any]:
 
 
 async def require_program(engine: Engine, container: str, spec: UnitSpec, program: str, paths: Sequence[str]) -> None:
-    """See that a unit's program is there: the init process starts even when there is nothing for it to run.
+    """Check that a unit's program exists: the init process starts even if it has nothing to run.
 
     Args:
-        engine: Where the container is.
-        container: Its name.
+        engine: The engine.
+        container: The container's name.
         spec: The unit.
-        program: Its program.
-        paths: Where that may be in the container.
+        program: The unit's program.
+        paths: Where the program may be in the container.
 
     Raises:
-        StartError: There is none that can be run.
+        StartError: No path has a program that can be run.
     """
     reason = "there is no such file"
     for path in paths:
@@ -81,12 +81,12 @@ async def require_program(engine: Engine, container: str, spec: UnitSpec, progra
 
 
 def start_error(spec: UnitSpec, what: str, error: EngineRefused | EngineGone) -> StartError:
-    """What it comes to that the engine does not create or start a unit.
+    """Build the error for a unit that the engine does not create or start.
 
     Args:
         spec: The unit.
         what: ``created`` or ``started``.
-        error: Why not.
+        error: The engine's error.
     """
     words = error.words
     code, hint = None, None
@@ -108,24 +108,24 @@ def start_error(spec: UnitSpec, what: str, error: EngineRefused | EngineGone) ->
 
 
 async def state_of(engine: Engine, path: str) -> Mapping[str, Any]:
-    """How a container is.
+    """Return the state of a container.
 
     Args:
-        engine: Where it is.
-        path: Its path there.
+        engine: The engine.
+        path: The container's path in its API.
 
     Raises:
-        EngineRefused: There is none.
+        EngineRefused: There is no such container.
         EngineGone: The engine does not answer.
     """
     return (await engine.call("GET", f"{path}/json"))["State"]
 
 
 async def _over_disk(engine: Engine, path: str, spec: UnitSpec) -> str:
-    """In what way a unit is over its disk limit, if it is; what cannot be seen counts as nothing.
+    """Describe how a unit exceeds its disk limits, if it does; data that cannot be read counts as nothing.
 
-    The bytes are those of its container's own layer and of its directory; the files are those of its directory, which
-    are on this machine when the container is gone.
+    Bytes are those of the container's own layer and of the unit's directory; files are those of the directory, which
+    stay on this machine when the container is gone.
     """
     try:
         described = await engine.call("GET", f"{path}/json", query={"size": True})
@@ -146,17 +146,17 @@ async def _over_disk(engine: Engine, path: str, spec: UnitSpec) -> str:
 
 
 class DiskLooks:
-    """Looks at what a unit has written; the engine has no event for it."""
+    """Polls a unit's disk usage; the engine has no event for it."""
 
     def __init__(self, engine: Engine, path: str, spec: UnitSpec) -> None:
         self._engine, self._path, self._spec = engine, path, spec
-        # below its directory, and where the engine keeps containers, if that is here
+        # the disks of the unit's directory and, if it is on this machine, of the engine's containers
         places = [str(spec.directory or ""), str(engine.info.get("DockerRootDir") or "")]
         self._room = FreeRoom(filter(None, places), spec.limits.disk_bytes, spec.limits.disk_entries)
         self._begun = self._ended = anyio.current_time()
 
     async def until_over(self) -> str:
-        """Wait until it is over its limit; returns in what way."""
+        """Wait until the unit exceeds a disk limit; return a description."""
         while True:
             await anyio.sleep(max(_ROOM_SECONDS, _DISK_SHARE * (self._ended - self._begun)))
             if anyio.current_time() - self._ended < _DISK_SECONDS and not self._room.fell():
@@ -170,11 +170,11 @@ class DiskLooks:
 
 
 async def explained(engine: Engine, id: str, path: str, spec: UnitSpec, ended: Exit) -> Exit:
-    """The end of a container that nobody ended, with what the engine and the disk know of its reason."""
+    """Add the reason, if it was memory or disk, to the end of a container that ended by itself."""
     if ended.reason == "signal" and ended.signal == signal.SIGKILL and await _ran_out_of_memory(engine, id, spec):
         return ended.model_copy(update={"reason": "oom"})
     if spec.limits.of_disk and ended.reason in ("exited", "signal") and not ended.ok:
-        # a program that may not write any more ends by itself, often before anybody has looked
+        # a program that can no longer write often ends by itself before the next count
         over = await _over_disk(engine, path, spec)
         if over:
             return ended.model_copy(update={"reason": "disk", "detail": over})
@@ -182,11 +182,11 @@ async def explained(engine: Engine, id: str, path: str, spec: UnitSpec, ended: E
 
 
 async def _ran_out_of_memory(engine: Engine, id: str, spec: UnitSpec) -> bool:
-    """Whether the kernel killed a unit for its memory: told apart, and sometimes after the end it is the cause of."""
+    """Whether the kernel killed a unit for its memory; reported separately, and sometimes after the unit's end."""
     if spec.limits.memory_bytes is None:
         return False
     asked = {
-        # those that the engine still knows, and what comes
+        # past events that the engine still knows, and new ones
         "since": 1,
         "until": f"{time.time() + _OOM_SECONDS:.9f}",
         "filters": {"type": ["container"], "container": [id], "event": ["oom"]},
@@ -196,5 +196,5 @@ async def _ran_out_of_memory(engine: Engine, id: str, spec: UnitSpec) -> bool:
             async for _ in events:
                 return True
     except (EngineRefused, EngineGone):
-        pass  # its end is known all the same
+        pass  # the end is known anyway
     return False

@@ -1,4 +1,4 @@
-"""What everything of ours on an engine is called and labelled, and finding it again by that."""
+"""Names and labels of our objects on an engine; finds and removes objects by label."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def labels_of(spec: UnitSpec) -> dict[str, str]:
 
 
 async def find_labelled(engine: Engine, run_id: str | None) -> tuple[Found, ...]:
-    """Containers, networks and volumes of one run or of all, containers first."""
+    """Find the containers, networks and volumes of one run or of all runs, containers first."""
     label = RUN if run_id is None else f"{RUN}={run_id}"
     filters = {"label": [label]}
     found: list[Found] = []
@@ -77,7 +77,7 @@ def _moment(text: Any) -> float | None:
 
 
 async def reap_labelled(engine: Engine, found: Found) -> str:
-    """Remove one thing that ``find_labelled`` found; returns why it is still there, if it is."""
+    """Remove one object that ``find_labelled`` found; return why it remains, or an empty string."""
     if found.kind == "container":
         return await _reap_container(engine, found.id)
     if found.kind == "network":
@@ -88,7 +88,7 @@ async def reap_labelled(engine: Engine, found: Found) -> str:
 async def _reap_container(engine: Engine, id: str) -> str:
     path = f"/containers/{path_segment(id)}"
     try:
-        # ended first, so that nobody makes another directory while those that are there are handed back
+        # end it first, so that it creates no more directories while the existing ones are handed back
         await engine.call("POST", f"{path}/kill", query={"signal": "SIGKILL"})
         await engine.call("POST", f"{path}/wait", timeout=_REMOVE_SECONDS)
     except (EngineRefused, EngineGone):
@@ -108,7 +108,7 @@ async def _describe(engine: Engine, path: str) -> Mapping[str, Any]:
 
 
 async def remove_container(engine: Engine, name: str) -> str:
-    """Remove a container and its volumes, running or not. Returns why it is still there, or an empty string."""
+    """Remove a container and its volumes, running or not. Return why it remains, or an empty string."""
     path = f"/containers/{path_segment(name)}"
     try:
         try:

@@ -1,4 +1,4 @@
-"""What ``docker login`` has kept for a registry, as the header the engine takes when it pulls."""
+"""Turns the credentials stored by ``docker login`` into the header that the engine expects for a pull."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["registry_headers"]
 _HELPER_SECONDS = 30.0
 
 _HUB = "https://index.docker.io/v1/"
-"""What the docker command's configuration calls the public registry."""
+"""The public registry's name in the docker command's configuration."""
 
 
 async def registry_headers(name: str, logins: Mapping[str, tuple[str, str]] | None = None) -> dict[str, str]:
@@ -25,10 +25,10 @@ async def registry_headers(name: str, logins: Mapping[str, tuple[str, str]] | No
 
     Args:
         name: The image's name without tag: ``registry/path``, or a path in the public registry.
-        logins: User and password by registry, in the place of what was kept for it.
+        logins: User and password by registry, instead of the stored ones.
 
     Returns:
-        ``X-Registry-Auth``, or nothing when no login is kept.
+        ``X-Registry-Auth``, or nothing without a stored login.
     """
     first, slash, _ = name.partition("/")
     registry = first if slash and ("." in first or ":" in first or first == "localhost") else _HUB

@@ -1,4 +1,4 @@
-"""What a container says, written to its unit's logs while it runs."""
+"""Writes a container's output to its unit's logs while it runs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["follow_logs"]
 
 
 async def follow_logs(unit: BaseUnit, engine: Engine, path: str, attached: anyio.Event) -> None:
-    """Write what it says to its files until it ends. Attached before it starts, so nothing is missed.
+    """Write a container's output to its logs until it ends. Attaches before the start, so nothing is missed.
 
     Args:
-        unit: Whose files they are.
-        engine: Where the container is.
-        path: Its path there.
-        attached: Set when its output is being read.
+        unit: The unit that the logs belong to.
+        engine: The engine.
+        path: The container's path in its API.
+        attached: Set when the output is being read.
 
     Raises:
-        EngineRefused: It cannot be attached to.
+        EngineRefused: The container cannot be attached to.
         EngineGone: The engine does not answer.
     """
     spec = unit.spec
@@ -42,7 +42,7 @@ async def follow_logs(unit: BaseUnit, engine: Engine, path: str, attached: anyio
             attached.set()
             await _demultiplex(output, logs)
     except EngineGone:
-        # in the middle, it is asked next how the unit ended, if it did
+        # once attached, the caller next finds out whether and how the unit ended
         if not attached.is_set():
             raise
     finally:
@@ -69,5 +69,5 @@ async def _demultiplex(output: Answer, logs: Mapping[int, CappedLog]) -> None:
             if len(head) == 8:
                 log, left, head = logs.get(head[0]), int.from_bytes(head[4:], "big"), b""
         if all(log.truncated for log in logs.values()):
-            # nothing more is kept; the engine drops the rest more cheaply than we could
+            # the logs are full; the engine drops the rest more cheaply than we could
             return

@@ -1,8 +1,8 @@
-"""Networks of a run: small, private ones of our own, gone with what used them.
+"""Networks of a run: small and private, removed with the units that use them.
 
 Three kinds:
 
-* **private** – one client and what it connects to, nothing else. Internal, and the bridge on the host has no address,
+* **private** – one client and the unit it connects to. Internal, and the bridge on the host has no address,
   so neither the internet nor a service of the host can be reached from it.
 * **front** – one unit alone, for the port it publishes on loopback, which an internal network cannot do. Nothing is
   translated on the way out, so there is no route to the internet; services of the host that listen on every address
@@ -31,7 +31,7 @@ hold some thirty networks for everybody on the machine, ours thousands for us al
 _TRIES = 50
 _UNDO_SECONDS = 15.0
 _DROP_SECONDS = 10.0
-"""How long a network may still have users after they were told to leave."""
+"""How long a network may still have users after they were disconnected."""
 _DROP_PAUSE = 0.05
 
 _OPTIONS: Mapping[NetworkKind, Mapping[str, str]] = {
@@ -71,7 +71,7 @@ async def make_network(engine: Engine, name: str, kind: NetworkKind, labels: Map
         try:
             await engine.call("POST", "/networks/create", body=body)
         except EngineRefused as error:
-            # somebody else drew the same number
+            # the subnet is already in use: try another
             if "overlap" not in error.words or not left:
                 raise
         else:
@@ -85,7 +85,7 @@ def _subnet(prefix: int) -> str:
 
 
 async def drop_network(engine: Engine, name: str) -> str:
-    """Remove a network, with whatever is still attached to it cut off.
+    """Disconnect all containers from a network and remove it.
 
     Returns:
         Why it is still there, or an empty string.
@@ -104,7 +104,7 @@ async def drop_network(engine: Engine, name: str) -> str:
                         raise
                     reason = error.words
                 await _cut_off(engine, path)
-                # a container that somebody gone was putting on it may count already and not be listed yet
+                # a container that a caller, now gone, was attaching may count already but not be listed yet
                 await anyio.sleep(pause)
                 pause = _DROP_PAUSE
     except EngineRefused as error:
@@ -126,7 +126,7 @@ async def _cut_off(engine: Engine, path: str) -> None:
 
 
 class SharedNetwork:
-    """A network that is there as long as somebody uses it."""
+    """A network that exists as long as a unit uses it."""
 
     def __init__(self, name: str, kind: NetworkKind, labels: Mapping[str, str]) -> None:
         self.name = name
@@ -136,20 +136,20 @@ class SharedNetwork:
         self._lock = anyio.Lock()
 
     async def take(self, engine: Engine) -> None:
-        """Count one more user; the first creates it."""
+        """Add a user; the first creates the network."""
         async with self._lock:
             if self._users == 0:
                 try:
                     await make_network(engine, self.name, self._kind, self._labels)
                 except BaseException:
-                    # it may exist although we never heard of it
+                    # the network may exist although the call failed
                     with anyio.move_on_after(_UNDO_SECONDS, shield=True):
                         await drop_network(engine, self.name)
                     raise
             self._users += 1
 
     async def give(self, engine: Engine) -> str:
-        """Count one user less; the last removes it. Returns why it is still there, or an empty string."""
+        """Drop a user; the last removes the network. Return why it remains, or an empty string."""
         async with self._lock:
             if self._users == 1 and (reason := await drop_network(engine, self.name)):
                 return reason

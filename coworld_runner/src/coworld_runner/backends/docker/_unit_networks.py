@@ -17,13 +17,13 @@ from ._networks import NetworkKind, SharedNetwork, drop_network, make_network
 __all__ = ["UnitNetworks", "uncancelled"]
 
 _CREATE_SECONDS = 60.0
-"""A creation under way is waited for even when cancelled, so that what came of it is known and removed."""
+"""How long a cancelled creation is still awaited, so that its result is known and can be removed."""
 
 _T = TypeVar("_T")
 
 
 async def uncancelled(call: Callable[[], Awaitable[_T]]) -> _T:
-    """Create something, and know what came of it.
+    """Complete a creation even if cancelled, so that its result is known.
 
     Raises:
         EngineGone: The engine did not answer in time.
@@ -36,12 +36,12 @@ async def uncancelled(call: Callable[[], Awaitable[_T]]) -> _T:
 
 
 class UnitNetworks:
-    """Those of one unit: some of its own, and the open one of its run; and those of its clients that it joins.
+    """The networks of one unit: its own, the run's open one, and those of its clients that it joins.
 
     Args:
-        engine: Where they are.
+        engine: The engine.
         spec: The unit.
-        open: What units of its run share whose network is open.
+        open: The network shared by units of the run whose network is open.
     """
 
     def __init__(self, engine: Engine, spec: UnitSpec, open: SharedNetwork) -> None:
@@ -53,23 +53,23 @@ class UnitNetworks:
         self._shares_open = False
         self._releasing = anyio.Lock()
         self.private = ""
-        """The one that it shares with what it connects to alone; empty without any."""
+        """The private network shared with the unit it connects to; empty if there is none."""
         self.joined: list[str] = []
         """Private networks of its clients."""
 
     @property
     def made(self) -> tuple[str, ...]:
-        """Those that its container is put on when it is made, in order."""
+        """The networks that the container is attached to when it is created, in order."""
         return tuple(self._made)
 
     async def make(self, peer: UnitSpec | None) -> None:
-        """Create those it needs.
+        """Create the networks that the unit needs.
 
         Args:
-            peer: What it connects to, if anything.
+            peer: The unit that it connects to, if any.
 
         Raises:
-            EngineRefused: One could not be created.
+            EngineRefused: A network could not be created.
             EngineGone: The engine does not answer.
         """
         spec = self._spec
@@ -94,7 +94,7 @@ class UnitNetworks:
         await uncancelled(lambda: make_network(self._engine, name, kind, labels))
 
     async def release(self) -> list[tuple[str, str]]:
-        """Give them back; returns names and reasons of those that are still there."""
+        """Release the networks; return the names of those that remain, with reasons."""
         left: list[tuple[str, str]] = []
 
         async def drop(name: str) -> None:

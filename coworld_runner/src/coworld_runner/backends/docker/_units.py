@@ -1,4 +1,4 @@
-"""One container as a unit: made, started, followed to its end, and taken away."""
+"""One container as a unit: created, started, followed to its end and removed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PORT_TRIES = 5
 
 @dataclass
 class Run:
-    """What the units of one run share."""
+    """State shared by the units of one run."""
 
     open: SharedNetwork
     units: dict[str, DockerUnit] = field(default_factory=dict[str, "DockerUnit"])
@@ -47,7 +47,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a unit lives: the engine, its run, and who supervises it."""
+    """Where a unit lives: the engine, its run, and the task group that follows it."""
 
     engine: Engine
     run: Run
@@ -66,7 +66,7 @@ class _Attempt:
 
 
 class DockerUnit(EngineUnit):
-    """A container. Made by ``DockerBackend.units``."""
+    """A unit that runs as a container. Created by ``DockerBackend.units``."""
 
     def __init__(self, spec: UnitSpec, place: Place, *, backend: Backend, publish: Publish) -> None:
         super().__init__(spec, backend=backend, publish=publish, tasks=place.tasks)
@@ -94,7 +94,7 @@ class DockerUnit(EngineUnit):
         return f"container {self._container}, with its networks"
 
     def endpoint(self, port: str = "http") -> Endpoint:
-        """How to reach a port: over loopback from here, by the unit's name from its clients."""
+        """How to reach a port: on loopback from this machine, by the unit's name for its clients."""
         number = {item.name: item.number for item in self.spec.ports}[port]
         return Endpoint(here=f"{LOCALHOST}:{self._ports.get(port, 0)}", there=f"{self.name}:{number}")
 
@@ -325,7 +325,7 @@ class DockerUnit(EngineUnit):
         return True
 
     async def remove(self) -> None:
-        """Remove everything of it; what could not be removed is published."""
+        """Remove everything of the unit; publish what could not be removed."""
         self.note(Presence.GONE)
         if not self.started.is_set():
             self.forsake()

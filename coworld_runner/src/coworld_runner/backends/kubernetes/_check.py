@@ -1,4 +1,4 @@
-"""Whether a cluster can be used, looked at point by point and without changing anything."""
+"""Checks whether a cluster can be used, point by point and without changing anything."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEEDED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("batch", "jobs", ("create", "get", "list", "delete", "patch")),
     ("networking.k8s.io", "networkpolicies", ("create", "get", "list", "delete", "deletecollection")),
 )
-"""What has to be permitted in the namespace: group, resource, verbs."""
+"""Permissions needed in the namespace: group, resource, verbs."""
 
 _ENFORCERS = {
     "crd.projectcalico.org": "Calico",
@@ -62,7 +62,7 @@ async def enforces_policies(cluster: Cluster) -> str:
 
 
 async def check_cluster(cluster: Cluster, options: PodOptions, *, policies: bool | None) -> tuple[Issue, ...]:
-    """What is missing or odd, each with a hint; what is well is told as information."""
+    """Report problems, each with a hint; passed checks are reported as information."""
     issues = [
         Issue(
             code="kubernetes_version",
@@ -116,7 +116,7 @@ async def _permissions(cluster: Cluster) -> list[Issue]:
 
 
 async def _name_service(cluster: Cluster) -> list[Issue]:
-    """Episodes do without: players are given addresses. Games that look up names do not."""
+    """Check the cluster's DNS. Episodes work without it, as players get addresses; games that look up names do not."""
     try:
         service = await cluster.call("GET", cluster.path("services", "kube-dns", namespace="kube-system"), patience=5)
         ends = await cluster.call("GET", "/api/v1/namespaces/kube-system/endpoints/kube-dns", patience=5)
@@ -182,7 +182,7 @@ async def _quota(cluster: Cluster) -> list[Issue]:
 
 
 async def _room(cluster: Cluster) -> list[Issue]:
-    """Whether there is a node that takes pods."""
+    """Check that a node takes pods."""
     try:
         listing = await cluster.call("GET", "/api/v1/nodes", query={"limit": 500}, patience=5)
     except ClusterRefused:
@@ -227,7 +227,7 @@ async def _policies(cluster: Cluster, told: bool | None) -> list[Issue]:
 
 
 async def _finished_jobs(cluster: Cluster) -> list[Issue]:
-    """Whether the server keeps ``ttlSecondsAfterFinished``: asked without making anything."""
+    """Check, with a dry run, whether the server supports ``ttlSecondsAfterFinished``."""
     body = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -254,7 +254,7 @@ async def _finished_jobs(cluster: Cluster) -> list[Issue]:
 
 
 async def _collector_image(cluster: Cluster, options: PodOptions) -> list[Issue]:
-    """Whether a node has the image of the pods' helper; whether it can be pulled shows when it is."""
+    """Check whether a node has the helper's image; whether it can be pulled shows only when it is."""
     image = options.collector_image
     if await Images(cluster, options).has(image):
         return [

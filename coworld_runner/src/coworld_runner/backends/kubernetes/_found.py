@@ -1,4 +1,4 @@
-"""Finding what is on a cluster by its labels, and removing it."""
+"""Finds objects on a cluster by their labels, and removes them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _KINDS: dict[_FoundKind, Kind] = {
     "policy": "networkpolicies",
     "job": "jobs",
 }
-"""What a run may have on a cluster."""
+"""The kinds of objects that a run may have on a cluster."""
 _END_SECONDS = 60.0
-"""How long a pod may take to end once it was killed; one whose node says nothing in that time is then forgotten."""
+"""How long a killed pod may take to end before it is deleted without waiting for its node."""
 
 
 async def find_labelled(cluster: Cluster, run_id: str | None) -> tuple[Found, ...]:
-    """Pods, services, secrets, policies and Jobs of one run or of all, in the namespace."""
+    """Find the pods, services, secrets, policies and Jobs of one run, or of all runs, in the namespace."""
     found: dict[_FoundKind, list[Found]] = {}
 
     async def look(kind: _FoundKind) -> None:
@@ -42,7 +42,7 @@ async def find_labelled(cluster: Cluster, run_id: str | None) -> tuple[Found, ..
         try:
             listing = await cluster.list(_KINDS[kind], run_selector(run_id))
         except ClusterRefused as error:
-            # what may not even be listed was not made with these rights
+            # objects that may not even be listed were not created with these rights
             if error.status != 403:
                 raise
             return
@@ -63,14 +63,14 @@ def _found(kind: _FoundKind, item: Mapping[str, Any]) -> Found:
         id=f"{metadata['namespace']}/{metadata['name']} {metadata['uid']}",
         name=str(metadata["name"]),
         run_id=annotations.get(RUN) or metadata["labels"][RUN],
-        # on another machine it counts as alive until the cluster itself removes what is no longer renewed
+        # a runner on another machine counts as alive until the cluster removes the Job it no longer renews
         alive=owner_lives(annotations),
         age_seconds=max(0.0, time.time() - made.timestamp()),
     )
 
 
 async def reap_labelled(cluster: Cluster, found: Found) -> str:
-    """Remove one thing that ``find_labelled`` found, a pod to its end; returns why it is still there, if it is."""
+    """Remove an object from ``find_labelled``, a pod after its end; return why it remains, else an empty string."""
     _, _, uid = found.id.partition(" ")
     try:
         if found.kind == "pod":
@@ -83,7 +83,7 @@ async def reap_labelled(cluster: Cluster, found: Found) -> str:
 
 
 async def _end_pod(cluster: Cluster, name: str, uid: str) -> None:
-    """Have a pod killed, wait until nothing of it runs, and forget it; for a node that is silent nobody waits."""
+    """Kill a pod, wait until it has ended, and delete it; do not wait for a node that has stopped reporting."""
     if not await cluster.delete("pods", name, grace=1, uid=uid):
         return
     ended = anyio.Event()

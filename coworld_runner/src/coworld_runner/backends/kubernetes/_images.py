@@ -1,4 +1,4 @@
-"""Images on a cluster: nodes say which they have; what none has is pulled once, to see that it can be."""
+"""Images on a cluster: nodes list those they have; an image that no node has is pulled once as a test."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Images:
     """The images of a cluster.
 
     Args:
-        cluster: Which.
-        options: How pods are made, pull secrets included.
+        cluster: The cluster.
+        options: How pods are created, pull secrets included.
     """
 
     def __init__(self, cluster: Cluster, options: PodOptions) -> None:
@@ -54,10 +54,10 @@ class Images:
         self._asking: dict[str, anyio.Lock] = {}
 
     async def ensure(self, image: str, *, platform: str | None, publish: Publish | None) -> ImageInfo:
-        """Have an image that the cluster can run.
+        """Make sure that the cluster can get an image.
 
         Raises:
-            ImageError: It is not to be had, in the cluster's own words.
+            ImageError: The cluster cannot get the image, in its own words.
         """
         if _UNPUBLISHED.fullmatch(image):
             raise ImageError(
@@ -76,11 +76,11 @@ class Images:
         return info
 
     async def has(self, image: str) -> bool:
-        """Whether a node says that it has an image; nothing is pulled."""
+        """Whether a node lists the image; nothing is pulled."""
         return await self._on_nodes(image, None) is not None
 
     async def _on_nodes(self, image: str, platform: str | None) -> ImageInfo | None:
-        """What a node says about an image; None when no node has it, or nodes may not be looked at."""
+        """Return a node's description of an image; None if no node has it, or nodes may not be listed."""
         try:
             listing = await self._cluster.call("GET", "/api/v1/nodes", query={"limit": 500}, patience=10)
         except ClusterRefused:
@@ -100,9 +100,9 @@ class Images:
         return None
 
     async def _try(self, image: str, platform: str | None) -> ImageInfo:
-        """Have a pod pull it, whose program does not exist: it is pulled, and nothing of it runs."""
+        """Pull the image with a pod whose program does not exist, so that nothing runs."""
         check = f"image-{secrets.token_hex(6)}"
-        # locked while it is under way, so that nobody takes it for what a killed runner left
+        # locked meanwhile, so that it is not taken for the remains of a killed runner
         async with open_scratch(check):
             try:
                 job = await self._cluster.create("jobs", owner_body(check, lease=PULL_SECONDS, image=image))
@@ -124,7 +124,7 @@ class Images:
         return ImageInfo(image=image, digest=found[0] if found else "", platform=platform or "")
 
     def _body(self, check: str, image: str, platform: str | None, owner: Mapping[str, Any]) -> dict[str, Any]:
-        """The pod that pulls it."""
+        """The pod that pulls the image."""
         options = self._options
         metadata = {
             "name": object_name(check),
@@ -148,19 +148,19 @@ class Images:
 async def pull(
     cluster: Cluster, body: Mapping[str, Any], selector: str, *, until: Callable[[Mapping[str, Any]], bool]
 ) -> Mapping[str, Any]:
-    """Have a pod pull its image, and leave nothing of it.
+    """Create a pod that pulls its image, and remove it afterwards.
 
     Args:
-        cluster: Where.
-        body: The pod, made of ``pull_spec``.
-        selector: What finds it, by label; others may be found as well.
-        until: Whether enough is seen of it.
+        cluster: The cluster.
+        body: The pod, built with ``pull_spec``.
+        selector: Labels that match the pod; they may match others as well.
+        until: Whether a state of the pod settles the matter.
 
     Returns:
-        The pod as it was seen last; empty when it never was.
+        The last known state of the pod; empty if it was never seen.
 
     Raises:
-        BackendError: It could not be made, or not be removed.
+        BackendError: The pod could not be created or removed.
     """
     name = str(body["metadata"]["name"])
     last: Mapping[str, Any] = {}
@@ -191,10 +191,10 @@ async def pull(
 
 
 class _Login:
-    """Whether a pod that a registry has refused for want of a login will get another chance.
+    """Whether a pod that a registry refused for lack of a login will get another chance.
 
     A kubelet waits a second for a pull secret that it has not read before, then pulls without it. That refusal says
-    nothing of the secret; the one after it does, for by then the kubelet has read it.
+    nothing about the secret; the next one does, because by then the kubelet has read it.
     """
 
     def __init__(self) -> None:
@@ -202,7 +202,7 @@ class _Login:
         self._again = False
 
     def is_tried_again(self, pod: Mapping[str, Any]) -> bool:
-        """Whether its kubelet will try again, and that attempt counts; to be asked of every state of the pod."""
+        """Whether the kubelet will try again and only that attempt counts; call it with every state of the pod."""
         if not pod["spec"].get("imagePullSecrets"):
             return False
         reason, lacks_login = state.pull_trouble(pod)

@@ -1,4 +1,4 @@
-"""Following what a container writes: whole, in order, and without repetition however often the stream breaks."""
+"""Follows a container's log: complete, in order and without repetition, however often the stream breaks."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ __all__ = ["LogReader", "follow_log"]
 _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d) ")
 _STAMP_BYTES = 40
 _PIECE = 16 * 1024
-"""Longer lines are kept in pieces of this size; older nodes stamp each piece, newer ones the line."""
+"""Nodes split longer lines into pieces of this size; older nodes stamp each piece, newer ones the line."""
 _NODE_WORDS = re.compile(
     rb"failed to try resolving symlinks in path|failed to open log file|unable to retrieve container logs for|"
     rb"rpc error: code =|Error: No such container"
 )
-"""What a node says in place of a log that it does not have, or not yet: no stamp stands before it."""
+"""Messages, without a stamp, that a node sends instead of a log that it does not have, or not yet."""
 _BACKOFF = Backoff(base=0.15, cap=3.0)
 _END_SECONDS = 3.0
-"""How long the end of a container may be behind the end of its log."""
+"""How long a container's end may lag behind the end of its log."""
 
 
 class _NoLogYetError(Exception):
-    """The node says that it has no log: a container is said to run a moment before its log is there."""
+    """The node has no log yet: a container is reported as running a moment before its log exists."""
 
 
 class LogReader:
-    """Takes the stamps off a stream of stamped lines, and drops what came before in an earlier stream.
+    """Strips the timestamps from a stream of lines, and drops text that an earlier stream contained.
 
     Args:
-        write: Takes the text itself.
+        write: Receives the text.
     """
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
@@ -44,25 +44,25 @@ class LogReader:
         self._in_line = 0
         """Bytes of the current line so far; 0 at its beginning."""
         self._second = b""
-        """The second of the newest stamp, and where its clock is: ``2026-11-21T16:00:00`` and ``Z``."""
+        """The second of the newest stamp, which ``_zone`` completes: ``2026-11-21T16:00:00`` and ``Z``."""
         self._zone = b"Z"
         self._seen: dict[bytes, int] = {}
         """How many pieces were written for each stamp in that second: two streams may be a little out of order."""
         self._skip: dict[bytes, int] | None = None
-        """How many of them are still to come once more in a stream that was opened anew."""
+        """How many of those pieces a reopened stream will still repeat."""
         self._keeping = True
         self._unfinished: tuple[bytes, int] | None = None
-        """Stamp of the piece whose end has not come yet, and how much of it was written."""
+        """Stamp of the unfinished piece, and how many of its bytes were written."""
         self._drop = 0
-        """Bytes of the piece at hand that were written in an earlier stream."""
+        """Bytes of the current piece that were written from an earlier stream."""
 
     @property
     def since(self) -> str | None:
-        """From when on to ask again: the second of the newest stamp."""
+        """The time from which to request the log again: the second of the newest stamp."""
         return (self._second + self._zone).decode("ascii") if self._second else None
 
     def reopened(self) -> None:
-        """A new stream begins at ``since``: what was written before comes once more."""
+        """Prepare for a new stream from ``since``, which repeats text that was already written."""
         self._rest = b""
         self._in_line = 0
         self._skip = dict(self._seen) if self._second else None
@@ -101,13 +101,13 @@ class LogReader:
             self._write(fresh)
 
     def finish(self) -> None:
-        """The stream has ended in order: what is left is text."""
+        """Write the remaining bytes after the stream has ended normally."""
         if self._rest and self._keeping:
             self._keep(self._rest)
         self._rest = b""
 
     def _begin(self, second: bytes, fraction: bytes, zone: bytes) -> None:
-        """A piece with this stamp begins: is it one that was written already?"""
+        """Begin a piece with this stamp, and decide whether it was already written."""
         self._keeping = True
         if self._skip is not None:
             if second < self._second:
@@ -139,18 +139,18 @@ async def follow_log(
     enough: Callable[[], bool],
     ended: anyio.Event,
 ) -> bool:
-    """Write what a container says until it has ended and everything is written.
+    """Write a container's log until the container has ended and everything is written.
 
     Args:
         cluster: The cluster.
         pod: Name of the pod.
         container: Name of the container; it must run, or have run.
-        write: Takes the text as it comes.
-        enough: Whether nothing more is kept anyway.
-        ended: Set when the container is known to have ended, so that a log that is not there is not coming.
+        write: Receives the text as it arrives.
+        enough: Whether the log is full, so that more text would be dropped.
+        ended: Set when the container is known to have ended; a log that is missing then will not appear.
 
     Returns:
-        Whether it is whole.
+        Whether the log is complete.
     """
     reader = LogReader(write)
     pauses = _BACKOFF.pauses()
@@ -171,8 +171,8 @@ async def follow_log(
                     reader.feed(data)
                     if enough():
                         return True
-            # the node ends a stream when the container has ended, a server when it is restarted: one that was opened
-            # after the end is whole
+            # a stream ends with the container, but also when the server restarts: only a stream opened after the
+            # container's end is complete
             if over:
                 reader.finish()
                 return True

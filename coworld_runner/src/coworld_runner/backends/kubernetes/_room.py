@@ -1,7 +1,7 @@
-"""Queueing in the client for room on the cluster, instead of piling up pods that wait there.
+"""Queues runs in the client until the cluster has room, instead of piling up pending pods.
 
-A run is let in as a whole, game and players: of two runs that each got half of what they need, neither would end. What
-there is room for is asked of the cluster, as far as it may be asked; what was let in is reckoned here until it ends.
+A run is admitted as a whole, game and players: if two runs each got half of what they need, neither would end. The
+cluster reports its room, as far as permissions allow; admitted runs are subtracted here until they end.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["Need", "Room", "need_of"]
 
 _BACKOFF = Backoff(base=0.75, cap=6.0)
 _FRESH_SECONDS = 10.0
-"""How long what the cluster said counts."""
+"""How long the cluster's answer is used."""
 _MANY_NODES = 50
-"""A cluster of more nodes is not reckoned up: its own scheduler is asked, pod by pod."""
+"""With more nodes, room is not computed here: the scheduler decides, pod by pod."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """What pods ask for, or what there is."""
+    """Resources that pods request, or that are available."""
 
     cpu: Decimal = Decimal(0)
     memory: Decimal = Decimal(0)
@@ -45,11 +45,11 @@ class Need:
         return Need(self.cpu - other.cpu, self.memory - other.memory, self.pods - other.pods)
 
     def fits(self, room: Need) -> bool:
-        """Whether there is enough of everything."""
+        """Whether ``room`` has enough of everything."""
         return self.cpu <= room.cpu and self.memory <= room.memory and self.pods <= room.pods
 
     def at_most(self, other: Need) -> Need:
-        """The lesser of the two, each for itself."""
+        """The smaller of each resource."""
         return Need(min(self.cpu, other.cpu), min(self.memory, other.memory), min(self.pods, other.pods))
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ _ENDLESS = Need(Decimal("Infinity"), Decimal("Infinity"), Decimal("Infinity"))
 
 
 def need_of(specs: Sequence[UnitSpec], options: PodOptions) -> Need:
-    """What a run needs: these units, the clients that will come to them, and the pod of its owner."""
+    """The resources that a run needs: its units, their future clients, and the pod of the owning Job."""
     components: list[Component] = [spec.component for spec in specs]
     made = {spec.name for spec in specs}
     coming = {name for spec in specs for name in spec.clients} - made
@@ -74,11 +74,11 @@ def need_of(specs: Sequence[UnitSpec], options: PodOptions) -> Need:
 
 
 class Room:
-    """Who may make pods now; one for all runs of a backend.
+    """Decides when runs may create pods; one object for all runs of a backend.
 
     Args:
-        cluster: Where they are made.
-        patience: Seconds that a run, or a single pod, may wait for room.
+        cluster: The cluster.
+        patience: Seconds that a run or a single pod may wait for room.
     """
 
     def __init__(self, cluster: Cluster, *, patience: float) -> None:
@@ -94,13 +94,13 @@ class Room:
     # --- runs
 
     async def enter(self, run_id: str, call: str, need: Need, note: Callable[[str], object]) -> None:
-        """Wait until there is room for a run, behind those that wait already.
+        """Wait until there is room for a run, behind those already waiting.
 
         Args:
-            run_id: The run; does nothing for one that is inside.
-            call: The label of what is going to be made.
-            need: What it asks for in all.
-            note: Told once why it has to wait.
+            run_id: The run; nothing happens if it was already admitted.
+            call: The label of the pods to be created.
+            need: The run's total need.
+            note: Called once with the reason if the run has to wait.
 
         Raises:
             StartError: There was no room in time.
@@ -111,7 +111,7 @@ class Room:
         until = anyio.current_time() + self.patience
         told = False
         async with self._entering:
-            # the only one always is let in: what it lacks, the cluster itself says in better words
+            # a run alone is always admitted: the cluster describes better what it lacks
             while self._inside and not (need + self._taken()).fits(room := await self._look()):
                 left = until - anyio.current_time()
                 if left <= 0:
@@ -131,7 +131,7 @@ class Room:
             self._inside[run_id] = need
 
     def leave(self, run_id: str) -> None:
-        """A run has ended, and what it had is free again."""
+        """Release the room of a run that has ended."""
         self._inside.pop(run_id, None)
         if not self._inside:
             self._calls.clear()
@@ -142,7 +142,7 @@ class Room:
         return sum(self._inside.values(), Need())
 
     async def _look(self) -> Need:
-        """What there would be room for if we had nothing there."""
+        """The room on the cluster, not counting our own pods."""
         now = anyio.current_time()
         if self._room is None or now - self._asked_at > _FRESH_SECONDS:
             self._room = await _on_nodes(self._cluster, self._calls)
@@ -153,14 +153,14 @@ class Room:
     # --- single pods
 
     async def take(self, make: Callable[[], Awaitable[None]], note: Callable[[str], object]) -> None:
-        """Make a pod; when the namespace's quota has no room for it, wait until it has.
+        """Create a pod; while the namespace's quota is full, wait and try again.
 
         Args:
-            make: Makes it.
-            note: Told once why it has to wait.
+            make: Creates the pod.
+            note: Called once with the reason if the pod has to wait.
 
         Raises:
-            ClusterRefused: It was refused for another reason, or there was no room in time.
+            ClusterRefused: The pod was refused for another reason, or there was no room in time.
         """
         tries = Tries(_BACKOFF, patience=self.patience)
         told = False
@@ -180,7 +180,7 @@ class Room:
 
 
 def _asked(pod: Mapping[str, Any]) -> Need:
-    """What a pod asks for; nothing when it has ended."""
+    """The resources that a pod requests; none once it has ended."""
     if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return Need()
     total = Need(pods=Decimal(1))
@@ -196,7 +196,7 @@ def _is_ours(pod: Mapping[str, Any], calls: set[str]) -> bool:
 
 
 async def _on_nodes(cluster: Cluster, calls: set[str]) -> Need:
-    """What the nodes have, less what others have taken; endless when that may not be asked."""
+    """The nodes' resources, less those of others' pods; infinite if they cannot be read."""
     try:
         nodes = await cluster.call("GET", "/api/v1/nodes", query={"limit": 500}, patience=5)
         if len(nodes["items"]) > _MANY_NODES:
@@ -216,7 +216,7 @@ async def _on_nodes(cluster: Cluster, calls: set[str]) -> Need:
 
 
 async def _in_quota(cluster: Cluster, calls: set[str]) -> Need:
-    """What the namespace's quotas leave us, were nothing of ours there; endless without one."""
+    """The room in the namespace's quotas, not counting our own pods; infinite without a quota."""
     try:
         quotas = (await cluster.list("resourcequotas", patience=5))["items"]
         pods: Sequence[Any] = (await cluster.list("pods", CALL, patience=5))["items"] if quotas else ()

@@ -1,4 +1,4 @@
-"""A run on a cluster: the one object that owns everything of it, and keeps it for as long as somebody renews it."""
+"""A run on a cluster: a Job owns all its objects, and the cluster removes them when the Job is no longer renewed."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 __all__ = ["Run"]
 
 _AFTER_UNITS = 60
-"""Seconds by which a run outlives the lifetime of its units: a pod that is deleted in the moment in which its own
-deadline ends it may never go (seen with the kubelet of 1.20)."""
+"""Seconds by which a run outlives its units: a pod that is deleted just as its own deadline ends it may never go
+(seen with the kubelet of 1.20)."""
 
 
 class Run:
-    """What the units of one run share.
+    """State shared by the units of one run.
 
     Args:
-        cluster: Where it is.
-        run_id: Its label.
-        lease: Seconds after which the cluster removes it when nobody has renewed it.
-        lifetime: Seconds that its units may live; where a lease cannot be renewed, it is removed a minute later.
-        image: An image for the body of the object that owns it; it is never pulled.
+        cluster: The cluster.
+        run_id: The run's label.
+        lease: Seconds after which the cluster removes the run unless it is renewed.
+        lifetime: Seconds that units may live; where leases cannot be renewed, the run is removed a minute later.
+        image: An image for the pod template of the owning Job; it is never pulled.
     """
 
     def __init__(self, cluster: Cluster, run_id: str, *, lease: float, lifetime: float, image: str) -> None:
         self.run_id = run_id
         self.units: dict[str, KubernetesUnit] = {}
         self._cluster = cluster
-        # older controllers look at a deadline that was put off only at its first time, and then never again
+        # older controllers check a deadline only when it was first due, and never again after it was extended
         self._renewable = cluster.is_at_least(1, 23)
         self._lease = max(1, int(lease if self._renewable else lifetime + _AFTER_UNITS))
         self._image = image
@@ -49,11 +49,11 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The name of the object that owns it all."""
+        """The name of the Job that owns the run's objects."""
         return object_name(self.run_id)
 
     async def owner(self, publish: Publish) -> Mapping[str, Any]:
-        """What everything of the run refers to as its owner; made by the first who asks."""
+        """Return the owner reference for the run's objects; the first call creates the owner."""
         async with self._opening:
             if self._owner is None:
                 body = owner_body(self.run_id, lease=self._lease, image=self._image)
@@ -71,7 +71,7 @@ class Run:
         return self._owner
 
     async def renew(self) -> None:
-        """Push the run's deadline ahead, again and again, where that is possible."""
+        """Keep extending the run's deadline where the cluster supports that."""
         while self._renewable:
             await anyio.sleep(self._lease / 3)
             if self._owner is None:
@@ -86,14 +86,14 @@ class Run:
                     patience=self._lease / 2,
                 )
             except (ClusterRefused, ClusterGone):
-                # its units will be seen to vanish, if they do
+                # if the run is removed, its units are seen to vanish
                 continue
 
     async def close(self) -> None:
         """Remove the owner.
 
         Raises:
-            BackendError: It is still there.
+            BackendError: The owner could not be removed.
         """
         async with self._opening:
             if self._owner is not None:

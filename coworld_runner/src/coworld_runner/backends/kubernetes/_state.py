@@ -1,4 +1,4 @@
-"""What a cluster says about a pod, read as plain values: what holds it up, whether it runs, how it ended."""
+"""Reads a pod's status: why it does not start, whether it runs, how it ended."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _WAITING = frozenset(
         "RegistryUnavailable",
     }
 )
-"""Reasons for waiting that waiting does not mend."""
+"""Reasons for waiting that do not go away by themselves."""
 _PASSING = re.compile(r"failed to sync (secret|configmap) cache|context deadline exceeded")
-"""Words of a node that is only busy, and tries again."""
+"""Messages of a node that is only busy and tries again."""
 _NO_LOGIN = re.compile(r"no basic auth credentials|unauthorized|authentication required|denied", re.IGNORECASE)
-"""Words of a registry that wants to know who asks."""
+"""Messages of a registry that requires a login."""
 _NOT_RUN = frozenset({"ContainerCannotRun", "StartError", "CreateContainerError"})
-"""Ends of a container whose program never ran."""
+"""Reasons for the end of a container whose program never ran."""
 
 _EVICTED = frozenset({"Evicted", "Preempting", "Preempted", "PreemptionByScheduler", "EvictionByEvictionAPI"})
 _LOST = frozenset(
@@ -69,19 +69,19 @@ _LOST = frozenset(
 )
 
 _UNKNOWN = frozenset({"ContainerStatusUnknown", "Unknown"})
-"""What a node says of a container of which it has lost all trace."""
+"""Reasons that a node gives for a container that it has lost track of."""
 _FOUND_DEAD = 255
-"""The status that engines give to containers which they find dead after a restart of the machine."""
+"""The exit code that engines give to containers that they find dead after a restart of the machine."""
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why a pod does not start, and will not."""
+    """Why a pod will not start."""
 
     code: str
-    """For the error: image_unreachable, command_failed, unschedulable, start_failed."""
+    """The error's code: image_unreachable, command_failed, unschedulable or start_failed."""
     words: str
-    """The platform's own."""
+    """The cluster's own message."""
     container: str = MAIN
 
 
@@ -90,7 +90,7 @@ def _status(pod: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def container_status(pod: Mapping[str, Any], name: str = MAIN) -> Mapping[str, Any]:
-    """What is said about one container."""
+    """The status of one container."""
     entries: Sequence[Mapping[str, Any]] = _status(pod).get("containerStatuses") or ()
     nothing: Mapping[str, Any] = {}
     return next((entry for entry in entries if entry.get("name") == name), nothing)
@@ -102,7 +102,7 @@ def _state(pod: Mapping[str, Any], name: str, kind: str) -> Mapping[str, Any] | 
 
 
 def pod_address(pod: Mapping[str, Any]) -> str:
-    """The pod's address, as it stands in ``host:port``; empty while it has none."""
+    """The pod's address as written in ``host:port``; empty while it has none."""
     address = str(_status(pod).get("podIP") or "")
     return f"[{address}]" if ":" in address else address
 
@@ -121,16 +121,16 @@ def has_started(pod: Mapping[str, Any], name: str = MAIN) -> bool:
 
 
 def is_over(pod: Mapping[str, Any]) -> bool:
-    """Whether nothing of the pod runs any more, or ever will."""
+    """Whether the pod has ended for good."""
     return _status(pod).get("phase") in ("Succeeded", "Failed")
 
 
 _GATED = "SchedulingGated"
-"""The scheduler's word for a pod that somebody else, Kueue for one, holds back until there is room."""
+"""The scheduler's reason for a pod that a queue such as Kueue holds back until there is room."""
 
 
 def unschedulable(pod: Mapping[str, Any]) -> str:
-    """Why no node takes the pod, in the scheduler's words; empty when one does, or nobody has looked yet."""
+    """Why no node takes the pod, in the scheduler's words; empty if one does, or if it was not scheduled yet."""
     for condition in _status(pod).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             message = str(condition.get("message") or "")
@@ -142,7 +142,7 @@ def unschedulable(pod: Mapping[str, Any]) -> str:
 
 
 def lacks_room(words: str) -> bool:
-    """Whether a pod is unschedulable only because others have the room, so that it may get it when they end."""
+    """Whether a pod is unschedulable only because other pods take up the room, and may fit once they end."""
     if words.startswith(_GATED):
         return True
     reasons = re.sub(r"^\d+/\d+ nodes are available: ", "", words)
@@ -151,10 +151,10 @@ def lacks_room(words: str) -> bool:
 
 
 def silent_node(pod: Mapping[str, Any]) -> str:
-    """The node of a pod of which nothing is heard any more, as far as the pod shows it; empty while it reports.
+    """The pod's node if its status shows that the node has stopped reporting; otherwise empty.
 
-    A kubelet that finds a container unready says so of the container too. Where only the pod is said to be unready, it
-    was the control plane, for want of reports of the node.
+    A kubelet that finds a container unready marks the container too. If only the pod is marked unready, the control
+    plane did it because the node stopped reporting.
     """
     conditions = _status(pod).get("conditions") or ()
     unready = any(entry.get("type") == "Ready" and entry.get("status") != "True" for entry in conditions)
@@ -166,7 +166,7 @@ def silent_node(pod: Mapping[str, Any]) -> str:
 
 
 def collector_end(pod: Mapping[str, Any]) -> str:
-    """How the collector ended by itself before its unit did; empty while it runs, or the unit or the pod is ending."""
+    """How the collector ended before its unit; empty while it runs, or if the unit has ended or the pod is deleted."""
     ended = _state(pod, COLLECTOR, "terminated")
     if ended is None or _state(pod, MAIN, "terminated") is not None or pod["metadata"].get("deletionTimestamp"):
         return ""
@@ -174,13 +174,13 @@ def collector_end(pod: Mapping[str, Any]) -> str:
 
 
 def pull_trouble(pod: Mapping[str, Any], name: str = MAIN) -> tuple[str, bool]:
-    """Why a container waits for its image, in the kubelet's word, and whether it is for want of a login."""
+    """The kubelet's reason why a container waits for its image, and whether a login is missing."""
     waiting = _state(pod, name, "waiting") or {}
     return str(waiting.get("reason") or ""), _NO_LOGIN.search(str(waiting.get("message") or "")) is not None
 
 
 def start_trouble(pod: Mapping[str, Any], main: str = MAIN) -> Trouble | None:
-    """Why a container does not start and will not, if so. Being unschedulable is looked at apart."""
+    """Why a container will not start, or None. ``unschedulable`` covers pods that no node takes."""
     for name in (COLLECTOR, main):
         waiting = _state(pod, name, "waiting")
         reason, message = (str((waiting or {}).get(key) or "") for key in ("reason", "message"))
@@ -212,7 +212,7 @@ def _pod_words(pod: Mapping[str, Any]) -> str:
 
 
 def _disruption(pod: Mapping[str, Any]) -> tuple[str, str]:
-    """Reason and words of what took the pod away, where newer clusters say it."""
+    """Reason and message of the disruption that ended the pod, where newer clusters report it."""
     for condition in _status(pod).get("conditions") or ():
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
             return str(condition.get("reason") or ""), str(condition.get("message") or "")
@@ -224,8 +224,8 @@ def exit_of(pod: Mapping[str, Any], name: str = MAIN, *, ours: ExitReason | None
 
     Args:
         pod: The pod.
-        name: Which of its containers.
-        ours: Why we ended it, if we did.
+        name: The container.
+        ours: Why the runner ended it, if it did.
     """
     ended = _state(pod, name, "terminated")
     over = is_over(pod)
@@ -237,7 +237,7 @@ def exit_of(pod: Mapping[str, Any], name: str = MAIN, *, ours: ExitReason | None
     if ours is not None:
         return Exit(reason=ours, detail="", **fields)
     taken = _taken_away(pod)
-    # what had ended by itself before anybody took the pod away keeps its own end
+    # a container that ended with 0 before the pod was taken away keeps its own end
     if taken is not None and (ended is None or code != 0):
         return Exit(reason=taken[0], detail=taken[1], **fields)
     if ended is None or ended.get("reason") in _UNKNOWN:

@@ -1,4 +1,4 @@
-"""One pod as a unit: made, started, followed to its end, and taken away."""
+"""One pod as a unit: created, started, followed to its end and removed."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from ._written import Written
 __all__ = ["KubernetesUnit", "Place"]
 
 _CREATE_SECONDS = 60.0
-"""A creation under way is waited for even when cancelled, so that what came of it is known and removed."""
+"""How long a cancelled creation is still awaited, so that its result is known and can be removed."""
 _END_SECONDS = 45.0
-"""How long a pod may take to end whose node reports; then it is forgotten like one whose node does not."""
+"""How long a pod may take to end; after that it is deleted without waiting for its node."""
 _ASK_AGAIN = 0.5
-"""Seconds between two tries of a way that is broken."""
+"""Seconds between attempts to reach a collector that does not answer."""
 _SIGKILL = 9
 
 _T = TypeVar("_T")
@@ -50,7 +50,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a unit lives: the cluster, its run, the call that made it, and who supervises it."""
+    """Where a unit lives: the cluster, its run, the call that made it, and the task group that follows it."""
 
     cluster: Cluster
     run: Run
@@ -61,7 +61,7 @@ class Place:
 
 
 class KubernetesUnit(WatchedUnit):
-    """A pod. Made by ``KubernetesBackend.units``."""
+    """A unit that runs as a pod. Created by ``KubernetesBackend.units``."""
 
     forbidden_hint = "`coworld doctor --backend kubernetes` says what is not permitted."
 
@@ -81,14 +81,14 @@ class KubernetesUnit(WatchedUnit):
     # --- what it is
 
     def endpoint(self, port: str = "http") -> Endpoint:
-        """How to reach a port: forwarded from loopback, by the pod's own address from its clients."""
+        """How to reach a port: through a forwarded port on loopback, or at the pod's own address for its clients."""
         number = {item.name: item.number for item in self.spec.ports}[port]
         address = state.pod_address(self._state) or f"{self.pod}.{self._cluster.namespace}"
         return Endpoint(here=f"{LOCALHOST}:{self._ports.number(port)}", there=f"{address}:{number}")
 
     @property
     def trouble(self) -> str:
-        """Why nothing is seen of it any more, in words; empty while something is."""
+        """Why the pod can no longer be observed, in words; empty while it can."""
         if self.presence is Presence.GONE:
             return ""
         if node := state.silent_node(self._state):
@@ -103,10 +103,10 @@ class KubernetesUnit(WatchedUnit):
     # --- made
 
     async def make(self) -> None:
-        """Create what belongs to it apart from the pod, which would run at once.
+        """Create everything but the pod, which would run at once.
 
         Raises:
-            StartError: It could not be created; ``remove`` takes away what came of it.
+            StartError: Something could not be created; ``remove`` removes the rest.
         """
         spec, call = self.spec, self._place.call
         await self._ports.open(spec, self._place.tasks)
@@ -148,11 +148,11 @@ class KubernetesUnit(WatchedUnit):
     # --- started
 
     async def make_pod(self) -> None:
-        """Make its pod, when the namespace has room for it."""
+        """Create the pod once the namespace has room for it."""
         await self._place.room.take(self._make_pod, self._note_waiting)
 
     async def prepare(self) -> None:
-        """Bring the files that no Secret can hold."""
+        """Upload the files that are too large for a Secret."""
         if self._given.large:
             await self._bring_files()
 
@@ -169,7 +169,7 @@ class KubernetesUnit(WatchedUnit):
         await self._uncancelled(create)
 
     async def _bring_files(self) -> None:
-        """Bring the files that no Secret can hold; the unit is held back until they are there."""
+        """Upload the files that are too large for a Secret; the unit is held back until they have arrived."""
         await self._until(lambda: bool(state.pod_address(self._state)) or self._has_node())
         until = anyio.current_time() + self._place.room.patience
         try:
@@ -200,7 +200,7 @@ class KubernetesUnit(WatchedUnit):
         return bool(self._state.get("spec", {}).get("nodeName"))
 
     def patience(self) -> float:
-        """Seconds that it may still wait for a node."""
+        """Return how many seconds the pod may still wait for a node."""
         words = state.unschedulable(self._state)
         if not words:
             self._waiting_since = None
@@ -215,7 +215,7 @@ class KubernetesUnit(WatchedUnit):
         return left
 
     def explain(self, trouble: state.Trouble) -> tuple[str, str]:
-        """The cluster's operator has to see to images."""
+        """Return the code and the hint for a container that could not start."""
         own = trouble.container == MAIN
         image = self.spec.image if own else self._place.options.collector_image
         hints = {
@@ -230,7 +230,7 @@ class KubernetesUnit(WatchedUnit):
     # --- followed
 
     async def settle(self, ended: Exit) -> Exit:
-        """See whether it was killed for what it wrote, and take in the last of its files."""
+        """Check whether the unit was killed for exceeding its disk limit, and report its last files."""
         if ended.signal == _SIGKILL and ended.reason == "signal" and self.spec.limits.of_disk:
             ended = await self._over_disk(ended)
         if self._in_reach:
@@ -246,14 +246,14 @@ class KubernetesUnit(WatchedUnit):
         return ended.model_copy(update={"reason": "disk", "detail": over}) if over else ended
 
     def finish(self, exit: Exit) -> None:
-        """Keep how it ended; nothing more comes from it."""
+        """Record how the unit ended; no more files are reported."""
         self._written.end()
         super().finish(exit)
 
     # --- used
 
     async def wait_ready(self, probe: HttpProbe) -> float:
-        """Wait until it answers to the collector beside it, which nobody else can be taken for."""
+        """Wait until the unit answers the collector in its pod, where no other program can be mistaken for it."""
         number = {item.name: item.number for item in self.spec.ports}[probe.port]
         reached = False
 
@@ -272,17 +272,17 @@ class KubernetesUnit(WatchedUnit):
             except NotReadyError:
                 if self.exit is not None or (reached and await self._collector_answers()):
                     raise
-                # nobody has asked it: it has its time once somebody can
+                # no request reached the unit: its time starts once the collector can be reached
                 await self.reach()
             else:
                 self.tell(UnitReady, seconds=seconds)
                 return seconds
 
     async def reach(self) -> None:
-        """Wait until its collector answers, to which the way is the same, or it has ended."""
+        """Wait until the collector answers, since the path to it is the same, or the unit has ended."""
         async with nursery() as tasks:
             tasks.start_soon(cancel_after, self.ended, tasks.cancel_scope)
-            while not await self._collector_answers():  # noqa: ASYNC110 - a way tells nobody that it is mended
+            while not await self._collector_answers():  # noqa: ASYNC110 - nothing reports that the path works again
                 await anyio.sleep(_ASK_AGAIN)
             tasks.cancel_scope.cancel()
 
@@ -297,11 +297,11 @@ class KubernetesUnit(WatchedUnit):
         try:
             return await self._collector.left()
         except CollectorGone:
-            # that of what must be there says so
+            # fetching a required file reports the error
             return ()
 
     async def fetch(self, name: str, target: Path, *, limit: int | None = None) -> int:
-        """Copy a file out of its directory, as the collector's digest says."""
+        """Copy a file out of the unit's directory and check it against the collector's digest."""
         if self.spec.directory is None or not self.started.is_set():
             raise FileNotFoundError(f"{self.name} has no directory that could be looked into.")
         if not self._in_reach:
@@ -320,7 +320,7 @@ class KubernetesUnit(WatchedUnit):
     # --- ended
 
     async def send(self, signal: Signal) -> bool:
-        """Have the collector signal its processes; without one, the node ends the whole pod."""
+        """Signal the unit through its collector; if that does not answer, delete the pod."""
         try:
             return bool(await self._collector.signal(signal))
         except BackendError:
@@ -333,7 +333,7 @@ class KubernetesUnit(WatchedUnit):
             return False
 
     async def remove(self) -> None:
-        """Remove its pod; a pod that could not be removed is published."""
+        """Remove the pod; publish that it is left behind if that fails."""
         if self.presence in (Presence.MADE, Presence.LOST):
             await self._remove_pod()
         await super().remove()
@@ -341,12 +341,12 @@ class KubernetesUnit(WatchedUnit):
     async def _remove_pod(self) -> None:
         try:
             if state.exit_of(self._state) is None and self._has_node():
-                # something of it may still run: it is killed, and seen to end
+                # the unit may still run: kill it and wait until it has ended
                 await self._cluster.delete("pods", self.pod, grace=1, uid=self._uid or None)
                 with anyio.move_on_after(_END_SECONDS):
                     while self._in_reach and not self.trouble:
                         await self.changed.wait()
-            # what is left in it is the collector, which has nothing to do any more: nobody waits for its node
+            # only the collector is left, with nothing to do: do not wait for the node
             if self.presence is not Presence.GONE:
                 await self._cluster.delete("pods", self.pod, grace=0, uid=self._uid or None)
         except BackendError as error:

@@ -1,4 +1,4 @@
-"""Following objects of a cluster: list, watch from that version, list again when the server has forgotten it."""
+"""Follows objects of a cluster: lists them, watches from that version, and lists again once the version expires."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ._api import Cluster, ClusterGone, ClusterRefused, Kind
 __all__ = ["follow"]
 
 _SERVER_SECONDS = 240
-"""How long the server keeps a watch; then it is opened anew where it ended."""
+"""How long the server keeps a watch open; it is then reopened where it ended."""
 _SILENCE = 150.0
-"""A server sends a bookmark about once a minute; one that sends nothing for this long is taken for gone."""
+"""A server sends a bookmark about once a minute; one that is silent for this long counts as gone."""
 _BACKOFF = Backoff(base=0.15, cap=4.0)
 _LOOK_SECONDS = 1.0
-"""At most between two looks where watching is not permitted."""
+"""Longest pause between two listings where watching is not permitted."""
 
 Told = Callable[[Mapping[str, Any]], object]
 
@@ -36,19 +36,19 @@ async def follow(
     listed: anyio.Event | None = None,
     on_error: Callable[[ClusterRefused], object] | None = None,
 ) -> None:
-    """Tell of every object that carries these labels, each time it changes, and when it is gone. Never returns.
+    """Report every object with these labels, each time it changes and when it is deleted. Never returns.
 
-    A server that does not answer is asked again for as long as this runs; where only looking is permitted, they are
-    looked at again and again.
+    A server that does not answer is asked again for as long as this runs. Where watching is not permitted, objects are
+    listed repeatedly.
 
     Args:
         cluster: The cluster.
-        kind: What is followed.
-        selector: Which of them, by label.
-        on_object: Told each object as it is; told again when it may have changed.
-        on_gone: Told one that was deleted, as it was seen last.
-        listed: Set when everything that was there at the beginning has been told.
-        on_error: Told of a refusal, such as a right that was taken away.
+        kind: The kind of objects.
+        selector: Their labels.
+        on_object: Called with each object, and again when it may have changed.
+        on_gone: Called with the last known state of a deleted object.
+        listed: Set once all initial objects have been reported.
+        on_error: Called with a refusal, such as a revoked permission.
     """
     known: dict[str, Mapping[str, Any]] = {}
     version: str | None = None
@@ -96,7 +96,7 @@ async def _list(
     listing = await cluster.list(kind, selector, patience=0)
     present = {item["metadata"]["uid"]: item for item in listing["items"]}
     for uid in known.keys() - present.keys():
-        # before those that may have its name now
+        # before new objects that may have the same name
         on_gone(known.pop(uid))
     for item in listing["items"]:
         on_object(item)
@@ -114,7 +114,7 @@ async def _events(chunks: AsyncIterator[bytes]) -> AsyncIterator[Mapping[str, An
 
 
 def _take(event: Mapping[str, Any], known: dict[str, Mapping[str, Any]], on_object: Told, on_gone: Told) -> str | None:
-    """Tell of one event; returns the version to go on from, None when everything has to be listed again."""
+    """Report one event; return the version to continue from, or None if everything must be listed again."""
     kind, item = event.get("type"), event["object"]
     if kind == "ERROR":
         return None

@@ -1,4 +1,4 @@
-"""Which files of a unit are complete, as the collector beside it tells."""
+"""Tells which files of a unit are complete, as its collector reports them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ._watched import WatchedUnit
 __all__ = ["Written"]
 
 _DRAIN_SECONDS = 10.0
-"""How long the collector may take to tell the last files once its unit has ended."""
+"""How long the collector may take to report the last files once its unit has ended."""
 
 
 class Written:
     """Names of complete files in the order in which they were completed, for any number of readers.
 
     Args:
-        unit: Whose files.
-        collector: Who tells.
+        unit: The unit.
+        collector: The unit's collector.
     """
 
     def __init__(self, unit: WatchedUnit, collector: Collector) -> None:
@@ -41,7 +41,7 @@ class Written:
 
     @asynccontextmanager
     async def names(self) -> AsyncGenerator[MemoryObjectReceiveStream[str], None]:
-        """Every name, and each again that is completed again, until nothing more comes.
+        """Stream every name, repeated each time the file is completed again, until the unit has ended.
 
         Raises:
             TransferError: The unit has no directory.
@@ -71,7 +71,7 @@ class Written:
             self._drained.set()
 
     async def drain(self) -> None:
-        """Have the collector tell the last of the files."""
+        """Wait until the collector has reported the last files."""
         if self._followed:
             with anyio.move_on_after(_DRAIN_SECONDS):
                 try:
@@ -81,14 +81,14 @@ class Written:
                     pass
 
     def _note(self, name: str) -> None:
-        """A file was completed."""
+        """Record that a file was completed."""
         self._count += 1
         self._numbers.pop(name, None)
         self._numbers[name] = self._count
         self._wake()
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """Record that no more files will be completed."""
         self._over = True
         self._wake()
 
@@ -97,7 +97,7 @@ class Written:
         self._changed = anyio.Event()
 
     async def _send_all(self, send: MemoryObjectSendStream[str]) -> None:
-        """Send every name, and each again that is completed again, until nothing more comes."""
+        """Send every name, repeated each time the file is completed again, until ``end`` is called."""
         since = 0
         async with send:
             while True:

@@ -1,7 +1,7 @@
-"""A control group for each local unit, on Linux where the user may make one.
+"""A control group for each local unit, on Linux where the user may create one.
 
-What is in it stays known as the unit's, whatever becomes of its environment, its session and its parents. A unit makes
-its group as it starts and gives it back as it ends (see ``_shim``); here its name is chosen, and read.
+A process in the group stays known as the unit's even if it changes its environment, session or parent. The unit's shim
+creates the group and removes it (see ``_shim``); this module chooses and reads its name.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _PREFIX = "coworld."
 
 
 def new_group(run_id: str, unit: str) -> str:
-    """The directory of a unit's group, to be made; empty where there can be none."""
+    """The directory of a unit's group, not yet created; empty where groups cannot be created."""
     parent = _own()
     return str(parent / f"{_PREFIX}{run_id}.{unit}") if parent is not None else ""
 
 
 def group_of(pid: str) -> tuple[str, str]:
-    """The run and the unit of whose group a process is; both empty when it is in none."""
+    """The run and unit whose group a process is in; both empty if it is in none."""
     try:
         lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
     except OSError:
@@ -34,13 +34,13 @@ def group_of(pid: str) -> tuple[str, str]:
 
 
 def remove_group(directory: Path) -> None:
-    """Remove a group that its unit could not give back; the kernel keeps one in which somebody is."""
+    """Remove a group that its shim did not remove; the kernel keeps a group that still has processes."""
     with contextlib.suppress(OSError):
         directory.rmdir()
 
 
 def remove_empty_groups() -> None:
-    """Remove what is left of units that were killed together with all that looked after them."""
+    """Remove the groups of units that were killed together with their shim and runner."""
     for path, directories, _ in os.walk(_mount() or ""):
         for name in directories:
             if name.startswith(_PREFIX):
@@ -49,7 +49,7 @@ def remove_empty_groups() -> None:
 
 @functools.cache
 def _mount() -> Path | None:
-    """Where the one hierarchy of control groups is mounted (version 2), if it is."""
+    """Where the cgroup v2 hierarchy is mounted, if it is."""
     try:
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
     except OSError:
@@ -62,7 +62,7 @@ def _mount() -> Path | None:
 
 
 def _own() -> Path | None:
-    """The directory of our own group, if another can be made in it."""
+    """The directory of our own group, if we may create groups in it."""
     mount = _mount()
     if mount is None:
         return None

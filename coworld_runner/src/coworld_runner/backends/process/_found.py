@@ -1,4 +1,4 @@
-"""Local processes by the label in their environment: found, told from others, killed."""
+"""Finds and kills local processes by the labels in their environment."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ _UNIT = "COWORLD_UNIT"
 _SCRATCH = "COWORLD_SCRATCH"
 
 KILL_SECONDS = 5.0
-"""How long after SIGKILL something may still be there before it counts as left behind."""
+"""How long a process may remain after SIGKILL before it counts as left behind."""
 
 
 def process_labels(spec: UnitSpec) -> Mapping[str, str]:
-    """Variables of a local process by which it is found, and everything below it that keeps its environment."""
+    """Environment variables by which a local process is found, with all descendants that inherit them."""
     return {
         _RUN: spec.run_id,
         _UNIT: spec.name,
-        # where its runner's lock is, for whoever finds the process under another TMPDIR
+        # locates the runner's lock when the process is found under another TMPDIR
         _SCRATCH: str(scratch_root() / spec.run_id),
     }
 
 
 def find_processes(run_id: str | None = None) -> list[Found]:
-    """Processes of this user that carry ``process_labels`` or are in a unit's control group; in our own namespace.
+    """Find this user's processes with ``process_labels`` or in a unit's control group, in our own PID namespace.
 
     Args:
-        run_id: Of one run; None: of all.
+        run_id: Only those of this run; None: of all runs.
 
-    Blocks while it looks, some ten milliseconds.
+    Blocks for some ten milliseconds.
     """
     import psutil
 
@@ -57,7 +57,7 @@ def find_processes(run_id: str | None = None) -> list[Found]:
         for process in pending:
             with contextlib.suppress(psutil.Error, OSError):
                 if process.uids().real != mine or process.status() == psutil.STATUS_ZOMBIE:
-                    continue  # a zombie is its parent's to take
+                    continue  # its parent reaps a zombie
                 environment = process.environ()
                 if not environment and not last and process.exe():
                     bare.append(process)
@@ -68,7 +68,7 @@ def find_processes(run_id: str | None = None) -> list[Found]:
                 if not run:
                     run, unit = group_of(str(process.pid))
                 if not run or (run_id is not None and run != run_id) or _namespace(str(process.pid)) != space:
-                    continue  # what is in a container is its engine's to remove
+                    continue  # its engine removes a process in a container
                 found.append(
                     Found(
                         kind="process",
@@ -81,17 +81,17 @@ def find_processes(run_id: str | None = None) -> list[Found]:
                 )
         if not bare:
             break
-        # a program that is just being executed has no environment for a moment, then it has all of it
+        # a process has no environment for a moment while it executes a program
         pending = bare
-        # in a worker thread, or in `clean`; the kernel tells nobody when that moment is over
+        # runs in a worker thread or in `clean`; nothing reports when that moment is over
         time.sleep(0.005)
-    # one that has dropped its environment is of a run of which others may still say where its runner's lock is
+    # for a process that dropped its environment, others of its run may still locate the runner's lock
     alive = {item.run_id: owner_is_alive(places.get(item.run_id, scratch_root() / item.run_id)) for item in found}
     return [replace(item, alive=alive[item.run_id]) for item in found]
 
 
 def user() -> int:
-    """Whose processes are ours."""
+    """The user id of our own processes."""
     return os.getuid()
 
 
@@ -103,7 +103,7 @@ def _namespace(pid: str) -> str:
 
 
 def _our_own() -> set[int]:
-    """This process and those it runs in, which it must not kill."""
+    """This process and its ancestors, which must not be killed."""
     import psutil
 
     me = psutil.Process()
@@ -111,7 +111,7 @@ def _our_own() -> set[int]:
 
 
 def _still_labelled(pid: int, run_id: str) -> bool:
-    """Whether a process is (still) one of that run: the number may belong to another by now."""
+    """Whether a process still belongs to that run: its pid may have been reused."""
     import psutil
 
     try:
@@ -123,7 +123,7 @@ def _still_labelled(pid: int, run_id: str) -> bool:
 
 
 async def kill_processes(run_id: str, unit: str) -> None:
-    """Kill everything of a unit, and see that it is gone; what is still there after five seconds is let be."""
+    """Kill all processes of a unit and wait until they are gone, for five seconds at most."""
     with anyio.move_on_after(KILL_SECONDS):
         while left := [item for item in find_processes(run_id) if item.name == unit]:
             for item in left:
@@ -133,7 +133,7 @@ async def kill_processes(run_id: str, unit: str) -> None:
 
 
 async def reap_processes(found: Sequence[Found], *, force: bool) -> list[Reaped]:
-    """Kill processes that ``find_processes`` found; never this process itself or one it runs in."""
+    """Kill processes that ``find_processes`` found, but never this process or its ancestors."""
     refused = {item.id: "its runner is still running" for item in found if item.alive and not force}
     own = {str(pid) for pid in _our_own()} if found else set[str]()
     refused |= {item.id: "it is this very process, or one it runs in" for item in found if item.id in own}

@@ -1,7 +1,7 @@
-"""The files of an image as its Dockerfile lays them out, on this machine: links to what it would copy.
+"""Lays out an image's files on this machine as its Dockerfile would, with links instead of copies.
 
-For local processes, whose commands name places in an image: ``python /app/player.py`` is to run the package's own file.
-What a build step makes (``RUN``) is not there; whoever needs that needs the image.
+Local processes need this because their commands name paths in an image: ``python /app/player.py`` must run the
+package's own file. The results of build steps (``RUN``) are missing; units that need them need the image.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...images.dockerfile import Dockerfile, read_dockerfile
 __all__ = ["Laid", "Layout", "layout_of"]
 
 _NOT_HERE = frozenset({"PATH", "HOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LD_PRELOAD"})
-"""Variables of an image that mean what is in it, and would break a program outside."""
+"""Variables that refer to the image's own files and would break a program outside it."""
 
 
 @dataclass(frozen=True)
@@ -27,17 +27,17 @@ class Laid:
 
     root: Path
     workdir: Path | None
-    """Where its commands run; None: nothing was copied there, or it is the root of all."""
+    """Where its commands run; None: nothing was copied there, or it is the root directory."""
     env: Mapping[str, str]
-    """Its variables, with places below the root."""
+    """Its variables, with paths below ``root``."""
 
     def here(self, text: str) -> str:
-        """A word of a command or a variable, with a place in the image as the place of that file here."""
+        """Replace a path in the image, in a word of a command or variable, with the path of that file here."""
         parts = text.split(":") if text.startswith("/") and ":" in text else [text]
         return ":".join(self._place(part) for part in parts)
 
     def argv(self, words: Sequence[str]) -> tuple[str, ...]:
-        """A command, with places in the image as places here."""
+        """Replace paths in the image with paths here in each word of a command."""
         return tuple(map(self.here, words))
 
     def _place(self, text: str) -> str:
@@ -49,10 +49,10 @@ class Laid:
 
 @dataclass(frozen=True)
 class Layout:
-    """What a Dockerfile says of an image's files, variables and command.
+    """The files, variables and command that a Dockerfile gives to an image.
 
     Args:
-        context: The directory that it is built from.
+        context: The build context.
         read: The Dockerfile.
     """
 
@@ -61,14 +61,14 @@ class Layout:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What a container runs that is given no command."""
+        """The command that a container runs by default."""
         return self.read.command
 
     def put(self, root: Path) -> Laid:
-        """Lay the files out as links below a directory, which is made.
+        """Create a directory and lay the files out as links below it.
 
         Raises:
-            OSError: It cannot be written to.
+            OSError: The directory cannot be written to.
         """
         root.mkdir(parents=True, exist_ok=True)
         for sources, target in self.read.copies:
@@ -83,7 +83,7 @@ class Layout:
         return Laid(root, laid.workdir, env)
 
     def _installed(self, root: Path) -> list[str]:
-        """Where the modules are of the projects that a build step would install, as an editable install has them."""
+        """The module directories of projects that a build step would install, as in an editable install."""
         places = (root / target.strip("/") for _, target in self.read.copies)
         return list(
             dict.fromkeys(
@@ -94,7 +94,7 @@ class Layout:
         )
 
     def _placed(self, sources: Sequence[str], target: str) -> Iterator[tuple[Path, str]]:
-        """Each thing that one COPY copies, and where to: a directory's content goes into the target."""
+        """Yield each source of one COPY with its target; a directory's content goes into the target."""
         found = [path for source in sources for path in self._found(source)]
         into = target.endswith("/") or len(sources) > 1 or any(set(source) & set("*?[") for source in sources)
         for path in found:
@@ -114,11 +114,10 @@ class Layout:
 
 
 def layout_of(build: Build) -> tuple[Layout | None, str]:
-    """The layout that the Dockerfile of a build describes, and why there is none.
+    """Read the layout that the Dockerfile of a build describes.
 
     Returns:
-        The layout, None where there is no Dockerfile, or none that can be understood; and what is wrong with it, with
-        its line.
+        The layout, or None without a Dockerfile that can be understood; and what is wrong with it, with its line.
     """
     path = build.context / (build.dockerfile or "Dockerfile")
     text = build.dockerfile_inline
@@ -137,7 +136,7 @@ def layout_of(build: Build) -> tuple[Layout | None, str]:
 
 
 def _link(source: Path, root: Path, parts: Sequence[str]) -> None:
-    """Put a link to a file or a directory at a place; a directory that is there already takes in what is in it."""
+    """Link a file or directory at a path; if a directory is there already, link the source's entries into it."""
     place = root
     for part in parts[:-1]:
         place /= part
@@ -158,7 +157,7 @@ def _link(source: Path, root: Path, parts: Sequence[str]) -> None:
 
 
 def _open(place: Path) -> None:
-    """A directory of one's own at a place: a link to one becomes links to what is in it."""
+    """Make a real directory at a path; a link to a directory is replaced by links to its entries."""
     if place.is_symlink():
         source = place.resolve()
         place.unlink()

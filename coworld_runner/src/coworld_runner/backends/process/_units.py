@@ -1,4 +1,4 @@
-"""One local process as a unit, under the shim that looks after it."""
+"""One local process as a unit, under the shim that supervises it."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ __all__ = ["ProcessUnit"]
 
 
 _DRAIN_SECONDS = 2.0
-"""How long logs may still flow once the tree is gone; only a descriptor passed to a stranger can keep one open."""
+"""How long logs are still read once the tree is gone; only a process outside the tree can keep one open."""
 
 _SHIM_SECONDS = 1.0
-"""How long a shim may take to kill its tree before that is done from here."""
+"""How long a shim may take to kill its tree before the runner kills it."""
 _AWAKE_SECONDS = 1.0
-"""Between two looks whether a shim was stopped, of which the kernel tells nobody but a handler of SIGCHLD."""
+"""Seconds between checks whether a shim was stopped; the kernel reports that only through SIGCHLD."""
 
 _BOOT = "import os, sys; sys.path += sys.argv[1:3]; import _shim; _shim.main(sys.argv[3:]); os._exit(0)"
-"""Imported rather than run as a script, so that its bytecode is cached; ended without tidying up an interpreter."""
+"""Imports the shim rather than running it as a script, so that its bytecode is cached; exits without cleanup."""
 
 
 # --- units ------------------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ class ProcessUnit(LocalUnit):
         self._spawned = anyio.Event()
         """Set when the command runs, or never will."""
         self._buried = anyio.Event()
-        """Set when its shim is gone, and with it the whole tree."""
+        """Set when the shim and its whole tree are gone."""
         self._start_error: CoworldError | None = None
         self._shim: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
@@ -72,10 +72,10 @@ class ProcessUnit(LocalUnit):
     # -- made
 
     async def make(self) -> None:
-        """Everything short of running the command: ports, private directories, the shim.
+        """Prepare everything but the command: ports, private directories, the shim.
 
         Raises:
-            StartError: The machine has no room for it, or a port is taken.
+            StartError: The machine lacks the resources, or a port is taken.
         """
         spec = self.spec
         placement = self.take_ports()
@@ -125,7 +125,7 @@ class ProcessUnit(LocalUnit):
             raise self._start_error
 
     def _spawn(self) -> list[tuple[int, CappedLog]]:
-        """Start the shim; returns the descriptors to read logs from, with where they go."""
+        """Start the shim; return the descriptors to read logs from, each with its log."""
         spec = self.spec
         assert self._private is not None
         with contextlib.ExitStack() as opened:
@@ -182,7 +182,7 @@ class ProcessUnit(LocalUnit):
             self._end(said or lost)
 
     async def _listen(self) -> Exit | None:
-        """Take what the shim says until it ends; returns how the command ended, if it said so."""
+        """Read the shim's messages until it ends; return how the command ended, if the shim reported it."""
         assert self._control is not None
         said: Exit | None = None
         rest = b""
@@ -216,7 +216,7 @@ class ProcessUnit(LocalUnit):
         return None
 
     async def _keep_awake(self) -> None:
-        """Wake the shim whenever something in its tree has stopped it: it would neither see an end nor keep a limit."""
+        """Wake the shim when a process in its tree stops it: a stopped shim notices no exit and enforces no limit."""
         assert self._shim is not None
         while hasattr(os, "waitid"):
             await anyio.sleep(_AWAKE_SECONDS)
@@ -229,7 +229,7 @@ class ProcessUnit(LocalUnit):
                 self._wake()
 
     async def _bury(self, said: Exit | None) -> None:
-        """Wait until the shim is gone; when it was killed, kill what it looked after."""
+        """Wait until the shim is gone; if it was killed, kill the processes that it supervised."""
         shim = self._shim
         assert shim is not None
         await _reap_child(shim)
@@ -278,7 +278,7 @@ class ProcessUnit(LocalUnit):
         self._wake()
 
     async def kill(self) -> None:
-        """Have its shim kill the tree; do it from here when the shim does not, which its tree can stop all the time."""
+        """Tell the shim to kill the tree; kill it directly if that fails, since the tree can keep stopping the shim."""
         self._order(b"K")
         assert self._shim is not None
         for last in (False, True):
@@ -293,12 +293,12 @@ class ProcessUnit(LocalUnit):
 
     def _order(self, order: bytes) -> None:
         if self._control is not None:
-            # a full or closed socket means that the shim is on its way out already
+            # a full or closed socket means that the shim is already ending
             with contextlib.suppress(OSError):
                 self._control.send(order)
 
     def _wake(self) -> None:
-        """Have its shim go on if it was stopped."""
+        """Continue the shim if it was stopped."""
         if self._shim is not None and self._shim.poll() is None:
             _signal(self._shim.pid, signal.SIGCONT)
 
@@ -310,10 +310,10 @@ class ProcessUnit(LocalUnit):
     # -- done
 
     async def remove(self) -> None:
-        """Give back what the unit had besides its process. What still runs is published as a leak."""
+        """Release the unit's ports, group and directories. A process that still runs is published as a leak."""
         if self._shim is not None and not self._buried.is_set():
             self.leak(self.label, f"it was still there {self.kill_seconds:g} s after it was killed")
-            # it goes on killing, and ends by itself; nobody waits for it any more
+            # the shim keeps killing and ends by itself: do not wait for it
             self._shim.returncode = 0
         self.forsake()
         self._hang_up()
@@ -329,7 +329,7 @@ class ProcessUnit(LocalUnit):
 
 
 def _shim_command(spec: UnitSpec, context: Path, group: str, private: Path, control: int) -> list[str]:
-    """How a unit's shim is started, to be told by ``control`` when to run the unit's own command."""
+    """The command line of a unit's shim; the ``control`` socket tells it when to run the unit's own command."""
     limits = spec.limits
     directories = [str(path.absolute()) for path in (spec.directory, private) if path is not None]
     first, *arguments = spec.argv
@@ -345,7 +345,7 @@ def _shim_command(spec: UnitSpec, context: Path, group: str, private: Path, cont
 
 
 def _cannot_run(spec: UnitSpec, number: int, directory: Path | None) -> StartError:
-    """Why a unit cannot be started, by the system's error number: for its directory, or else for its program."""
+    """Build the error for a unit that cannot start because of its directory or, if None, its program."""
     reason = os.strerror(number)
     context = {"unit": spec.name}
     if directory is not None:
@@ -370,7 +370,7 @@ def python_path() -> str:
 
 
 def _base_environment(private: Path) -> dict[str, str]:
-    """What every local unit gets; nothing else of the caller's environment, where secrets live."""
+    """Variables that every local unit gets; the rest of the caller's environment may hold secrets."""
     programs = str(Path(sys.executable).parent)
     environment = {
         "PATH": os.pathsep.join((programs, os.environ.get("PATH") or os.defpath)),
@@ -399,7 +399,7 @@ def _exit(status: int, reason: str, detail: str) -> Exit:
 
 
 def _below(root: int) -> list[int]:
-    """Every process below one."""
+    """All descendants of a process."""
     if sys.platform == "linux":
         return list(_shim.descendants(root))
     import psutil

@@ -2,7 +2,7 @@
 
 There is no daemon and no image: a unit runs the ``run`` of its manifest entry, or its Dockerfile's command, in the
 build context of its image, laid out as the Dockerfile copies it, with the interpreter that runs coworld. Each unit
-lives under a shim (``_shim``) that dies with the runner and takes the whole tree along.
+lives under a shim (``_shim``) that dies with the runner and kills the unit's whole process tree.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["ProcessBackend"]
 
 
 def _laid_out(spec: UnitSpec, laid: Laid) -> UnitSpec:
-    """A unit whose command and variables name places in its image, as one that names the same files here."""
+    """Replace paths in the image, in a unit's command and variables, with the paths of those files here."""
 
     def environment(placement: Placement) -> Mapping[str, str]:
         given = {name: laid.here(value) for name, value in spec.environment(placement).items()}
@@ -46,12 +46,11 @@ def _laid_out(spec: UnitSpec, laid: Laid) -> UnitSpec:
 
 
 class ProcessBackend(BaseBackend):
-    """Runs units as local processes. For code you trust: it keeps nothing from them but the caller's environment.
+    """Runs units as local processes. For code you trust: only the caller's environment is hidden from them.
 
-    Limits are watched rather than enforced by the kernel: a few times a second the memory of a unit's whole tree is
-    added up (what processes share counts once), its processes and threads are counted, and the bytes in its own
-    directory, its home and its temporary files. Units over a limit are killed. No single file grows
-    beyond the disk limit.
+    Limits are watched rather than enforced by the kernel: a few times a second the backend sums up the memory of a
+    unit's whole tree (shared memory counts once), its processes and threads, and the bytes in its own directory, its
+    home and its temporary files. Units over a limit are killed. No single file grows beyond the disk limit.
 
     Args:
         contexts: Directory to run in, by image reference (the build contexts of the package's compose file).
@@ -61,13 +60,13 @@ class ProcessBackend(BaseBackend):
     name = "process"
 
     def __init__(self, *, contexts: Mapping[str, Path] | None = None, default_context: Path | None = None) -> None:
-        # kept as given: a mapping may know an image under another tag than it lists
+        # not copied: a mapping may know an image under another tag than it lists
         self._contexts: Mapping[str, Path] = contexts or {}
         self._default_context = default_context
 
     @classmethod
     def of(cls, options: BackendOptions) -> Self:
-        """The backend for a package: what ``coworld.backends`` names."""
+        """Create the backend for a package; the entry point in ``coworld.backends``."""
         return cls(contexts=options.contexts)
 
     @property
@@ -100,7 +99,7 @@ class ProcessBackend(BaseBackend):
         return self
 
     async def check(self) -> tuple[Issue, ...]:
-        """Say what this backend does not do here, and which build contexts are missing."""
+        """Report what this backend does not support here, and which build contexts are missing."""
         issues = [
             Issue(
                 code="trusted_code_only",
@@ -150,7 +149,7 @@ class ProcessBackend(BaseBackend):
         return tuple(issues)
 
     def _build(self, image: str, context: Path) -> Build:
-        """How an image is built; by the Dockerfile of its context where nobody says."""
+        """How an image is built; by default from the Dockerfile of its context."""
         known = self._contexts.build(image) if isinstance(self._contexts, Contexts) else None
         return known or Build(context=context)
 
@@ -178,10 +177,10 @@ class ProcessBackend(BaseBackend):
     async def ensure_image(
         self, image: str, *, platform: str | None = None, publish: Publish | None = None
     ) -> ImageInfo:
-        """Find the directory an image's command runs in.
+        """Find the directory that an image's command runs in.
 
         Raises:
-            ImageError: The image has none, or it does not exist.
+            ImageError: The image has no directory, or it does not exist.
         """
         context = self._context(image)
         here = f"{sys.platform}/{os.uname().machine}"
@@ -190,10 +189,10 @@ class ProcessBackend(BaseBackend):
         return ImageInfo(image=image, platform=here, context=context)
 
     def unit(self, spec: UnitSpec, *, publish: Publish, tasks: TaskGroup) -> ProcessUnit:
-        """A local process.
+        """Create a unit that runs as a local process.
 
         Raises:
-            ImageError: Its image has no directory to run in.
+            ImageError: The image has no directory to run in.
             StartError: The spec has no command.
         """
         context = self._context(spec.image)
@@ -208,15 +207,15 @@ class ProcessBackend(BaseBackend):
             )
         spec = replace(spec, argv=argv)
         if layout is not None and layout.read.copies and spec.directory is not None:
-            # beside the unit's own directory, so that it goes with the run, and counts for nobody
+            # beside the unit's own directory: removed with the run, but not counted against the unit
             laid = layout.put(spec.directory.with_name(f"{spec.directory.name}-image"))
             spec, context = _laid_out(spec, laid), laid.workdir or context
         return ProcessUnit(spec, backend=self, context=context, publish=publish, tasks=tasks)
 
     async def find_units(self, run_id: str | None) -> Sequence[Found]:
-        """This user's processes whose environment carries a run's label."""
+        """Find this user's processes that belong to a run."""
         return await anyio.to_thread.run_sync(find_processes, run_id)
 
     async def reap_units(self, found: Sequence[Found], *, force: bool) -> Sequence[Reaped]:
-        """Kill processes; never this process itself or one it runs in."""
+        """Kill processes, but never this process or its ancestors."""
         return await reap_processes(found, force=force)
