@@ -23,7 +23,7 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
 
 
 def is_live() -> bool:
-    """Whether standard error can have a live display: an interactive terminal that supports one."""
+    """Whether standard error can have a live display: an interactive one that supports it, outside CI."""
     dumb = os.environ.get("TERM", "") in ("", "dumb") and os.name != "nt"
     return not dumb and not os.environ.get("CI") and sys.stderr.isatty()
 
