@@ -1,4 +1,4 @@
-"""A group of commands that imports none of them until it is called for."""
+"""A group of commands that imports a command only when it is called."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _MEANT: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("ps", "prune", "kill", "stop"), ("clean",)),
     **dict.fromkeys(("info", "env"), ("doctor", "version")),
 }
-"""Words that people try, and the commands that do what they mean by them."""
+"""Words that users try, and the commands that they mean."""
 
 
 class NounGroup(click.Group):
-    """A group that takes no arguments as a wish for help, and says which command was probably meant."""
+    """A group that shows its help when it gets no arguments, and suggests a command for an unknown name."""
 
     command_class = SectionCommand
 
@@ -50,13 +50,13 @@ class NounGroup(click.Group):
         return list(self.commands)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take no arguments at all as a wish for help."""
+        """Parse arguments; without any, show the help."""
         return super().parse_args(ctx, args or ["--help"])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which one was probably meant."""
+        """Find the command, or suggest the one that was probably meant."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None and not ctx.resilient_parsing:
             import difflib
@@ -72,14 +72,14 @@ class NounGroup(click.Group):
 
 
 class LazyGroup(NounGroup):
-    """A group that knows its commands' names and short help by heart.
+    """A group that has its commands' names and short help in a table.
 
     Each is a command of the group ``commands`` of its module.
 
     Args:
         table: The commands, by section.
-        package: Where their modules are.
-        platform: The sections that are of use with a platform only.
+        package: The package of their modules.
+        platform: The sections that are useful only with a platform.
         attrs: What ``click.Group`` takes.
     """
 
@@ -106,7 +106,7 @@ class LazyGroup(NounGroup):
         return [*super().get_params(ctx), everything]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by section; those of a platform by their names only, unless all is asked for."""
+        """Write the commands by section; platform sections show names only, unless all help is asked for."""
         more: list[tuple[str, str]] = []
         for title, section in self._table.items():
             if title in self._platform and not shows_all(ctx):
@@ -119,7 +119,7 @@ class LazyGroup(NounGroup):
             from textwrap import fill
 
             with formatter.section("With a platform (--help-all says what each does)"):
-                # no name may be broken in two, which the formatter does at hyphens
+                # the formatter would break names at hyphens
                 for title, names in more:
                     lines = fill(names, max(20, formatter.width - 14), break_on_hyphens=False).splitlines()
                     for label, line in zip_longest((title,), lines, fillvalue=""):
@@ -141,7 +141,7 @@ class LazyGroup(NounGroup):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> NoReturn:
-        """Run, and leave the process with the exit status (what ``click.testing`` calls)."""
+        """Run and exit the process with the exit status (``click.testing`` calls this)."""
         del prog_name, complete_var, standalone_mode, extra  # one way to run, whoever calls
         sys.exit(self.run(args))
 
@@ -175,21 +175,21 @@ def _before_dashes(argv: Sequence[str]) -> Sequence[str]:
 
 
 def _reader_gone() -> int:
-    """Leave quietly when whoever read our output has gone (``coworld schema manifest | head``)."""
-    # the interpreter flushes once more on its way out, and would complain
+    """Exit quietly when the reader of our output has gone (``coworld schema manifest | head``)."""
+    # the interpreter flushes once more at exit, and would complain
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return exitcodes.ANSWER_IS_NO
 
 
 def _open_closed_streams() -> None:
-    """Put something in the place of standard streams that whoever started us has closed (``coworld version >&-``).
+    """Replace standard streams that the parent process has closed (``coworld version >&-``).
 
-    Otherwise the next file or socket to be opened gets their number, and what is written to them.
+    Otherwise the next file or socket that is opened gets their descriptor, and their output.
     """
     if sys.stdin is None:
         sys.stdin = os.fdopen(_at(0, os.open(os.devnull, os.O_RDONLY)), encoding="utf-8")
     if sys.stdout is None:
-        # like a pipe whose reader has gone, so that it ends in the same way
+        # a pipe whose reader has gone, so that both cases end in the same way
         reader, writer = os.pipe()
         os.close(reader)
         sys.stdout = os.fdopen(_at(1, writer), "w", encoding="utf-8")
@@ -198,7 +198,7 @@ def _open_closed_streams() -> None:
 
 
 def _at(number: int, descriptor: int) -> int:
-    """The same open file under another number."""
+    """Move an open file to another descriptor."""
     if descriptor != number:
         os.dup2(descriptor, number)
         os.close(descriptor)
@@ -206,7 +206,7 @@ def _at(number: int, descriptor: int) -> int:
 
 
 def _tame(stream: object) -> None:
-    """Never let a stream that cannot show a character end the program."""
+    """Replace characters that a stream cannot encode, instead of raising."""
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="replace")

@@ -1,4 +1,4 @@
-"""Opening a page for a person, and never for a machine."""
+"""Opening pages in a browser, only where there is a user to see them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["open_page", "wants_browser"]
 
 
 def wants_browser(asked: bool | None) -> bool:
-    """Whether to open a browser: as asked, else only from a terminal with a desktop behind it.
+    """Whether to open a browser: as asked, else only from a terminal on a desktop.
 
     Without a desktop ``webbrowser`` would start a text browser right in the terminal.
     """
@@ -23,7 +23,7 @@ def wants_browser(asked: bool | None) -> bool:
 
 
 async def open_page(url: str, out: Output) -> None:
-    """Open a page in a browser, or say that a person must."""
+    """Open a page in a browser, or ask the user to open it."""
     import anyio.to_thread
 
     try:

@@ -1,4 +1,4 @@
-"""What the exit status says, decided in one place."""
+"""The exit statuses of all commands."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ OK = 0
 ANSWER_IS_NO = 1
 """It ran, and the answer is no: an episode with a fault, a certification that failed, an invalid manifest."""
 USAGE = 2
-"""The command line itself cannot be meant, or names a path that is not there."""
+"""The command line is invalid, or names a path that does not exist."""
 ENVIRONMENT = 3
 """This machine lacks something: an engine, a permission, a login, a connection, room on the disk."""
 REMOTE = 4
 """A server refused, or what a MANIFEST or REPLAY names could not be reached."""
 INTERNAL = 5
-"""A mistake of coworld's own."""
+"""A bug in coworld."""
 INTERRUPTED = 130
 """Ended by Ctrl-C, SIGTERM or a closed terminal."""
 

@@ -1,4 +1,4 @@
-"""What becomes of an error: one line that helps, or one JSON object, and the exit status."""
+"""Reporting errors: one helpful line or one JSON object, and the exit status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["report"]
 
 
 def report(error: BaseException, *, json: bool, lines: bool = False) -> int:
-    """Write an error where its readers look, and return the exit status.
+    """Report an error and return the exit status.
 
     With ``COWORLD_DEBUG=1`` the traceback goes to standard error as well.
 

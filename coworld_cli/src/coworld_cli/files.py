@@ -1,4 +1,4 @@
-"""What commands read from files and standard input, and the files they write: names of ours, whole or not at all."""
+"""Reading files and standard input for commands, and writing files atomically."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read_bytes(path: Path, *, limit: int = _LIMIT) -> bytes:
 
 
 def _read_line(path: Path, *, what: str) -> str:
-    """The one word that a file or standard input holds: a token, a code.
+    """Read the single word that a file or standard input contains, such as a token or a code.
 
     Raises:
         UsageError: There is none, or more than that. The message does not repeat it.
@@ -66,7 +66,7 @@ def _read_line(path: Path, *, what: str) -> str:
 
 
 def read_secret(file: Path | None, *, what: str) -> str:
-    """A token or a code from a file, from standard input, or from a person who types it unseen.
+    """Read a token or a code from a file, standard input, or a hidden prompt.
 
     Raises:
         UsageError: There is none, or more than that.
@@ -79,10 +79,10 @@ def read_secret(file: Path | None, *, what: str) -> str:
 
 
 def json_object(text: str | bytes, *, what: str) -> dict[str, Any]:
-    """A JSON object.
+    """Parse a JSON object.
 
     Raises:
-        UsageError: It is not JSON, or not an object; the message says where it ends to be.
+        UsageError: It is not JSON, or not an object; the message says where the error is.
     """
     try:
         value: object = json.loads(text)
@@ -98,10 +98,10 @@ def json_object(text: str | bytes, *, what: str) -> dict[str, Any]:
 
 
 def read_object(given: str, *, what: str) -> dict[str, Any]:
-    """A JSON object as an option takes it: JSON itself, or a file of it.
+    """Read a JSON object from an option's value: JSON itself, or the path of a JSON file.
 
     Args:
-        given: What was given.
+        given: The option's value.
         what: The option.
 
     Raises:
@@ -114,7 +114,7 @@ def read_object(given: str, *, what: str) -> dict[str, Any]:
 
 
 def json_values(pairs: Mapping[str, str]) -> dict[str, Any]:
-    """Values that are JSON as what they are, all others as text."""
+    """Parse the values that are JSON; keep all others as text."""
 
     def value(text: str) -> Any:
         try:
@@ -141,12 +141,12 @@ def target_file(given: Path | None, default: str, *, overwrite: bool) -> Path:
 
     Args:
         given: As named by the caller.
-        default: Name in the current directory otherwise.
-        overwrite: Whether it may be there.
+        default: The name in the current directory if none was given.
+        overwrite: Whether it may exist.
 
     Raises:
         UsageError: The default cannot be a file's name.
-        WorkspaceError: It is a directory, or is there and must not be.
+        WorkspaceError: It is a directory, or exists and must not.
     """
     if given is None and (problem := id_problem(default)) is not None:
         raise UsageError(f"{default!r} {problem}, so it names no file.", code="bad_id", hint="Name one with --output.")
@@ -164,7 +164,7 @@ def target_file(given: Path | None, default: str, *, overwrite: bool) -> Path:
 
 
 def write_whole(target: Path, content: bytes) -> Path:
-    """Have a file whole, or as it was; returns where it is."""
+    """Write a file atomically; returns its path."""
     target = target.expanduser().absolute()
     part = target.with_name(f".{target.name}.part")
     try:

@@ -1,4 +1,4 @@
-"""Putting a manifest right: what would change is shown, and written when a person says so."""
+"""Fixing a manifest: shows the changes, and writes them when the user agrees."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def yes_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def fix_manifest(out: Output, where: Path, *, yes: bool) -> int:
-    """Put a manifest right as far as that has one right answer and loses nothing; the rest is listed.
+    """Fix the issues of a manifest that have one right answer and lose nothing; list the rest.
 
     Args:
-        out: Where it is said.
-        where: The manifest's file, or a directory that holds one.
+        out: Where to write.
+        where: The manifest's file, or a directory that contains one.
         yes: Write without asking.
 
     Returns:
-        0 when nothing is wrong by the strict rules then, else 1.
+        0 if the manifest then has no issue under the strict rules, else 1.
     """
     from coworld_core.manifest.fixing import fixed_manifest
     from coworld_runner.package.resolving import find_in_directory
@@ -69,7 +69,7 @@ def fix_manifest(out: Output, where: Path, *, yes: bool) -> int:
 
 
 def _agrees(before: str, after: str, name: str, count: int) -> bool:
-    """Show the difference, and ask, where there is somebody to ask."""
+    """Show the difference and ask, if the terminal is interactive."""
     click.echo(_difference(before, after, name))
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False

@@ -1,7 +1,7 @@
-"""The entry point: the group of commands, and what becomes of an error.
+"""The entry point: the group of commands, and the handling of errors.
 
-Nothing is imported here but click, and no command is imported before it is called for, so that ``coworld --help``
-is about as quick as ``python -c "import click"``.
+Only click is imported here, and a command is imported only when it is called, so that ``coworld --help`` is about as
+quick as ``python -c "import click"``.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ cli = click.version_option(package_name="coworld-cli", prog_name="coworld")(
         context_settings={
             "help_option_names": ["-h", "--help"],
             "auto_envvar_prefix": "COWORLD",
-            # beyond that, lines are hard to read
+            # longer lines are hard to read
             "max_content_width": 140,
         },
     )
@@ -121,7 +121,7 @@ def main(args: list[str] | None = None) -> int:
     """Run the command line and return its exit status.
 
     Args:
-        args: The arguments without the program's name; None: this process's.
+        args: The arguments without the program's name; None: those of this process.
     """
     status = cli.run(args)
     if args is None:

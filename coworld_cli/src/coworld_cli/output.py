@@ -1,4 +1,4 @@
-"""Where a command's words go: the result to standard output, everything else to standard error."""
+"""A command's output: the result goes to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Output", "output_options", "to_json", "to_line"]
 
 
 def to_json(value: object) -> str:
-    """A value as it goes to standard output under ``--json``: indented by two, one line end behind it."""
+    """A value as JSON for ``--json``: indented by two spaces, with a newline at the end."""
     import json
 
     return json.dumps(value, indent=2, ensure_ascii=not _speaks_utf8(), default=str) + "\n"
@@ -65,21 +65,21 @@ class Output:
             echo(text, err=True)
 
     def warn(self, text: str) -> None:
-        """Narrate something a person should act on."""
+        """Warn of something that the user should act on."""
         self.note(f"{click.style('warning:', fg='yellow', bold=True)} {text}")
 
     def warn_of_token(self, what: str) -> None:
-        """Say what becomes of COWORLD_TOKEN, where it is set."""
+        """Say what happens to COWORLD_TOKEN, if it is set."""
         if os.environ.get("COWORLD_TOKEN"):
             self.warn(f"COWORLD_TOKEN {what}")
 
     def say(self, text: str = "") -> None:
-        """Write a part of the result for a person; nothing under ``--json``."""
+        """Write a part of the result as text; nothing under ``--json``."""
         if not self.json:
             echo(text)
 
     def show(self, text: str) -> None:
-        """Show what nobody can do without while a command goes on: above what moves, and never as the result."""
+        """Show essential information while a command runs: above a live display, and never as the result."""
         if self.above is not None:
             self.above(text)
         else:
@@ -87,19 +87,19 @@ class Output:
             sys.stdout.flush()
 
     def answer(self, value: Mapping[str, Any] | Sequence[Any] | BaseModel) -> None:
-        """Write the result for a program; nothing without ``--json``."""
+        """Write the result as JSON; nothing without ``--json``."""
         if self.json:
             data = value if isinstance(value, Mapping | Sequence) else value.model_dump(mode="json", by_alias=True)
             echo(to_json(data), nl=False)
 
     def line(self, value: object) -> None:
-        """Write one row for a program that reads a line at a time, at once."""
+        """Write one row as a line of JSON, and flush it."""
         echo(to_line(value))
         sys.stdout.flush()
 
 
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command ``--json`` and ``--quiet``, and hand it an ``Output`` as ``out``."""
+    """Give a command ``--json`` and ``--quiet``, and pass it an ``Output`` as ``out``."""
 
     @click.option("--json", is_flag=True, help="Write the result as one JSON object to standard output.")
     @click.option("--quiet", "-q", is_flag=True, help="Write no narration to standard error.")

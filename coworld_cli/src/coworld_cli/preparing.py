@@ -1,4 +1,4 @@
-"""What commands have in common that run something here: the package, the secrets of its players, the backend."""
+"""Shared preparation of commands that run something: the package, its players' secrets, the backend."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ __all__ = [
 
 _DOWNLOADS = Path("coworld")
 _SERVICE = re.compile(r"_(API_)?(KEY|TOKEN)$")
-"""How variables end that let a program call a service."""
+"""Endings of the names of variables that give a program access to a service."""
 
 
 def _manifest(coworld: str) -> anyio.Path:
-    """Where the manifest of a downloaded Coworld is."""
+    """The path of a downloaded Coworld's manifest."""
     return anyio.Path(_DOWNLOADS, coworld, MANIFEST_NAME)
 
 
 async def find_package(options: PackageOptions, out: Output) -> Package:
-    """The package a command is about; what there is to say about its manifest is said.
+    """Resolve the package of a command, and report the issues of its manifest.
 
-    A Coworld that is named by its id is downloaded unless it is here.
+    A Coworld that is named by its id is downloaded unless it was before.
     """
     named = coworld_id(options.manifest)
     if named is not None and named.startswith("cow_") and not await _manifest(named).is_file():
@@ -71,7 +71,7 @@ async def find_package(options: PackageOptions, out: Output) -> Package:
 
 @asynccontextmanager
 async def opened_backend(options: WhereOptions, package: Package, running: Running) -> AsyncGenerator[Backend]:
-    """The backend a package runs on, entered; which one and why is narrated."""
+    """Enter the backend that a package runs on, and narrate which one and why."""
     options.refuse_cluster()
     async with open_backend(options.backend, package, cluster=options.cluster()) as (backend, choice):
         running.out.note(f"Backend: {backend.name} ({clean(choice.reason, one_line=True)})")
@@ -82,7 +82,7 @@ async def opened_backend(options: WhereOptions, package: Package, running: Runni
 
 
 def tell_network(options: PlayOptions, out: Output) -> None:
-    """Say how the network of players fits the services that they are to call."""
+    """Say whether players' network lets them reach the services that they call."""
     if options.use_bedrock and options.network == "open":
         out.note("Players reach the internet and each other: they are to call Bedrock.")
         return
@@ -96,13 +96,13 @@ def tell_network(options: PlayOptions, out: Output) -> None:
 
 
 def tell_housing(players: Iterable[OwnPlayer | None], package: Package, backend: Backend, out: Output) -> None:
-    """Say what files and directories of one's own run in."""
+    """Say in which environment the user's own files and directories run."""
     for line in housing_words(players, package, backend):
         out.note(clean(line, one_line=True))
 
 
 def evidence_directory(options: PlayOptions, package: Package, run_id: str) -> Path:
-    """The output directory: the one that was named, or a fresh one where the package's results go."""
+    """The output directory: the given one, or a fresh one among the package's results."""
     from coworld_runner.runs.workspace import default_workspace
 
     if options.output_dir is not None:
@@ -111,7 +111,7 @@ def evidence_directory(options: PlayOptions, package: Package, run_id: str) -> P
 
 
 async def player_secrets(options: PlayOptions, out: Output) -> Mapping[str, str]:
-    """What players are handed in secret."""
+    """The secrets of the players."""
     from coworld_runner.bedrock import bedrock_environment
 
     secrets = read_secrets(options.secret_env, options.secret_env_file, out)
@@ -124,7 +124,7 @@ async def player_secrets(options: PlayOptions, out: Output) -> Mapping[str, str]
 
 
 def read_secrets(items: Sequence[str], files: Sequence[Path], out: Output) -> SecretEnv:
-    """The secrets that were named; whoever let their values be seen is warned."""
+    """Read the given secrets, and warn if their values were visible."""
     secrets = read_secret_env(items, files=files, environment=os.environ)
     if secrets.exposed:
         out.warn(
@@ -135,13 +135,13 @@ def read_secrets(items: Sequence[str], files: Sequence[Path], out: Output) -> Se
 
 
 async def unit_status(ended: Exit | None, unit: Unit, out: Output, *, doing: str = "") -> int:
-    """The exit status for how a game ended that was there for somebody to look at; its last words, if it failed.
+    """The exit status for a game that was open for viewing; shows the end of its log if it failed.
 
     Args:
-        ended: How; None: a person has seen enough.
+        ended: How it ended; None: the user ended it.
         unit: The game.
         out: Where to narrate.
-        doing: What it did meanwhile.
+        doing: What the game was doing.
     """
     if ended is None or ended.ok or ended.was_told:
         return exitcodes.OK

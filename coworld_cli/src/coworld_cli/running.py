@@ -1,7 +1,7 @@
-"""Running asynchronous work from a command: one event loop, and what Ctrl-C does.
+"""Running a command's asynchronous work: one event loop, and the handling of Ctrl-C.
 
-The first SIGINT or SIGTERM, or another signal that would end us, cancels the work and says what is being stopped; the
-second lets nothing finish any more; the third leaves at once and names the command that finds the leftovers.
+The first SIGINT, SIGTERM or other signal that would end the process cancels the work and says what is being stopped.
+The second kills what is still running. The third exits at once and names the command that finds leftovers.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _NAMES = {
     **{name: f"Told to end ({name})" for name in ("SIGTERM", "SIGQUIT", "SIGUSR1", "SIGUSR2")},
 }
 _UNLESS_IGNORED = ("SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-"""``nohup`` asks for a closed terminal to be no reason to end, and shells have jobs in the background ignore SIGQUIT.
+"""Signals that are left ignored if they were: ``nohup`` ignores SIGHUP, and shells ignore SIGQUIT for background jobs.
 Batch systems send SIGUSR1 and SIGUSR2 before they kill."""
 
 
 class Interrupted(Exception):
-    """A person or the system ended the command early.
+    """The user or the system ended the command early.
 
     Args:
-        message: What was ended, and how.
-        hint: Where what was done so far is.
+        message: How the command was ended, and where its results so far are.
+        hint: How to go on from there.
         context: Identifiers for a program.
     """
 
@@ -75,16 +75,16 @@ class Running:
         self.units: dict[str, str] = {}
         """What runs now, by run and name of the unit: game, player, replay, ..."""
         self.evidence: str | None = None
-        """Where what was done so far is, for the last words."""
+        """The directory with the results so far, for the last words."""
         self.context: dict[str, object] = {}
         """Identifiers for a program, for the last words."""
         self.so_far: str | None = None
-        """What was done so far in a sentence, for the last words, where it is not in files."""
+        """A sentence about the results so far, for the last words, in place of ``evidence``."""
         self.to_go_on: str | None = None
-        """How to go on where it was interrupted, for the last words."""
+        """How to resume after an interruption, for the last words."""
 
     def resumable(self) -> None:
-        """Have Ctrl-C say what becomes of what is fetched."""
+        """Have Ctrl-C say that an interrupted download resumes."""
         self.so_far = "What has arrived is kept."
         self.to_go_on = "The same command goes on from there."
 
@@ -95,7 +95,7 @@ class Running:
 
     @contextmanager
     def on_hurry(self, hurry: Callable[[], object]) -> Generator[None]:
-        """Have something called at the second signal, as long as the context is open."""
+        """Call something at the second signal, as long as the context is open."""
         self._hurry.append(hurry)
         try:
             yield
@@ -104,7 +104,7 @@ class Running:
 
     @contextmanager
     def on_abandon(self, restore: Callable[[], object]) -> Generator[None]:
-        """Have something called before the process leaves at once: give the terminal its cursor back."""
+        """Call something before the process exits at once, such as restoring the terminal's cursor."""
         self._restore.append(restore)
         try:
             yield
@@ -112,13 +112,13 @@ class Running:
             self._restore.remove(restore)
 
     async def until_interrupted(self, wait: Callable[[], Awaitable[_T]]) -> _T | None:
-        """Wait for something, or for a person to have seen enough: the first signal is the normal way to end.
+        """Wait for something, or for the first signal, which is a normal way to end here.
 
         Args:
             wait: Waits for it.
 
         Returns:
-            What came of it; None when the signal came first.
+            The result; None when the signal came first.
         """
         import anyio
 
@@ -159,7 +159,7 @@ class Running:
             os._exit(exitcodes.INTERRUPTED)
 
     def _what(self) -> str:
-        """What runs now: ``the game and 2 players``."""
+        """The running units in words: ``the game and 2 players``."""
         parts = [
             f"the {kind}" if count == 1 else f"{count} {kind}s" for kind, count in Counter(self.units.values()).items()
         ]
@@ -185,7 +185,7 @@ def run_async(out: Output, body: Callable[[Running], Awaitable[_T]]) -> _T:
 
     Raises:
         Interrupted: A signal ended it.
-        CoworldError: What the work raised, freed from the groups that task groups wrap errors in.
+        CoworldError: Raised by the work, unwrapped from the exception groups of task groups.
     """
     import anyio
 
@@ -229,7 +229,7 @@ async def _watch_signals(running: Running, *, task_status: anyio.abc.TaskStatus[
 # --- with a client ------------------------------------------------------------------------------------------------
 
 _UNKNOWN = "Whether the server still did what it was asked is not known."
-"""Said when a command that changes something is interrupted."""
+"""Shown when a command that changes something is interrupted."""
 
 
 def run_api(
@@ -246,12 +246,12 @@ def run_api(
         out: Where to narrate.
         connection: Which server, and as whom.
         body: The work.
-        anonymous: Whether it can be done without a login, where there is none.
+        anonymous: Whether the work can be done without a login, if there is none.
         changes: Whether it changes something on the server.
 
     Raises:
         NotLoggedIn: There is no token for the server.
-        CoworldError: What the work raised.
+        CoworldError: Raised by the work.
     """
 
     async def work(running: Running) -> int:
@@ -264,11 +264,11 @@ def run_api(
 
 @asynccontextmanager
 async def opened_client(connection: Connection, *, anonymous: bool = False) -> AsyncGenerator[CoworldClient]:
-    """A client for a server, signed in as asked.
+    """Open a client for a server, signed in as the connection says.
 
     Args:
         connection: Which server, and as whom.
-        anonymous: Whether nobody will do, where there is no login.
+        anonymous: Whether to open an anonymous client if there is no login.
     """
     from coworld_client import CoworldClient
     from coworld_client.errors import NotLoggedIn
@@ -278,7 +278,7 @@ async def opened_client(connection: Connection, *, anonymous: bool = False) -> A
     try:
         client = CoworldClient.from_login(connection.server, identity=connection.identity, elevated=connection.elevated)
     except NotLoggedIn as error:
-        # a player whose session has ended is never somebody else, nor nobody
+        # an expired session must not silently become an anonymous one
         if not anonymous or named or isinstance(error, SessionExpired):
             raise
         client = CoworldClient.anonymous(connection.server)

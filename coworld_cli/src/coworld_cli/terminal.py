@@ -1,4 +1,4 @@
-"""What the terminal can show, and writing to it."""
+"""Capabilities of the terminal, and writing to it."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ __all__ = ["colour", "echo", "is_live", "typed_line"]
 
 
 def colour() -> bool | None:
-    """Whether to colour: as NO_COLOR, FORCE_COLOR and TERM say, else (None) by what is written to."""
+    """Whether to use colour, by NO_COLOR, FORCE_COLOR and TERM; None: depends on the stream."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return True if os.environ.get("FORCE_COLOR") else None
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
-    """Write a line to standard output, or to standard error; colours only where they are wanted."""
+    """Write a line to standard output or standard error, with colours only where they are wanted."""
     click.echo(text, err=err, nl=nl, color=colour())
 
 
 def is_live() -> bool:
-    """Whether a display that moves makes sense on standard error: a person's terminal, and nothing against it."""
+    """Whether standard error can have a live display: an interactive one that supports it, outside CI."""
     dumb = os.environ.get("TERM", "") in ("", "dumb") and os.name != "nt"
     return not dumb and not os.environ.get("CI") and sys.stderr.isatty()
 
 
 async def typed_line() -> str | None:
-    """A line that a person types. Nothing waits in a thread that the end of the program would have to wait for."""
+    """Read a line that the user types, without a thread that would delay the end of the program."""
     import anyio
 
     descriptor = sys.stdin.fileno()

@@ -1,7 +1,7 @@
-"""How a class declares options and a command takes them; a long help has them under headings.
+"""Classes that declare options, for commands to take; a long help groups options under headings.
 
-A class of options says of each field which option of the command line fills it; ``takes`` gives a command these
-options, and hands it an instance.
+Each field of such a class names the option that fills it. ``takes`` gives a command these options, and passes it an
+instance.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _SECTIONS = (
     "Where it runs",
     "Options",
 )
-"""Headings of a help, in order; an option without one stands under the last."""
+"""Headings of a help, in order; an option without one comes under the last."""
 _MORE_SECTIONS = ("Times", "Limits", "Secrets for players", "Kubernetes", "Server and identity")
-"""Headings of what few need: a help names them, and ``--help-all`` shows what is under them."""
+"""Headings of rarely needed options: the help only names them, and ``--help-all`` shows their options."""
 
 
 class SectionOption(click.Option):
-    """An option that knows under which heading of the help it stands."""
+    """An option with the heading that it has in the help."""
 
     def __init__(self, *args: Any, section: str = _SECTIONS[-1], **attrs: Any) -> None:
         super().__init__(*args, **attrs)
@@ -95,7 +95,7 @@ _ALL = "coworld_cli.help_all"
 
 
 def shows_all(ctx: click.Context) -> bool:
-    """Whether all of a help was asked for."""
+    """Whether the full help was asked for."""
     return bool(ctx.meta.get(_ALL))
 
 
@@ -114,11 +114,11 @@ everything = click.Option(
     callback=_show_all,
     help="Show all of this message, and exit.",
 )
-"""The option that shows what a short help leaves out."""
+"""The option that shows the full help."""
 
 
 class _Declared:
-    """What fills a field of a class of options: an option of these names, or an argument where there are none."""
+    """The parameter that fills a field: an option with these names, or an argument if there are none."""
 
     def __init__(self, names: tuple[str, ...], default: Any, attrs: Mapping[str, Any]) -> None:
         self.names = names
@@ -127,26 +127,26 @@ class _Declared:
 
 
 def option(*names: str, default: Any = None, **attrs: Any) -> Any:
-    """A field, and the option that fills it; one that may be repeated gives a tuple."""
+    """Declare a field that an option fills; a repeatable option gives a tuple."""
     if attrs.get("multiple"):
         return _Declared(names, (), attrs)
     return _Declared(names, default, {"default": default, **attrs})
 
 
 def argument(default: Any, **attrs: Any) -> Any:
-    """A field, and the argument that fills it."""
+    """Declare a field that an argument fills."""
     return _Declared((), default, attrs)
 
 
 @dataclass_transform(kw_only_default=True)
 class Options:
-    """Values of options, with the defaults of those that were not given.
+    """Values of options, with defaults for those that were not given.
 
-    A dataclass in all but its cost: to make one as large as these takes as long as half of a help.
+    Like a dataclass but cheaper: creating one of this size would take half as long as showing a help.
     """
 
     declared: ClassVar[Mapping[str, _Declared]] = {}
-    """What fills each field, in the order of the help."""
+    """The parameter of each field, in the order of the help."""
 
     def __init_subclass__(cls) -> None:
         own = {name: value for name, value in vars(cls).items() if isinstance(value, _Declared)}
@@ -159,27 +159,27 @@ class Options:
         self.check()
 
     def check(self) -> None:
-        """See that they fit together.
+        """Check that the options fit together.
 
         Raises:
             click.UsageError: They do not.
         """
 
     def but(self, **values: Any) -> Self:
-        """The same with other values."""
+        """A copy with other values."""
         return type(self)(**{**self.__dict__, **values})
 
 
 def takes(
     into: str, kind: type[Options], *, without: Collection[str] = (), **changes: Mapping[str, Any]
 ) -> Callable[[_F], _F]:
-    """Give a command the options that a class declares, and hand it an instance.
+    """Give a command the options that a class declares, and pass it an instance.
 
     Args:
         into: The command's parameter that gets it.
         kind: The class.
-        without: Fields whose options the command does not have: they keep their defaults.
-        changes: By field, what is otherwise about its option for this command.
+        without: Fields whose options the command does not have; they keep their defaults.
+        changes: Changes to the options for this command, by field.
     """
     names = [name for name in kind.declared if name not in without]
 
@@ -197,7 +197,7 @@ def takes(
 
 
 def declared_by(kind: type[Options], name: str, **changes: Any) -> Callable[[_F], _F]:
-    """The option, or the argument, that fills one field of a class."""
+    """Give a command the option or argument of one field of a class."""
     declared = kind.declared[name]
     attrs = {**declared.attrs, **changes}
     if not declared.names:

@@ -74,7 +74,7 @@ class Connection(Options):
     )
 
     def check(self) -> None:
-        """See that they fit together."""
+        """Check that the options fit together."""
         if self.as_user and self.as_player:
             raise click.UsageError("--as-user and --as-player exclude each other.", click.get_current_context())
         if self.elevated and self.as_player:
@@ -82,12 +82,12 @@ class Connection(Options):
 
     @property
     def identity(self) -> str:
-        """What the client calls it: ``active``, ``user`` or the id of a player."""
+        """The identity in the client's terms: ``active``, ``user`` or the id of a player."""
         return self.as_player or ("user" if self.as_user else "active")
 
 
 def platform_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command what all have that talk to a platform: a ``Connection``, and an ``Output``."""
+    """Give a command the options that all platform commands have: a ``Connection`` and an ``Output``."""
     return takes("connection", Connection)(output_options(function))
 
 
@@ -99,18 +99,18 @@ class Listing(Options):
     """How much of a list, and in which form."""
 
     limit: int | None
-    """Rows at most; None: all there are."""
+    """The most rows; None: all of them."""
     offset: int = 0
     jsonl: bool = False
 
 
 def listing_options(limit: int | None, *, offset: bool = False, noun: str = "rows") -> Callable[[_F], _F]:
-    """Give a command that lists ``--limit``, ``--all`` and ``--jsonl``, and hand it a ``Listing`` as ``listing``.
+    """Give a command that lists ``--limit``, ``--all`` and ``--jsonl``, and pass it a ``Listing`` as ``listing``.
 
     Args:
-        limit: Rows by default; None: all there are.
-        offset: Whether a list can be begun in its middle.
-        noun: What is listed.
+        limit: The most rows by default; None: all of them.
+        offset: Whether the list takes ``--offset``.
+        noun: The name of the rows, in the plural.
     """
     default = f"  [default: {limit}]" if limit is not None else " Default: all."
     count = click.IntRange(min=1)

@@ -41,7 +41,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "disk": ("disk_limit",),
     "images": ("images",),
 }
-"""What ``--require`` can be given → names of capabilities of a backend."""
+"""Value of ``--require`` → names of a backend's capabilities."""
 
 _WHERE = "Where it runs"
 _CLUSTER = "Kubernetes"
@@ -106,7 +106,7 @@ class WhereOptions(Options):
     )
 
     def cluster(self) -> ClusterOptions:
-        """What was said about a cluster."""
+        """The options for a cluster."""
         from dataclasses import fields
 
         from coworld_runner.backends.registry import ClusterOptions
@@ -114,7 +114,7 @@ class WhereOptions(Options):
         return ClusterOptions(**{item.name: getattr(self, item.name) for item in fields(ClusterOptions)})
 
     def refuse_cluster(self) -> None:
-        """Refuse options that only a cluster has a use for, where certainly none is used.
+        """Refuse options for a cluster where certainly none is used.
 
         Raises:
             click.UsageError: One was given on the command line.
@@ -132,7 +132,7 @@ class WhereOptions(Options):
                 raise click.UsageError(f"{param.opts[0]} goes with --backend kubernetes.", ctx)
 
     def backend_words(self) -> list[str]:
-        """The words of a follow-up command that say where it is to run."""
+        """The options of a follow-up command that make it run in the same place."""
         return ["--backend", self.backend] if self.backend != "auto" else []
 
 
@@ -151,7 +151,7 @@ class PackageOptions(WhereOptions):
 
     @classmethod
     def at(cls, where: WhereOptions, *, manifest: str, server: str) -> PackageOptions:
-        """A package that is to run where a command that takes no MANIFEST was told."""
+        """Options for a package, with the place to run from a command that takes no MANIFEST."""
         return cls(**where.__dict__, manifest=manifest, server=server)
 
 
@@ -162,7 +162,7 @@ _TOKENS = "one token each: --run python --run -m --run my_player."
 
 
 class PlayOptions(PackageOptions):
-    """What the commands that play can be told; each of them leaves out what it has no use for."""
+    """Options of the commands that play; each command leaves out those that it does not need."""
 
     players: tuple[str, ...] = argument((), nargs=-1, metavar="[EPISODE_REQUEST.json | PLAYER...]")
     player: tuple[str, ...] = option(
@@ -355,7 +355,7 @@ class PlayOptions(PackageOptions):
     )
 
     def check(self) -> None:
-        """See that they fit together."""
+        """Check that the options fit together."""
         check_run(self.run)
         if self.players and self.player:
             raise click.UsageError(
@@ -368,19 +368,19 @@ class PlayOptions(PackageOptions):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The players, however they were named."""
+        """The players, from whichever option names them."""
         return self.players or self.player
 
     @property
     def network(self) -> Literal["game-only", "open"] | None:
-        """What players can reach; Bedrock is not in the game's network."""
+        """The network of players; Bedrock cannot be reached from the game's network."""
         return self.player_network or ("open" if self.use_bedrock else None)
 
     def episode(self, *, watch: bool) -> EpisodeOptions:
-        """How the episode is to be run. What was asked for by name must be enforced, not only wished for.
+        """Options of the episode. Capabilities that were named explicitly must be enforced.
 
         Args:
-            watch: Whether somebody wants to see how far the game is.
+            watch: Whether to show the game's progress.
         """
         from coworld_runner.episode.running import EpisodeOptions
 
@@ -412,7 +412,7 @@ class PlayOptions(PackageOptions):
 
 
 class EvaluationOptions(PlayOptions):
-    """What the commands that measure players can be told as well."""
+    """Additional options of the commands that measure players."""
 
     max_blocks: int = option(
         "--max-blocks",

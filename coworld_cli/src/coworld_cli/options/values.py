@@ -30,7 +30,7 @@ __all__ = [
 
 
 class PathType(click.Path):
-    """A path, as ``pathlib`` has it; that is imported when one was given: no help text pays for it."""
+    """A ``pathlib`` path; ``pathlib`` is imported only when one is given, so that help stays quick."""
 
     def coerce_path_result(self, value: Any) -> Any:
         """Make it one."""
@@ -42,11 +42,11 @@ class PathType(click.Path):
 FILE = PathType(dir_okay=False)
 """A file that is read or written."""
 GIVEN_FILE = PathType(dir_okay=False, exists=True, allow_dash=True)
-"""A file that is there, or ``-`` for standard input."""
+"""A file that exists, or ``-`` for standard input."""
 RATINGS = ("bradley-terry", "plackett-luce", "openskill")
 """How players can be rated (``coworld_core.evaluation.ratings.RatingName``)."""
 DIRECTORY = PathType(file_okay=False)
-"""A directory that may yet have to be made."""
+"""A directory, which need not exist."""
 
 
 class Seconds(_FloatType):
@@ -71,7 +71,7 @@ class Seconds(_FloatType):
 
 
 class AtATime(click.IntRange):
-    """How many at a time: a number, or ``auto``."""
+    """A level of concurrency: a number, or ``auto``."""
 
     name = "number"
 
@@ -103,9 +103,9 @@ class Quantity(_FloatType):
 
 
 class BackendName(_TextType):
-    """The name of a backend that is installed, whoever made it; with ``auto`` also that.
+    """The name of an installed backend, including third-party ones; with ``auto``, also ``auto``.
 
-    What is installed is looked up when a name was given, or is completed: no help text pays for it.
+    Installed backends are looked up only when a name is given or completed, so that help stays quick.
     """
 
     name = "backend"
@@ -114,7 +114,7 @@ class BackendName(_TextType):
         self._auto = auto
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """See that there is such a backend."""
+        """Check that the backend exists."""
         if self._auto and value == "auto":
             return "auto"
         from coworld_core.errors import UsageError
@@ -127,7 +127,7 @@ class BackendName(_TextType):
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        """The names that begin like that."""
+        """The names that begin with the incomplete one."""
         from click.shell_completion import CompletionItem
 
         from coworld_runner.backends.registry import backend_names
@@ -140,8 +140,8 @@ class IdType(_TextType):
     """An id of one of several kinds (``coworld_core.api.ids``); another kind is told apart by its name.
 
     Args:
-        kinds: What it may name.
-        names: Whether a name that is no id will do as well.
+        kinds: The kinds of ids to accept.
+        names: Whether to accept names too.
     """
 
     name = "id"
@@ -161,7 +161,7 @@ class IdType(_TextType):
 
 
 class PolicyType(_TextType):
-    """A policy as people name it: ``NAME``, ``NAME:N``, ``NAME:vN``, or the id of a version."""
+    """A reference to a policy: ``NAME``, ``NAME:N``, ``NAME:vN``, or the id of a version."""
 
     name = "policy"
 

@@ -1,4 +1,4 @@
-"""What evaluations came to, in words."""
+"""Results of evaluations as text."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _COLOURS = {"better": "green", "worse": "red", "equal": "cyan"}
 
 
 def evaluation_result(report: ShownReport, workspace: Path, *, tables: int | None = None) -> str:
-    """What an evaluation came to, and what a reader must know.
+    """The result of an evaluation, with its caveats.
 
     Args:
-        report: It.
+        report: The evaluation's report.
         workspace: Where its files are.
         tables: How many of its tables to show, the most important ones; None: all.
     """
@@ -49,7 +49,7 @@ def evaluation_result(report: ShownReport, workspace: Path, *, tables: int | Non
 
 
 def _table(of: Table, *, titled: bool) -> str:
-    """A table; the first needs no title, what it is was said above it."""
+    """A table; the first needs no title, because the text above introduces it."""
     rows = [[click.style(head.lower(), dim=True) for head in of.head]]
     for row in of.rows:
         rows.append([clean(cell, one_line=True) for cell in row])

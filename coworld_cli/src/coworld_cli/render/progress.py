@@ -1,7 +1,7 @@
-"""What is going on, for whoever watches: a display that moves on a terminal, a line an event elsewhere.
+"""Progress of a run: a live display on a terminal, a line for each event elsewhere.
 
-Both are readers of the run's events and know nothing else. The display is drawn with rich, which is imported only
-when there is a terminal to draw on.
+Both only read the run's events. The display is drawn with rich, which is imported only when there is a terminal to
+draw on.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _STEP_MARKS = {
 """Mark and style of a certification step, by its answer so far."""
 
 _LINE_EVERY = 15.0
-"""Seconds between two lines about how far a game is, where lines are all there is."""
+"""Seconds between two lines about a game's progress, when there is no display."""
 _REDRAWS_A_SECOND = 8
 
 _STEP_SAYS = " › "
@@ -78,7 +78,7 @@ _CHATTER = ("--->", "Removing intermediate container", "Removed intermediate con
 
 
 def _is_chatter(status: str) -> bool:
-    """Whether the builder talks to itself: ids of layers and of the containers it builds them in."""
+    """Whether a status is builder noise: ids of layers and of the containers that build them."""
     return status.lstrip().startswith(_CHATTER)
 
 
@@ -86,14 +86,14 @@ def _is_chatter(status: str) -> bool:
 class _Seat:
     name: str
     who: str
-    """The name with the player's id, where it is another."""
+    """The name, with the player's id where that differs."""
     state: str = "waiting"
     ok: bool = True
 
 
 @dataclass
 class _Episode:
-    """What is known of one episode."""
+    """The state of one episode."""
 
     seats: list[_Seat] = field(default_factory=list[_Seat])
     phase: str = ""
@@ -104,7 +104,7 @@ class _Episode:
     fetching: dict[str, str] = field(default_factory=dict[str, str])
 
     def note_image(self, image: str, status: str) -> None:
-        """Keep what happens to an image; what a build step says stands behind the step."""
+        """Keep an image's status; the output of a build step is shown after the step."""
         step, _, _ = self.fetching.get(image, "").partition(_STEP_SAYS)
         if step.startswith("Step ") and not status.startswith("Step "):
             status = f"{step}{_STEP_SAYS}{status}"
@@ -131,11 +131,11 @@ class _Step:
 
 
 class Progress:
-    """A reader of events that tells a person what happens.
+    """A listener that shows the user what happens.
 
     Args:
         running: The work that is watched.
-        title: What it is, until the first event says so.
+        title: The title, until the first event names the run.
     """
 
     def __init__(self, running: Running, title: str = "") -> None:
@@ -158,7 +158,7 @@ class Progress:
         self._told_progress = (0, 0.0)
 
     def __call__(self, event: BaseEvent) -> None:
-        """Take in an event of the run."""
+        """Handle an event of the run."""
         nested = bool(self._steps)
         if isinstance(event, RunStarted) and nested:
             self._episode = _Episode(_seats(event))
@@ -171,7 +171,7 @@ class Progress:
                 self._episode = _Episode(_seats(event))
             else:
                 self._fetching.seats = _seats(event)
-            # what a build writes, it writes at its end
+            # a build writes its files only at its end
             if event.workspace and event.what != "build" and self._running.evidence is None:
                 self._running.evidence = event.workspace
                 self._running.context.update(workspace=event.workspace, run_id=event.run_id)
@@ -191,7 +191,7 @@ class Progress:
         self._take(event, self._episode or self._fetching, "", brief=nested)
 
     def episode_listeners(self, index: int | str) -> tuple[Listener, ...]:
-        """The readers of one of several episodes, which is known by its index or by its key."""
+        """Listeners for one of several episodes, identified by its index or key."""
         episode = self._episodes.setdefault(index, _Episode())
         name = f"episode {index}" if isinstance(index, int) else index
 
@@ -205,7 +205,7 @@ class Progress:
         return (listen,)
 
     def expect(self, total: int) -> None:
-        """Say how many episodes there will be."""
+        """Set how many episodes there will be."""
         self._total = total
 
     # ------------------------------------------------------------------ state
@@ -218,7 +218,7 @@ class Progress:
                 episode.phase = phase
                 if phase == "play":
                     for seat in episode.seats:
-                        # whoever was not started by now is no program
+                        # a seat with no unit by now is played by a person
                         seat.state = "a person" if seat.state == "waiting" else seat.state
             case ImageProgressed(image=image, status=status, done=done, total=total):
                 if not _is_chatter(status):
@@ -250,7 +250,7 @@ class Progress:
     def _note_batch(self, event: BatchProgressed) -> None:
         self._done, self._total = event.done, event.total or self._total
         self._good += event.ok
-        # in other episodes than those of one plan, others sit there
+        # without a total the episodes are of several plans, whose seats cannot be added up
         if event.scores and event.total is not None:
             self._scored += 1
             self._sums = [a + b for a, b in zip(self._sums or [0.0] * len(event.scores), event.scores, strict=False)]
@@ -268,7 +268,7 @@ class Progress:
             self._out.note(f"[{time.monotonic() - self._begun:6.1f} s] {prefix}{line}")
 
     def _line(self, event: BaseEvent, episode: _Episode, *, brief: bool) -> str:
-        """What a line says about an event; empty when it says nothing. ``brief``: only what is told in any case."""
+        """The line for an event, empty if it gets none. ``brief``: only the events that are always shown."""
         line = self._always(event)
         if line or brief:
             return line
@@ -304,7 +304,7 @@ class Progress:
                 return ""
 
     def _standing(self, event: EvaluationProgressed) -> tuple[str, str, str]:
-        """How far an evaluation is, how it stands, and how long it may yet take."""
+        """An evaluation's progress, its result so far, and how long it may still take."""
         how: list[str] = []
         if event.won is not None and event.lost is not None:
             how.append(f"{event.won} won, {event.lost} lost, {event.counted - event.won - event.lost} drawn")
@@ -329,14 +329,14 @@ class Progress:
         return _ticks(episode) + ("  " + _scores(episode.seats, episode.scores) if episode.scores else "")
 
     def _tell_above(self, event: BaseEvent, prefix: str) -> None:
-        """Keep above the display what must not scroll out of it; steps stay in it."""
+        """Print important events above the display; steps stay in it."""
         line = "" if isinstance(event, StepFinished) else self._always(event)
         if line:
             self._out.note(prefix + line)
 
     @staticmethod
     def _always(event: BaseEvent) -> str:
-        """What is told in any case."""
+        """The line for an event that is always shown, else an empty string."""
         match event:
             case FaultSeen(fault=fault) if fault.error_type != "interrupted":
                 return click.style("fault: ", fg="red", bold=True) + clean(str(fault), one_line=True)
@@ -484,11 +484,11 @@ def _clock(elapsed: float) -> str:
 
 @contextmanager
 def show_progress(running: Running, title: str = "") -> Generator[Progress]:
-    """A reader for a run's events, shown for as long as the context is open.
+    """Show progress while the context is open; yields the listener for the run's events.
 
     Args:
         running: The work that is watched.
-        title: What it is, until the first event says so.
+        title: The title, until the first event names the run.
     """
     progress = Progress(running, title)
     if not running.out.live:

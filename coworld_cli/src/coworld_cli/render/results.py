@@ -1,4 +1,4 @@
-"""Results in words: what a person reads at the end of a command."""
+"""Results as text, for the end of a command."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TAIL_LINES = 12
 
 
 def labelled(rows: Iterable[tuple[str, str]], *, indent: str = "  ") -> str:
-    """Lines of a label and what it stands for, aligned."""
+    """Lines of a label and its text, aligned."""
     return table([(click.style(f"{label}:", dim=True), text) for label, text in rows], indent=indent)
 
 
@@ -74,7 +74,7 @@ def episode_result(record: EpisodeRecord, layout: EpisodeLayout, *, follow_up: s
     files += [("Logs", layout.logs), ("Record", layout.record)]
     rows = [(label, shown_path(path)) for label, path in files]
     if record.scores and not sys.stdout.isatty():
-        # the line that scripts look for
+        # a line that scripts can parse
         rows.insert(1, ("Scores", ", ".join(f"{slot}={number(score)}" for slot, score in enumerate(record.scores))))
     parts.append(labelled(rows, indent=""))
     if follow_up:
@@ -117,7 +117,7 @@ def _scores(record: EpisodeRecord) -> str:
 
 
 def _who(seat: SlotRecord | None, slot: int) -> tuple[str, str]:
-    """A seat's name, and who sat there where the name does not say."""
+    """A seat's name, and its player where the name does not say it."""
     if seat is None:
         return f"player {slot}", ""
     return _named(seat.name or f"player {slot}", "a person" if seat.human else seat.player_id or seat.image.image)
@@ -128,7 +128,7 @@ def _named(name: str, who: str) -> tuple[str, str]:
 
 
 def fault_lines(fault: Fault, layout: EpisodeLayout | None = None) -> list[str]:
-    """What went wrong, whose fault it was, what to do, and the last lines of the log.
+    """A fault: its cause, the message, the hint, and the last lines of the log.
 
     Args:
         fault: The fault.
@@ -150,7 +150,7 @@ def fault_lines(fault: Fault, layout: EpisodeLayout | None = None) -> list[str]:
 
 
 def seat_words(plan: EpisodePlan) -> list[str]:
-    """What there is to say of the link of each seat."""
+    """A description of each seat's link."""
     from coworld_core.episode.record import SeatedPlayer
 
     return [
@@ -164,8 +164,8 @@ def play_links(links: PlayLinks, about: Sequence[str]) -> str:
     """Each link on a line of its own, so that it can be clicked and copied whole.
 
     Args:
-        links: Of a running game.
-        about: What there is to say of each seat's.
+        links: The links of a running game.
+        about: A description of each seat's link.
     """
     rows = [(f"Seat {slot}", clean(about[slot], one_line=True), link) for slot, link in sorted(links.players.items())]
     rows.append(("Watch", "everybody sees this", links.viewer))
@@ -181,13 +181,13 @@ def play_links(links: PlayLinks, about: Sequence[str]) -> str:
 
 
 def step_tag(status: str) -> str:
-    """The answer of a certification step, also one that another version gave, as it stands before the step."""
+    """The status of a certification step as a tag; an unknown one, from another version, has no colour."""
     colour = {"pass": "green", "fail": "red", "skip": "yellow"}.get(status)
     return click.style(f"[{clean(status, one_line=True)}]", fg=colour, bold=status == "fail")
 
 
 def batch_result(summary: BatchSummary, workspace: Path) -> str:
-    """How several episodes went: a row each, the means by seat, a row a player, and where the summary is.
+    """How several episodes went: a row for each, the mean by seat, a row for each player, and the summary's path.
 
     Args:
         summary: The episodes.
@@ -239,7 +239,7 @@ def batch_result(summary: BatchSummary, workspace: Path) -> str:
 
 
 def _players(players: Sequence[PlayerSummary]) -> str:
-    """A row a player, with every seat it sat in."""
+    """A row for each player, with every seat it sat in."""
     rows = [[click.style(cell, dim=True) for cell in ("player", "", "seats", "episodes", "mean")]]
     for player in players:
         mean = "-" if player.mean_score is None else number(round(player.mean_score, 2))
@@ -255,12 +255,12 @@ def _players(players: Sequence[PlayerSummary]) -> str:
 
 
 def sweep_result(swept: Sweep, *, apply: bool, force: bool) -> str:
-    """What was found, and what became of it.
+    """The leftovers that were found, and which of them were removed.
 
     Args:
-        swept: The answer.
-        apply: Whether it was to be removed.
-        force: Whether what belongs to living runs was, too.
+        swept: The result of the sweep.
+        apply: Whether leftovers were to be removed.
+        force: Whether things of running runs were to be removed too.
     """
     parts: list[str] = []
     became = {id(item.found): item for item in swept.reaped}
@@ -298,7 +298,7 @@ _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"
 
 
 def machine_checks(machine: Machine) -> str:
-    """What a machine has: a line a check, what to do where something is missing, and which backends work."""
+    """A line for each check of a machine, with hints, and the backends that work."""
     rows = [
         (
             click.style(_MARKS[check.status][0], fg=_MARKS[check.status][1], bold=True),
@@ -322,7 +322,7 @@ def build_result(result: BuildResult, *, follow_ups: Sequence[str]) -> str:
 
     Args:
         result: The build.
-        follow_ups: Commands to go on with.
+        follow_ups: Commands to run next.
     """
     from coworld_core.manifest.published import accepted_by
 

@@ -1,6 +1,6 @@
-"""Rows of a platform on the screen: tables for people, lines and objects for programs.
+"""Output of a platform's rows: tables for people, JSON for programs.
 
-A table is one line a row. Ids are never cut; free text gives way on a terminal that is too narrow, and nowhere else.
+A table has one line for each row. Ids are never cut; free text is shortened only on a terminal that is too narrow.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 _M = TypeVar("_M", bound="Wire")
 
 _SHORTEST = 12
-"""Columns that free text is left with at least."""
+"""The least width of a column of free text, in characters."""
 
 _COLOURS = {
     "completed": "green",
@@ -65,7 +65,7 @@ class Column(Generic[_T]):
 
     Args:
         title: Its heading.
-        text: What stands in it, from the row.
+        text: Gives its text for a row.
         right: Whether it is aligned to the right.
         free: Whether it is prose, which may be shortened to fit a terminal.
     """
@@ -77,13 +77,13 @@ class Column(Generic[_T]):
 
 
 class Styled(str):
-    """A text of ours with colour codes in it: whatever else has some is freed of them."""
+    """Text with our own colour codes; they are removed from any other text."""
 
     __slots__ = ()
 
 
 def cell(value: object) -> str:
-    """A value as one line; ``-`` for what is not there."""
+    """A value as one line; ``-`` if it is missing."""
     if isinstance(value, Styled):
         return value
     if value is None or value == "":
@@ -98,7 +98,7 @@ def cell(value: object) -> str:
 
 
 def when(value: datetime | str | None) -> str:
-    """A time as a person here reads it (local, to the minute), ``-`` for none."""
+    """A time in the local time zone, to the minute; ``-`` for none."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -125,7 +125,7 @@ def rows_table(columns: Sequence[Column[_T]], rows: Iterable[_T]) -> str:
 
 
 def _fit(columns: Sequence[Column[Any]], rows: list[list[str]]) -> None:
-    """Shorten free text so that the lines fit the terminal; where nobody looks, nothing is shortened."""
+    """Shorten free text so that the lines fit the terminal; without a terminal nothing is shortened."""
     free = [index for index, column in enumerate(columns) if column.free]
     if not free or not rows or not sys.stdout.isatty():
         return
@@ -142,12 +142,12 @@ def _fit(columns: Sequence[Column[Any]], rows: list[list[str]]) -> None:
 
 
 def dump(row: Wire) -> dict[str, Any]:
-    """A row as the platform sent it, with what is computed of it."""
+    """A row as the platform sent it, with its computed fields."""
     return row.model_dump(mode="json", by_alias=True)
 
 
 async def show_one(out: Output, asked: Awaitable[_M], details: Callable[[_M], str]) -> int:
-    """Write one thing: as an object under ``--json``, else in words."""
+    """Write one row: as an object under ``--json``, else in words."""
     row = await asked
     out.answer(dump(row))
     out.say(details(row))
@@ -155,13 +155,13 @@ async def show_one(out: Output, asked: Awaitable[_M], details: Callable[[_M], st
 
 
 async def show_rows(out: Output, asked: Awaitable[Sequence[_M]], columns: Sequence[Column[_M]], *, none: str) -> int:
-    """Write what comes as a whole: a JSON list under ``--json``, else a table.
+    """Write a list that is not paged: a JSON list under ``--json``, else a table.
 
     Args:
-        out: Where to.
+        out: Where to write.
         asked: The rows.
-        columns: The table's.
-        none: Said when there are no rows.
+        columns: The columns of the table.
+        none: Shown when there are no rows.
     """
     rows = await asked
     out.answer([dump(row) for row in rows])
@@ -181,11 +181,11 @@ async def show_list(
     """Write a list: rows as they come under ``--jsonl``, a JSON list or envelope under ``--json``, else a table.
 
     Args:
-        out: Where to.
+        out: Where to write.
         pager: The rows, limited as ``listing`` says.
-        columns: The table's.
-        listing: How much of it.
-        noun: What a row is.
+        columns: The columns of the table.
+        listing: Which part of the list to show.
+        noun: The name of a row, for messages.
         envelope: Whether programs get ``{entries, total_count, limit, offset}`` rather than the bare list.
     """
     rows: list[_M] = []
@@ -217,7 +217,7 @@ async def show_list(
 
 @dataclass
 class _Tally:
-    """What a list does not show: that there are more, and what is odd about it."""
+    """Remarks on a list: that there are more rows, and anything odd about it."""
 
     count: int = 0
     total: int | None = None
@@ -227,7 +227,7 @@ class _Tally:
     first: str = ""
 
     def add(self, page: Page[Any]) -> None:
-        """Take a page in."""
+        """Add a page."""
         self.count += len(page.items)
         self.total = page.total if page.total is not None else self.total
         self.more = page.has_more
@@ -238,7 +238,7 @@ class _Tally:
                 self.first = self.first or clean(row.odd[0].message, one_line=True)
 
     def remark(self, out: Output, shown: str, listing: Listing) -> None:
-        """Say it."""
+        """Write the remarks."""
         if self.more:
             of = f" of {self.total}" if self.total is not None else ""
             first = f", from row {listing.offset + 1} on" if listing.offset else ""

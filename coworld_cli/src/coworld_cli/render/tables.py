@@ -1,4 +1,4 @@
-"""Which columns and lines the things of a platform have on the screen."""
+"""Columns of the tables, and lines of the details, that show a platform's objects."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ __all__ = [
 
 
 def _lines(*rows: tuple[str, object]) -> str:
-    """A label and a value a line; what is not there is left out."""
+    """A line for each label and value; missing values are left out."""
     return labelled([(label, text) for label, value in rows if (text := cell(value)) != "-"], indent="")
 
 
@@ -173,7 +173,7 @@ SEEDS: tuple[Column[LeagueSeed], ...] = (
 
 
 def league_details(row: League) -> str:
-    """A league in lines."""
+    """Details of a league."""
     return _lines(
         ("League", row.name),
         ("ID", row.id),
@@ -205,7 +205,7 @@ def division_details(row: Division) -> str:
 
 
 def round_details(row: RoundDetail) -> str:
-    """A round in lines, and its results."""
+    """Details of a round, and its results."""
     about = _lines(
         ("Round", row.round_number),
         ("ID", row.id),
@@ -219,7 +219,7 @@ def round_details(row: RoundDetail) -> str:
 
 
 def seed_details(row: LeagueSeed) -> str:
-    """An order for a league in lines."""
+    """Details of an order for a league."""
     return _lines(
         ("Seed", row.id),
         ("Coworld", row.coworld_name),
@@ -256,7 +256,7 @@ SECRETS: tuple[Column[Secret], ...] = (
 
 
 def coworld_details(row: Coworld) -> str:
-    """A Coworld in lines."""
+    """Details of a Coworld."""
     return _lines(
         ("Coworld", row.name),
         ("Version", row.version),
@@ -270,7 +270,7 @@ def coworld_details(row: Coworld) -> str:
 
 
 def image_details(row: Image) -> str:
-    """An image in lines."""
+    """Details of an image."""
     return _lines(
         ("Image", f"{row.name} v{row.version}"),
         ("ID", row.id),
@@ -288,7 +288,7 @@ _VERDICTS = {"passed": "green", "failed": "red", "pending": "cyan", "none": "yel
 
 
 def smoke_answer(status: CoworldStatus) -> dict[str, Any]:
-    """How they stand, for a program."""
+    """The state of these episodes, for programs."""
     return {
         "hosted_smoke": status.verdict,
         "hosted_smoke_episodes": [
@@ -299,7 +299,7 @@ def smoke_answer(status: CoworldStatus) -> dict[str, Any]:
 
 
 def smoke_text(status: CoworldStatus) -> str:
-    """How they stand, in words."""
+    """The state of these episodes, in words."""
     says = {
         "none": "none yet",
         "pending": "pending",
@@ -333,7 +333,7 @@ def _label(seat: Participant) -> str:
 def scores_of(row: EpisodeRequest) -> str:
     """``label=score`` of each participant.
 
-    Scores come by policy version; a version that sits twice has them in the order of its seats.
+    Scores come by policy version; a version with several seats has them in the order of its seats.
     """
     left = list(row.scores)
     parts: list[str] = []
@@ -382,7 +382,7 @@ EXPERIENCE: tuple[Column[ExperienceRequest], ...] = (
 
 
 def counts_of(row: ExperienceRequest) -> str:
-    """How many episodes stand where: ``7 completed, 1 failed, 2 running``."""
+    """The number of episodes by status: ``7 completed, 1 failed, 2 running``."""
     counts = (
         (row.completed_count, "completed"),
         (row.failed_count, "failed"),
@@ -394,7 +394,7 @@ def counts_of(row: ExperienceRequest) -> str:
 
 
 def episode_details(row: EpisodeRequest) -> str:
-    """An episode in lines, with who sat where."""
+    """Details of an episode, with the player in each seat."""
     about = _lines(
         ("Episode", row.id),
         ("Status", status_word(row.status)),
@@ -420,12 +420,12 @@ def episode_details(row: EpisodeRequest) -> str:
 
 
 def evidence_name(kind: str, position: int) -> str:
-    """What a platform calls the log or the artifact of a player."""
+    """A platform's name for the log or the artifact of a player."""
     return f"policy_artifact_{position}.zip" if kind == "artifact" else f"policy_agent_{position}.log"
 
 
 def evidence_table(seats: Iterable[PlayerEvidence], kind: str) -> str:
-    """Who left a log, or an artifact."""
+    """A table of the players that left a log, or an artifact."""
     columns: tuple[Column[PlayerEvidence], ...] = (
         Column("Agent", lambda seat: seat.position, right=True),
         Column("Policy", lambda seat: seat.policy_name),
@@ -435,7 +435,7 @@ def evidence_table(seats: Iterable[PlayerEvidence], kind: str) -> str:
 
 
 def stats_details(row: EpisodeStats) -> str:
-    """The statistics of an episode: a row a policy, and the game's numbers."""
+    """The statistics of an episode: a row for each policy, and the game's numbers."""
     parts = [f"Steps: {cell(row.steps)}"]
     if row.policy_stats:
         parts.append(rows_table(_AGENTS, row.policy_stats))
@@ -445,7 +445,7 @@ def stats_details(row: EpisodeStats) -> str:
 
 
 def experience_details(row: ExperienceRequest) -> str:
-    """An experience request in lines, and its episodes where it has them with it."""
+    """Details of an experience request, and its episodes if it includes them."""
     about = _lines(
         ("Experience request", row.id),
         ("Status", status_word(row.status)),
@@ -476,7 +476,7 @@ def player_columns(active: str | None) -> tuple[Column[OwnedPlayer], ...]:
 
 
 def whoami_details(known: Whoami, server: str) -> str:
-    """Who one is to a server, in lines."""
+    """The identity that a server sees."""
     return _lines(
         ("Server", server),
         ("Name", known.name),
@@ -490,7 +490,7 @@ def whoami_details(known: Whoami, server: str) -> str:
 
 
 def play_session_details(session: PlaySession) -> str:
-    """A game that waits for people, and how to get in."""
+    """A game that waits for human players, and how to join it."""
     return _lines(
         ("Session", session.session_id),
         ("Seats", session.player_count),
@@ -511,7 +511,7 @@ def seat_details(seat: JoinedSession) -> str:
 
 
 def submission_details(made: SubmissionCreated, *, policy: str, league: str, auto_champion: str, page: str) -> str:
-    """A submission that was made, and what becomes of it."""
+    """A submission that was made, and what happens next."""
     placed = made.league_policy_membership_id
     waits = None if made.status.is_terminal else "placement is asynchronous; `coworld submissions` shows how it goes"
     return _lines(

@@ -1,4 +1,4 @@
-"""How far a transfer is, for whoever waits for it."""
+"""Progress of transfers."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _LINE_SECONDS = 15.0
 
 @contextmanager
 def shown_progress(out: Output, label: str) -> Generator[OnProgress]:
-    """Show how far a transfer is: on a line that changes on a terminal, else on a line now and then.
+    """Show a transfer's progress: on a line that is updated on a terminal, else on an occasional new line.
 
     Args:
         out: Where to narrate.
-        label: What is transferred.
+        label: The name of the file or files.
 
     Yields:
-        What to tell.
+        The callback for progress.
     """
     name = clean(label, one_line=True)
     told = time.monotonic()
@@ -60,7 +60,7 @@ def shown_progress(out: Output, label: str) -> Generator[OnProgress]:
 
 @contextmanager
 def shown_images(out: Output) -> Generator[OnImage]:
-    """Show how far an image is that is uploaded, and say once for each stage that it has begun."""
+    """Show the progress of an image's upload, and announce each stage once."""
     begun: set[tuple[str, str]] = set()
     words = {"reading": "reading", "packing": "packing", "pushing": "sending"}
     with shown_progress(out, "image") as tell:

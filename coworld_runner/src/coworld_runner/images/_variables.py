@@ -17,7 +17,7 @@ class WatchedVariables(dict[str, str]):
 
 
 def shown(text: str) -> str:
-    """A piece of a text, for a message."""
+    """An excerpt of a text, for a message."""
     # an address may carry a password
     return re.sub(r"//[^/@]*@", "//", text)[:80]
 
@@ -32,7 +32,7 @@ def interpolate(text: str, variables: Mapping[str, str]) -> str:
 
     ``$VAR`` and ``${VAR}``; ``${VAR:-word}`` and ``${VAR-word}`` (a default for empty or unset, or for unset only);
     ``${VAR:+word}`` and ``${VAR+word}`` (instead of a value); ``${VAR:?word}`` and ``${VAR?word}`` (an error when
-    there is none); ``$$`` is a dollar sign. A word may hold variables itself. What is not set counts as empty.
+    there is none); ``$$`` is a dollar sign. A word may hold variables itself. Unset variables count as empty.
 
     Args:
         text: The text.

@@ -75,13 +75,13 @@ async def build_image(
     """Build an image and tag it.
 
     Args:
-        engine: Where.
+        engine: The engine that builds.
         service: The service it is for, for messages.
         build: What to build.
         image: Its tag.
         args: Build arguments.
         platform: os/architecture, or None for the engine's own.
-        no_cache: Do every step again.
+        no_cache: Run every step again.
         buildkit: What in the Dockerfile needs BuildKit; empty: the classic builder does it.
         publish: Where progress goes.
         labels: What it is labelled with besides what its Dockerfile says.
@@ -119,7 +119,7 @@ async def build_image(
             "target": build.target,
             "platform": platform,
             "nocache": no_cache,
-            # never ask a registry for what is here
+            # never ask a registry for local images
             "pull": None,
             "rm": True,
             "forcerm": True,
@@ -226,7 +226,7 @@ def _pack(build: Build, file: IO[bytes], buildkit: bool) -> SentContext:
 
 
 class _Upload:
-    """The archive, piece by piece."""
+    """Yield the archive in chunks."""
 
     def __init__(self, file: IO[bytes], size: int, image: str, publish: Publish) -> None:
         self._file = file

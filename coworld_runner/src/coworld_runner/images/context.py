@@ -172,12 +172,12 @@ def dockerfile_of(build: Build) -> tuple[str, str, Path | None]:
 def write_context(build: Build, sink: IO[bytes], *, buildkit: bool = False) -> SentContext:
     """Write the build context as a tar archive. Runs in a worker thread and stops when its task is cancelled.
 
-    Owners and their names are left out, so that the same files give the same image whoever builds them.
+    Owners and their names are left out, so that the same files give the same image for every user.
     ``<Dockerfile>.dockerignore`` beside the Dockerfile goes before ``.dockerignore`` of the context.
 
     Args:
         build: What to build.
-        sink: Where the archive goes.
+        sink: The file to write the archive to.
         buildkit: Whether it is for BuildKit, which is then told to use the frontend it has.
 
     Raises:
@@ -229,7 +229,7 @@ def ignore_of(build: Build, dockerfile: Path | None) -> Ignore:
 
 
 def _walk(root: Path, ignore: Ignore, *, always: Sequence[str]) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Everything that is sent, directories before what is in them, in a fixed order."""
+    """All entries to send, directories before their contents, in a fixed order."""
 
     def below(directory: Path, prefix: str, above: Sequence[bool]) -> Iterator[tuple[str, os.DirEntry[str]]]:
         anyio.from_thread.check_cancelled()
@@ -265,7 +265,7 @@ def _add(archive: tarfile.TarFile, relative: str, entry: os.DirEntry[str]) -> in
         info = archive.gettarinfo(entry.path, arcname=relative)
         info.uid = info.gid = 0
         info.uname = info.gname = ""
-        # a fraction would cost every file a header of its own
+        # a fraction of a second would add a header to every file
         info.mtime = int(info.mtime)
         if os.name == "nt":
             info.mode = info.mode & 0o755 | 0o111
@@ -285,7 +285,7 @@ def _add(archive: tarfile.TarFile, relative: str, entry: os.DirEntry[str]) -> in
 
 
 class _Polled(io.RawIOBase):
-    """A file that stops being read when the task it is read for is cancelled."""
+    """A file whose reads fail once the task that needs them is cancelled."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

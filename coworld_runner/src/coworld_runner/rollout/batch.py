@@ -21,7 +21,7 @@ from .playing import PolicyTable, Rollout, SeatPolicies, several
 __all__ = ["rollouts", "work"]
 
 SECONDS: Final = 0.05
-"""How long a process plays before it hands over what it has played."""
+"""How long a process plays before it hands over its episodes."""
 
 
 def rollouts(
@@ -56,7 +56,7 @@ def rollouts(
         UsageError: As for `rollout`; or rules or a policy cannot be handed to another process.
         RulesError: As for `rollout`.
         PolicyError: As for `rollout`.
-        EnvironmentFault: A process has died.
+        EnvironmentFault: A process died.
     """
     if episodes < 0 or processes < 1:
         raise UsageError(
@@ -89,7 +89,7 @@ def _alone(job: _Job) -> Generator[Rollout]:
 
 def _together(job: _Job, count: int) -> Generator[Rollout]:
     letter = _letter(job)
-    # What cannot be meant is said here, and not by each process.
+    # Invalid arguments are reported here, and not by each process.
     with job.table():
         pass
     with ExitStack() as stack:
@@ -162,7 +162,7 @@ def _letter(job: _Job) -> bytes:
 
 
 def work(job: _Job, number: int, count: int, out: BinaryIO) -> None:
-    """Play every count-th episode of a job, and write what came of them."""
+    """Play every count-th episode of a job, and write the results."""
     played: list[Rollout] = []
     last: CoworldError | None = None
 

@@ -1,4 +1,4 @@
-"""`python -m coworld_runner.rollout.worker NUMBER COUNT`: a process of `rollouts`, told by its input what to do."""
+"""`python -m coworld_runner.rollout.worker NUMBER COUNT`: a process of `rollouts`; reads its jobs from stdin."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from types import ModuleType
 
 
 def main() -> None:
-    """Play until there is nothing more to play, or nobody listens."""
+    """Play until all episodes are played, or the parent has closed the pipe."""
     number, count = map(int, sys.argv[1:])
-    # What policies print is for people, and nobody types here.
+    # Policies print to standard error, and read nothing.
     with os.fdopen(os.dup(1), "wb") as out, os.fdopen(os.dup(0), "rb") as told:
         os.dup2(2, 1)
         with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a device

@@ -1,4 +1,4 @@
-"""Files of units, brought in several at once and all within a time."""
+"""Fetching files from units, several at once and within a time limit."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ __all__ = ["Fetched", "Room", "Wanted", "fetch_all", "worth_keeping"]
 
 _AT_ONCE = 8
 _MOST_FILES = 1000
-"""How many files that a unit leaves of its own accord are kept."""
+"""How many unrequested files of a unit are kept."""
 
 Fetched = int | FileNotFoundError | TransferError
-"""What came of a file: its bytes, that there is none, or why it was not brought in."""
+"""The outcome for a file: its size in bytes, that it does not exist, or why it could not be fetched."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """A file to be brought in."""
+    """A file to fetch."""
 
     unit: Unit
     name: str
     target: Path
     limit: int
-    """Bytes it may have."""
+    """The most bytes it may have."""
 
 
 @dataclass
 class Room:
-    """What several files may have in all."""
+    """A size limit that several files share."""
 
     left: int
-    """Bytes that may still be brought in."""
+    """Bytes that may still be fetched."""
 
 
 def worth_keeping(names: Iterable[str], *, who: str, warn: Callable[[str], object]) -> list[str]:
-    """Which of the files that a unit has left of its own accord are kept; why others are not is told.
+    """Choose which of a unit's unrequested files to keep, and warn about the others.
 
     Args:
         names: The files.
-        who: Who left them, at the beginning of a sentence.
-        warn: Told of each that is not kept, or of many at once.
+        who: The unit that wrote them, as the subject of a warning.
+        warn: Called for each file that is not kept, or once for many.
     """
     kept: list[str] = []
     for name in names:
         if not name.isprintable():
-            # nor could it be told of in a record
+            # it could not be written to a record either
             warn(f"{who} wrote {name!a}, which is not kept: that is no name for a file.")
         elif len(kept) == _MOST_FILES:
             warn(f"{who} wrote more than {_MOST_FILES} further files; the rest is not kept.")
@@ -69,13 +69,13 @@ async def fetch_all(
     tell: Callable[[Wanted, Fetched], Awaitable[None]],
     room: Room | None = None,
 ) -> None:
-    """Bring in files of units.
+    """Fetch files from units.
 
     Args:
-        wanted: Which.
-        seconds: How long all of them may take.
-        tell: Told of each what came of it.
-        room: What they may have in all; None: as much as each may have.
+        wanted: The files.
+        seconds: How long all of them together may take.
+        tell: Called with each file and its outcome.
+        room: The size limit for all of them together; None: only the limit of each applies.
     """
     gate = anyio.CapacityLimiter(_AT_ONCE)
     deadline = anyio.current_time() + seconds
@@ -102,7 +102,7 @@ async def _fetch(want: Wanted, room: Room | None) -> Fetched:
     if room is not None:
         size = await want.unit.size(want.name)
         limit = min(limit, room.left)
-        # for the others that are under way
+        # reserved, because other fetches run at the same time
         kept = min(size or 0, limit)
         room.left -= kept
     fetched: Fetched = 0

@@ -1,4 +1,4 @@
-"""What every run begins and ends with: a fresh workspace, a log of events, and the word that it began."""
+"""The start of every run: a fresh workspace, a log of events, and the first event."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OpenRun:
     layout: EpisodeLayout
     bus: EventBus
     reserve: Reserve
-    """For what must be written however the run went."""
+    """For files that must be written however the run went."""
     begun_at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
     _begun: float = field(default_factory=time.monotonic)
 
@@ -51,7 +51,7 @@ def open_run(
     resume: str = "",
     keep: int | None = None,
 ) -> Generator[OpenRun]:
-    """A workspace and the events of one run, written there as they happen.
+    """Open a workspace for one run, and write its events there as they happen.
 
     Args:
         workspace: The directory for the evidence; it must be new or empty.
@@ -59,8 +59,8 @@ def open_run(
         listeners: Readers of its events.
         overwrite: Whether a workspace of an earlier run may be emptied first.
         latest: Whether ``latest`` beside the workspace should point at it.
-        resume: The name of a file by which a workspace shows itself to be one to go on in; empty: it must be fresh.
-        keep: How many events late readers find; None: all of them.
+        resume: The name of a file that marks a workspace as one to resume in; empty: it must be fresh.
+        keep: How many past events to keep for late readers; None: all of them.
 
     Raises:
         WorkspaceError: The workspace is not fresh or not writable.

@@ -1,7 +1,7 @@
-"""Removing what a program left, however it left it: as deep, as long, as many and as closed as it liked.
+"""Removing a program's files, whatever their depth, path length, number and permissions.
 
-Everything is done relative to an open directory, and no link is ever followed. A directory that is not empty is first
-moved to the top of the tree, so that neither its depth nor the length of its path matters, and two descriptors do.
+All operations are relative to an open directory, and no link is ever followed. A directory that is not empty is first
+moved to the top of the tree, so that neither its depth nor its path length matters, and two descriptors suffice.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _FULL = (errno.ENOTEMPTY, errno.EEXIST)
 
 
 def remove_tree(path: Path, *, last: str = "", within: float = math.inf) -> str:
-    """Remove a directory with all it holds. Blocks: run it in a worker thread.
+    """Remove a directory and its contents. Blocks: run it in a worker thread.
 
-    What cannot be removed keeps nothing else from being removed but the directories that it is in.
+    If something cannot be removed, everything else is, except the directories above it.
 
     Args:
         path: The directory; a link or a file in its place is removed itself.
-        last: Name of an entry that is removed when nothing else is left.
-        within: Seconds it may take; then what is left stays.
+        last: Name of an entry that is removed after everything else.
+        within: Seconds it may take; then the rest stays.
 
     Returns:
-        Why it, or something in it, is still there; an empty string when nothing is.
+        Why the directory, or something in it, is still there; an empty string when all is removed.
     """
     try:
         top = _open(str(path), None)
@@ -75,7 +75,7 @@ class _Remover:
     """Empties one directory.
 
     Args:
-        top: It, open.
+        top: A descriptor of the directory.
         within: Seconds it may take.
         spare: Name of an entry to leave alone.
     """
@@ -86,14 +86,14 @@ class _Remover:
         self._until = time.monotonic() + within
         self._spare = spare
         self._prefix = f".removed-{secrets.token_hex(8)}-"
-        """Nobody can have taken names with this already."""
+        """Random, so that no existing name can begin with it."""
         self._lifted = 0
         self._left: list[str] = []
         """Directories at the top, yet to be emptied."""
         self._reason = ""
 
     def run(self) -> str:
-        """Empty it; returns why something is still there: the first thing that could not be removed."""
+        """Empty the directory; returns the first reason why something could not be removed, or an empty string."""
         try:
             self._empty(self._top, ".", self._left.append)
             while self._left:
@@ -112,8 +112,8 @@ class _Remover:
             os.close(directory)
 
     def _empty(self, directory: int, shown: str, on_directory: Callable[[str], None]) -> None:
-        """Remove the files of a directory, and do something about the directories in it."""
-        # listed to the end first: what is removed meanwhile could hide what comes after it
+        """Remove the files of a directory, and call ``on_directory`` for each directory in it."""
+        # list everything first: removing entries during the listing could hide later ones
         names: list[tuple[str, bool]] = []
         with os.scandir(directory) as entries:
             for entry in entries:
@@ -145,13 +145,13 @@ class _Remover:
         except OSError as error:
             if error.errno not in _CLOSED:
                 raise
-            # to move a directory one needs the right to write into it, too
+            # moving a directory requires write permission on it, too
             _unlock(name, parent)
             os.rename(name, lifted, src_dir_fd=parent, dst_dir_fd=self._top)
         self._left.append(lifted)
 
     def _attempt(self, name: str, parent: int, act: Callable[[], None], shown: str = ".") -> bool:
-        """Do it, and once more with the rights that a program may have taken from us; keep why it could not be done."""
+        """Call ``act``, and once more after restoring permissions that a program removed; keep the first error."""
         for again in (True, False):
             try:
                 act()
@@ -181,18 +181,18 @@ def _open(name: str, parent: int | None) -> int:
 
 
 def _unlock(name: str, parent: int | None) -> None:
-    """Give ourselves every right to a directory, and never to what a link leads to."""
+    """Give ourselves all permissions on a directory, and never on the target of a link."""
     if os.chmod in os.supports_follow_symlinks:
         os.chmod(name, 0o700, dir_fd=parent, follow_symlinks=False)
         return
     itself = os.open(name, _ITSELF | getattr(os, "O_DIRECTORY", 0), dir_fd=parent)
     try:
-        os.chmod(f"/proc/self/fd/{itself}", 0o700)  # noqa: PTH101 - of what is open, not of what has that name now
+        os.chmod(f"/proc/self/fd/{itself}", 0o700)  # noqa: PTH101 - the open file, not one that has its name now
     finally:
         os.close(itself)
 
 
 def _words(name: object, error: OSError) -> str:
-    # it may be any bytes, and is told to people and in JSON
+    # a name may be any bytes, and is shown to people and in JSON
     shown = " ".join(strip_controls(os.fsencode(str(name)).decode("utf-8", "replace")).split())
     return f"{shown}: {error.strerror or error}"

@@ -1,4 +1,4 @@
-"""The event bus of a run: numbers events, keeps them, hands them to readers, never waits for one."""
+"""The event bus of a run: numbers events, keeps them and passes them to readers, without waiting for any."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ._files import cut_unfinished
 __all__ = ["EventBus", "EventLog", "Listener"]
 
 Listener = Callable[[BaseEvent], None]
-"""A reader that is called for every event as it is published; must be quick, and gets no more once it has raised."""
+"""Called for every event as it is published; must be quick, and is removed once it raises."""
 
 
 class EventBus:
@@ -32,8 +32,8 @@ class EventBus:
 
     Args:
         run_id: The run's label, put on every event.
-        listeners: Called for every event, in order, at once.
-        keep: How many events late readers find; None: all of them.
+        listeners: Called for every event as it is published, in order.
+        keep: How many past events to keep for late readers; None: all of them.
     """
 
     def __init__(self, run_id: str, *listeners: Listener, keep: int | None = None) -> None:
@@ -46,18 +46,18 @@ class EventBus:
 
     @property
     def history(self) -> tuple[BaseEvent, ...]:
-        """Every event so far, or as many as are kept."""
+        """The events so far, or as many as are kept."""
         return tuple(self._history)
 
     def listen(self, listener: Listener) -> None:
-        """Add a listener for what is published from now on."""
+        """Add a listener for events from now on."""
         self._listeners.append(listener)
 
     def publish(self, event: BaseEvent) -> None:
         """Number an event, keep it and pass it on.
 
-        Never waits: a full subscriber is dropped and may resume. Never raises either, for it is called from the midst
-        of cleaning up: a listener that raises gets nothing more, and the others are told.
+        Never waits: a full subscriber is dropped and may resume. Never raises, because it is called during cleanup: a
+        listener that raises is removed, and the others get a notice.
         """
         self._count += 1
         event = event.model_copy(update={"seq": self._count, "time": dt.datetime.now(dt.UTC), "run_id": self.run_id})
@@ -66,7 +66,7 @@ class EventBus:
         for listener in tuple(self._listeners):
             try:
                 listener(event)
-            except Exception as error:  # noqa: BLE001 - a reader's trouble is never the run's
+            except Exception as error:  # noqa: BLE001 - a failing reader must not fail the run
                 self._listeners.remove(listener)
                 failed.append(
                     error.message
@@ -116,7 +116,7 @@ class EventBus:
 
 
 class EventLog:
-    """Writes events to a file, one JSON object a line, as they happen. Use as a context manager; call to write.
+    """Writes events to a file as they happen, one JSON object per line. Use as a context manager; call to write.
 
     Args:
         path: The NDJSON file.
@@ -128,7 +128,7 @@ class EventLog:
         self._mode = "a+" if append else "x+"
         self._file: FileIO | None = None
         self._size = 0
-        """Bytes of whole lines."""
+        """The size of the complete lines, in bytes."""
 
     def __enter__(self) -> Self:
         self._file = FileIO(self.path, self._mode)
@@ -139,8 +139,8 @@ class EventLog:
         """Write one event.
 
         Raises:
-            EnvironmentFault: It cannot be written. The bus then gives this reader no more, tells the others, and the
-                run goes on; the file ends with the last whole line.
+            EnvironmentFault: It cannot be written. The bus then removes this reader and notifies the others, and the
+                run goes on; the file ends with the last complete line.
         """
         if self._file is None:
             return
@@ -161,7 +161,7 @@ class EventLog:
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._file is not None:
-            # what a network file system has to say now comes too late for anybody
+            # an error that a network file system reports only now is too late to act on
             with contextlib.suppress(OSError):
                 self._file.close()
             self._file = None

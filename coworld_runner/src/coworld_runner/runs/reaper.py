@@ -1,4 +1,4 @@
-"""Finding and removing what a killed runner left: exactly ours, by label, a dry run first."""
+"""Finding and removing leftovers of killed runners: only our own, by label, as a dry run by default."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from .scratch import find_scratch, reap_scratch, scratch_roots
 __all__ = ["Sweep", "sweep", "sweep_run"]
 
 _SETTLE_SECONDS = 1.5
-"""How long an engine may take to finish what a runner had asked it for when it was killed."""
+"""How long an engine may take to finish a killed runner's last requests."""
 _LOOKS = 5
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What was found, and what became of it."""
+    """The leftovers that were found, and the attempts to remove them."""
 
     found: tuple[Found, ...]
     reaped: tuple[Reaped, ...] = ()
     """Empty after a dry run."""
     unavailable: tuple[str, ...] = field(default=())
-    """Backends that could not be asked, and a place that is not safe to look at, each with the reason."""
+    """Backends that could not be asked, and directories that are unsafe to touch, each with the reason."""
 
     @property
     def ok(self) -> bool:
-        """True when everything that was to be removed is."""
+        """Whether everything that had to be removed is gone."""
         return all(item.removed or item.found.alive for item in self.reaped)
 
 
@@ -41,7 +41,7 @@ async def sweep(
 ) -> Sweep:
     """Look for leftovers on all backends, and remove them when asked to.
 
-    Units go first, the run directories last: a directory's lock is what tells whether its run is alive.
+    Units go first, the run directories last: a directory's lock shows whether its run is alive.
 
     Args:
         backends: Backends, not entered; one that cannot be reached is reported, not raised.
@@ -57,7 +57,7 @@ async def sweep(
         try:
             async with backend:
                 if not apply:
-                    # one backend may be built on another, and see what that one sees
+                    # a backend built on another one finds the same units
                     known = {(item.kind, item.id) for item in found}
                     found.extend(item for item in await _units(backend, run_id) if (item.kind, item.id) not in known)
                     continue
@@ -66,7 +66,7 @@ async def sweep(
                 reaped.extend(gone)
         except CoworldError as error:
             unavailable.append(f"{backend.name}: {error.message}")
-        except Exception as error:  # noqa: BLE001 - anybody may have written it, and the others are swept all the same
+        except Exception as error:  # noqa: BLE001 - backends may be third-party, and the others must still be swept
             unavailable.append(f"{backend.name}: it failed with {type(error).__name__}: {error}")
     unavailable += [
         f"directories: {root} {why}, so nothing there is touched" for root, why in scratch_roots().items() if why
@@ -79,14 +79,14 @@ async def sweep(
 
 
 async def sweep_run(backend: Backend, run_id: str) -> tuple[Reaped, ...]:
-    """Remove what a run that was killed has left on a backend, which is entered, and on this machine."""
+    """Remove the leftovers of a killed run on an entered backend and on this machine."""
     killed = any(not item.alive for item in find_scratch(run_id))
     _, gone = await _remove_units(backend, run_id, force=False, killed=killed)
     return (*gone, *await _remove_directories(find_scratch(run_id), force=False))
 
 
 async def _remove_directories(found: Sequence[Found], *, force: bool) -> tuple[Reaped, ...]:
-    # a hostile program may have left so much that somebody loses patience
+    # cancellable: a hostile program may have left more than the user waits for
     return await anyio.to_thread.run_sync(lambda: reap_scratch(found, force=force), abandon_on_cancel=True)
 
 
@@ -97,7 +97,7 @@ async def _units(backend: Backend, run_id: str | None) -> tuple[Found, ...]:
 async def _remove_units(
     backend: Backend, run_id: str | None, *, force: bool, killed: bool
 ) -> tuple[tuple[Found, ...], tuple[Reaped, ...]]:
-    """Remove what there is, and what an engine still makes because a runner had asked for it when it was killed."""
+    """Remove existing units, and those that an engine still creates for a killed runner's last requests."""
     found: dict[str, Found] = {}
     reaped: dict[str, Reaped] = {}
     expecting = killed

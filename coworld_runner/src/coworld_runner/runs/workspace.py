@@ -1,4 +1,4 @@
-"""Where an episode's evidence goes: always a fresh directory, or a refusal."""
+"""Workspaces for an episode's evidence: always a fresh directory, or a refusal."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def timestamp() -> str:
 
 
 def default_workspace(results: Path, run_id: str) -> Path:
-    """A directory of its own for this run below a results directory."""
+    """The run's own directory below a results directory."""
     return results / f"{timestamp()}-{run_id[:6]}"
 
 
 def prepare_workspace(path: Path, *, overwrite: bool = False, resume: str = "") -> EpisodeLayout:
-    """Make a workspace, or refuse it.
+    """Create a workspace, or refuse to.
 
     Args:
-        path: The directory. Parents are made.
+        path: The directory. Missing parents are created.
         overwrite: Whether a directory with files in it may be emptied first.
-        resume: The name of a file by which a directory shows itself to be one to go on in, which is left as it is.
+        resume: The name of a file that marks a directory as one to resume in; such a directory is left as it is.
 
     Raises:
         WorkspaceError: It is a file, holds files, or cannot be written to.
@@ -105,7 +105,7 @@ def prepare_workspace(path: Path, *, overwrite: bool = False, resume: str = "") 
 
 
 def _is_workspace(path: Path) -> bool:
-    """Whether a directory looks like one we, or the published runner, wrote."""
+    """Whether a directory looks like a workspace that this or the published runner wrote."""
     ours = (
         "episode.json",
         ROWS_NAME,
@@ -119,7 +119,7 @@ def _is_workspace(path: Path) -> bool:
 
 
 def unwritable(path: Path, error: OSError) -> WorkspaceError | EnvironmentFault:
-    """What it comes to that a directory for evidence cannot be written to."""
+    """The error for a directory for evidence that cannot be written to."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return EnvironmentFault(
             f"There is no room to write to {path}.",
@@ -138,7 +138,7 @@ def unwritable(path: Path, error: OSError) -> WorkspaceError | EnvironmentFault:
 def point_latest(results: Path, workspace: Path) -> None:
     """Make ``results/latest`` point at a workspace, atomically; the last run to start wins.
 
-    A file system without links is no reason to fail a run: then there is no ``latest``.
+    On a file system without links there is no ``latest``, and the run goes on.
     """
     link = results / _LATEST
     if link.exists() and not link.is_symlink():
@@ -174,17 +174,16 @@ def atomic_write(path: Path, data: bytes) -> None:
 
 
 class Reserve:
-    """Room on a workspace's disk, kept for the record: a run that has filled the disk can still say so.
+    """Reserves space on a workspace's disk, so that a run that has filled the disk can still write its record.
 
-    The room belongs to a file without a name, so nothing of it is left behind by a runner that is killed. Use as a
-    context manager.
+    The space belongs to a file without a name, so a killed runner leaves nothing behind. Use as a context manager.
 
     Args:
         directory: The workspace.
         size: Bytes to keep.
 
     Raises:
-        EnvironmentFault: There is not even that much room.
+        EnvironmentFault: There is not enough space.
     """
 
     def __init__(self, directory: Path, size: int = _RESERVE) -> None:
@@ -205,11 +204,11 @@ class Reserve:
         return self
 
     def write(self, path: Path, data: bytes) -> None:
-        """As ``atomic_write``; where there is no room, the reserve is given up for it.
+        """Like ``atomic_write``; if the disk is full, the reserve is released first.
 
         Raises:
             WorkspaceError: It cannot be written.
-            EnvironmentFault: There is no room all the same.
+            EnvironmentFault: There is not enough space even then.
         """
         try:
             atomic_write(path, data)
@@ -232,7 +231,7 @@ def digest(path: Path) -> str:
 
 
 def artifact_records(layout: EpisodeLayout) -> tuple[ArtifactRecord, ...]:
-    """Size and digest of every regular file in a workspace but the record itself and the still open event log."""
+    """Size and digest of every regular file in a workspace except the record and the event log, which is still open."""
     records: list[ArtifactRecord] = []
     for directory, _, names in os.walk(layout.workspace):
         for name in names:

@@ -1,4 +1,4 @@
-"""What the environment asks for: one game with its results and replay, one replay, or replays by request."""
+"""Serving as the environment says: one game with its results and replay, one replay, or replays by request."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ __all__ = ["replay_messages", "serve_rules"]
 MAX_CONFIG: Final = 4 * 1024 * 1024
 MAX_REPLAY: Final = 256 * 1024 * 1024
 CHUNK: Final = 256 * 1024
-"""About so many characters of ticks go into one message of a replay."""
+"""The approximate number of characters of ticks in one message of a replay."""
 
 
 async def serve_rules(rules: type[Rules]) -> int:
-    """Do what the environment asks for and return the exit code.
+    """Serve as the environment says and return the exit code.
 
-    `COGAME_CONFIG_URI` with `COGAME_RESULTS_URI` and `COGAME_SAVE_REPLAY_URI` is one game; `COGAME_LOAD_REPLAY_URI` is
-    a replay, until a signal comes; `COGAME_REPLAY_SERVER=1`, the older way, is a replay for each request.
+    `COGAME_CONFIG_URI` with `COGAME_RESULTS_URI` and `COGAME_SAVE_REPLAY_URI` plays one game. `COGAME_LOAD_REPLAY_URI`
+    shows a replay until a signal arrives. `COGAME_REPLAY_SERVER=1`, the older way, shows a replay for each request.
 
     Args:
         rules: The game.
 
     Returns:
-        0 when the game is over and all is written, or a replay has been shown; 1 when the rules failed or nobody came;
-        130 or 143 when a signal ended the game before that. What was played by then is in the replay in any case.
+        0 when the game is over and its files are written, or a replay has been shown; 1 when the rules failed or no
+        player connected; 130 or 143 when a signal ended the game early. The replay has the ticks so far in any case.
 
     Raises:
-        UsageError: The environment or the config cannot be meant.
-        CoworldError: Something cannot be read or written.
+        UsageError: The environment or the config is invalid.
+        CoworldError: A file cannot be read or written.
     """
     if uri := os.environ.get("COGAME_LOAD_REPLAY_URI"):
         return await _show(await _load(uri))
@@ -57,9 +57,9 @@ async def serve_rules(rules: type[Rules]) -> int:
 
 async def _play(rules: type[Rules]) -> int:
     data = await read_document(_required("COGAME_CONFIG_URI"), what="game config", limit=MAX_CONFIG)
-    # What could only fail at the end of the game is refused now.
+    # Refuse invalid addresses now rather than at the end of the game.
     results_uri, replay_uri = _target("COGAME_RESULTS_URI"), _target("COGAME_SAVE_REPLAY_URI")
-    # runners of before have no use for events
+    # older runners do not ask for events
     events_uri = _target("COGAME_EVENTS_URI") if os.environ.get("COGAME_EVENTS_URI") else None
     try:
         raw: Any = json.loads(data)
@@ -78,7 +78,7 @@ async def _play(rules: type[Rules]) -> int:
         ):
             _announce(listener)
             ending, results = await _play_through(match, stop)
-            # From here on a signal changes nothing: what was played is written, and that does not take long.
+            # Signals are ignored from here on: writing the files does not take long.
             if results is not None:
                 text = json.dumps(results).encode()
                 await transfers.put(results_uri, text, content_type="application/json", what="results")
@@ -101,7 +101,7 @@ class _Ending:
 
 
 class _Stop:
-    """Signals that have come, and what they end."""
+    """The first signal received, and the scope that it cancels."""
 
     def __init__(self) -> None:
         self.playing = anyio.CancelScope()
@@ -125,7 +125,7 @@ async def _heeding_signals() -> AsyncGenerator[_Stop]:
 
 
 async def _play_through(match: Match, stop: _Stop) -> tuple[_Ending, dict[str, Any] | None]:
-    """Play, and return how it ended and the results, if there are any."""
+    """Play, and return the ending and the results, if there are any."""
     try:
         with stop.playing:
             await match.play()
@@ -159,7 +159,7 @@ async def _load(uri: str) -> list[str]:
 
 
 def replay_messages(replay: RulesReplay) -> list[str]:
-    """What shows a replay to a page: `replay` with its header, then `ticks` piece by piece."""
+    """The messages that show a replay to a page: `replay` with its header, then `ticks` in chunks."""
     head = {
         "type": "replay",
         "header": replay.header.model_dump(mode="json"),

@@ -1,4 +1,4 @@
-"""What one connection still has to be told: the newest state only, so that a slow reader costs nothing."""
+"""Pending messages of a connection: only the newest state is kept, so that a slow reader costs nothing."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import anyio
 __all__ = ["MAX_NOTICES", "Outbox"]
 
 MAX_NOTICES: Final = 8
-"""Answers that may wait for one connection; who asks faster than it reads loses the rest."""
+"""Notices that may wait for one connection; further ones are dropped."""
 
 
 class Outbox:
     """The pending messages of one connection, filled without ever waiting.
 
-    Notices (a greeting, answers to what came) are kept in order, up to `MAX_NOTICES`. A state that was not sent before
-    the next one came is replaced by it. After `finish` nothing more is taken.
+    Notices (a greeting, replies) are kept in order, up to `MAX_NOTICES`. An unsent state is replaced by the next one.
+    After `finish` nothing more is accepted.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Outbox:
             self._filled.set()
 
     def finish(self, state: str | None, *, reason: str) -> None:
-        """Send what is pending, with `state` in place of a state, then close the connection with `reason`."""
+        """Send pending notices, then `state`, then close the connection with `reason`."""
         if self._reason is None:
             self._state = state
             self._reason = reason

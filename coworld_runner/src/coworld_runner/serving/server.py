@@ -1,4 +1,4 @@
-"""Routes and connections: pages, the sockets of players and spectators, and those of replays; in both dialects."""
+"""Routes and connections in both dialects: pages, and the sockets of players, spectators and replays."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ __all__ = [
 ]
 
 STUCK_SECONDS: Final = 10.0
-"""A client that takes no byte for this long is dropped."""
+"""A client that accepts no data for this many seconds is dropped."""
 
 CLOSING_SECONDS: Final = 1.0
-"""How long the end of a game waits for clients to take their last message and close."""
+"""Seconds that the end of a game waits for clients to take their last message and close."""
 
 VIEWER_PAUSE: Final = 1 / 30
-"""Seconds between two states for one spectator; eyes need no more."""
+"""Seconds between two states for one spectator."""
 
 FREE_MESSAGES: Final = 32
-"""Messages of one player that are taken as they come; each one refused beyond them waits, and so does its sender."""
+"""Refused messages in a row that a connection may send at full speed; each further one is delayed."""
 
 FLOOD_PAUSE: Final = 0.05
 
@@ -56,7 +56,7 @@ MAX_VIEWERS: Final = 1000
 
 _Reply = Callable[[str | bytes], str | None]
 _Load = Callable[[str], Awaitable[Sequence[str]]]
-"""Gives the messages that show the replay at an address."""
+"""Loads the messages that show the replay at an address."""
 
 
 @asynccontextmanager
@@ -66,7 +66,7 @@ async def game_server(match: Match, tokens: Sequence[str], *, listener: socket.s
     Args:
         match: The game.
         tokens: The secret of each seat.
-        listener: Where it listens.
+        listener: The socket to listen on.
     """
     watching = 0
 
@@ -114,12 +114,12 @@ async def game_server(match: Match, tokens: Sequence[str], *, listener: socket.s
 async def replay_server(
     messages: Sequence[str] | None, *, load: _Load, listener: socket.socket
 ) -> AsyncGenerator[Server]:
-    """Serve one replay, or in the older dialect those that requests name by `?uri=`.
+    """Serve one replay, or in the older dialect the replays that requests name with `?uri=`.
 
     Args:
-        messages: What shows the one replay, or None for those of requests.
+        messages: The messages that show the one replay; None: each request names its replay.
         load: Loads a replay by its address.
-        listener: Where it listens.
+        listener: The socket to listen on.
     """
 
     async def named(url: SplitResult) -> Sequence[str]:
@@ -164,10 +164,10 @@ async def converse(
 
     Args:
         connection: The connection.
-        outbox: What to send; filled by others while this runs.
-        answer: Takes each message and may return a reply. Without it messages are passed over.
-        sent: Called when all that was pending has been handed to the network.
-        pause: Least seconds between two rounds of sending.
+        outbox: The messages to send, added while this runs.
+        answer: Takes each message and may return a reply; None: messages are ignored.
+        sent: Called when all pending messages have been handed to the network.
+        pause: The least seconds between two rounds of sending.
     """
     async with anyio.create_task_group() as tasks:
 
@@ -180,7 +180,7 @@ async def converse(
                             await connection.send(message)
                         if sent is not None:
                             sent()
-                        # Nothing can be added to a finished outbox, so all is said.
+                        # Nothing can be added to a finished outbox, so everything is sent.
                         if outbox.close_reason is not None:
                             await connection.close(reason=outbox.close_reason)
                             break
@@ -204,7 +204,7 @@ async def converse(
                     outbox.notify(reply)
                 free -= 1
                 if free < 0:
-                    # What is not read fills the sender's own buffers, and nobody else's time.
+                    # Unread messages fill only the sender's own buffers.
                     await anyio.sleep(FLOOD_PAUSE)
         except ConnectionClosed:
             pass
@@ -214,8 +214,8 @@ async def converse(
 async def talked_out(server: Server) -> None:
     """Wait until the clients have closed their sockets, at most `CLOSING_SECONDS`.
 
-    To end while a client's message is unread would make the kernel reset the connection, and the client could lose the
-    last message.
+    If the server ended while a client's message is unread, the kernel would reset the connection, and the client could
+    lose the last message.
     """
     with anyio.move_on_after(CLOSING_SECONDS):
         for connection in server.connections:
@@ -231,14 +231,14 @@ async def open_server(
     compress: bool = False,
     max_size: int | None = MAX_FRAME,
 ) -> AsyncGenerator[Server]:
-    """Serve pages and sockets until the block ends; nothing is logged.
+    """Serve pages and sockets while the context is open; nothing is logged.
 
     Args:
         connected: Serves one socket.
         route: Answers a request, or returns None for a socket.
-        listener: Where it listens.
-        compress: Whether what is sent is worth compressing.
-        max_size: Bytes that a frame may have; None: any number.
+        listener: The socket to listen on.
+        compress: Whether to compress messages.
+        max_size: The most bytes of a frame; None: no limit.
     """
     server = await serve(
         connected,
@@ -248,9 +248,9 @@ async def open_server(
         max_queue=4,
         compression="deflate" if compress else None,
         close_timeout=CLOSING_SECONDS,
-        # Pings keep idle proxies open. Nobody is dropped for a late answer: a player may be thinking.
+        # Pings keep idle proxies open. A late pong drops no client: a player may be thinking.
         ping_timeout=None,
-        # Its lines show requests, and with them tokens.
+        # Log lines would show requests, and with them tokens.
         logger=_silent(),
         server_header=None,
     )
@@ -272,7 +272,7 @@ def _silent() -> logging.Logger:
 
 
 def address_of(request: Request | None) -> SplitResult:
-    """What a request asks for; nothing for one that cannot be read."""
+    """The address of a request; empty for an unreadable one."""
     try:
         return urlsplit(request.path if request is not None else "")
     except ValueError:
@@ -301,12 +301,12 @@ def _common(connection: ServerConnection, url: SplitResult, *, pages: Sequence[s
 
 
 def page_response(document: Document) -> Response:
-    """The answer that shows a page."""
+    """The response with a page."""
     return content_response(document.html.encode(), kind="text/html; charset=utf-8", policy=document.policy)
 
 
 def content_response(body: bytes, *, kind: str, policy: str) -> Response:
-    """The answer that hands out a page or a file of one.
+    """The response with a page or one of its files.
 
     Args:
         body: Its content.
@@ -317,7 +317,7 @@ def content_response(body: bytes, *, kind: str, policy: str) -> Response:
         "Content-Type": kind,
         "Content-Security-Policy": policy,
         "Cache-Control": "no-store",
-        # The address of the player page has a token.
+        # The address of the player page contains a token.
         "Referrer-Policy": "no-referrer",
         "X-Content-Type-Options": "nosniff",
     }

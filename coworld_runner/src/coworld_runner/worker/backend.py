@@ -1,4 +1,4 @@
-"""The worker's backend: the game is a container of this pod that runs already, the players are pods of their own."""
+"""The worker's backend: the game already runs as a container of this pod; each player gets its own pod."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CALL_PATIENCE = 20.0
 _REPLACE_SECONDS = 60.0
 _REPLACE_PAUSE = 0.5
 _ROUTE_SECONDS = 10.0
-"""How long a new service may take to be known on the nodes and by its name."""
+"""How long a new service may take to be routed on the nodes and to resolve by name."""
 _ROUTE_TRY_SECONDS = 2.0
 _ROUTE_PAUSE = 0.1
 
@@ -44,7 +44,7 @@ class JobBackend(BaseBackend):
     """Runs the players of one job as pods beside the game.
 
     Args:
-        settings: What the worker is told.
+        settings: The worker's settings.
     """
 
     name = "kubernetes-job"
@@ -52,7 +52,7 @@ class JobBackend(BaseBackend):
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.until = math.inf
-        """The event loop's clock at which the cluster may end the players' pods by itself."""
+        """When the cluster may end the players' pods, on the event loop's clock."""
         self._cluster: Cluster | None = None
         self._attempt = secrets.token_hex(4)
         self._service_uid = ""
@@ -60,13 +60,13 @@ class JobBackend(BaseBackend):
         """Address of the service, until it leads to the game."""
         self._routing = anyio.Lock()
         self._images: dict[str, None] = {}
-        """Those of the episode, in the order in which they were asked for."""
+        """The images of the episode, in the order of the requests."""
         self._unwatched = False
-        """Whether it was told that watching is not permitted."""
+        """Whether the lack of permission to watch has been reported."""
 
     @property
     def capabilities(self) -> Capabilities:
-        """What a pod's own limits hold. Networks are kept apart by the policies that the operator applies."""
+        """The limits that a pod enforces. Networks are isolated by the operator's network policies."""
         return Capabilities(
             images=True,
             network_isolation=False,
@@ -103,7 +103,7 @@ class JobBackend(BaseBackend):
     async def ensure_image(
         self, image: str, *, platform: str | None = None, publish: Publish | None = None
     ) -> ImageInfo:
-        """Taken as it is: the nodes fetch it, from the moment on in which the game is looked at."""
+        """Take the image as it is; the nodes pull it while the game is watched."""
         self._images[image] = None
         return ImageInfo(image=image)
 
@@ -113,7 +113,7 @@ class JobBackend(BaseBackend):
     async def group(
         self, specs: Sequence[UnitSpec], *, publish: Publish, tasks: TaskGroup
     ) -> AsyncGenerator[Sequence[JobUnit], None]:
-        """The game, which runs already, with its name, while players' images are pulled; or players."""
+        """Start the game's group, with its Service and the pulls of the players' images; or a group of players."""
         place = Place(
             cluster=self.cluster,
             settings=self._settings,
@@ -124,7 +124,7 @@ class JobBackend(BaseBackend):
         )
         units = [self._unit(spec, place, publish) for spec in specs]
         game = any(isinstance(unit, GameUnit) for unit in units)
-        # shielded: whatever is cancelled, the ends of the units have still to be seen
+        # shielded: the units' exits must be seen even after a cancellation
         beside = anyio.CancelScope(shield=True)
         tasks.start_soon(self._beside, beside, units, publish, name="pods of the job")
         try:
@@ -145,7 +145,7 @@ class JobBackend(BaseBackend):
                 context={"backend": self.name, "unit": spec.name, "asked": "inputs"},
             )
         if spec.component == "game":
-            # what the game and this worker share is where its files are, and its two streams come as one
+            # the game's files are on the volume that it shares with this worker; its two streams come as one
             spec = dataclasses.replace(spec, directory=self._settings.workdir, stderr=None)
             return GameUnit(spec, place, backend=self, publish=publish)
         return PlayerUnit(spec, place, backend=self, publish=publish)
@@ -153,7 +153,7 @@ class JobBackend(BaseBackend):
     # --- the name of the game
 
     async def _make_service(self) -> None:
-        """Make the Service, in place of one that an earlier life of this job's worker may have left."""
+        """Make the Service, replacing one that this worker may have left before it was restarted."""
         body = service_body(self._settings, self._attempt)
         name = self._settings.service
         with anyio.move_on_after(_REPLACE_SECONDS):
@@ -180,24 +180,24 @@ class JobBackend(BaseBackend):
         )
 
     async def _route(self) -> None:
-        """Wait a little until the service leads to the game: many players do not try twice.
+        """Wait a little until the service leads to the game: many players do not retry.
 
-        The nodes learn of it a moment after it was made, each in its own time, and this one stands for all. Until then
-        connections are refused, or lead to whatever answers for addresses that nobody has; so it is the game's answer
-        that counts. Where a pod cannot reach itself by its service, the wait alone has to do.
+        Each node learns of the service a moment after it was made; this node stands for all. Until then connections
+        are refused, or reach something that answers for unassigned addresses, so only the game's own response counts.
+        Where a pod cannot reach itself by its service, waiting has to suffice.
         """
         async with self._routing:
             if self._unrouted is None:
                 return
             address, port = self._unrouted
             with anyio.move_on_after(_ROUTE_SECONDS):
-                while not await self._leads_to_the_game(address, port):  # noqa: ASYNC110 - nodes tell nobody
+                while not await self._leads_to_the_game(address, port):  # noqa: ASYNC110 - nodes send no notice
                     await anyio.sleep(_ROUTE_PAUSE)
             self._unrouted = None
 
     async def _leads_to_the_game(self, address: str, port: int) -> bool:
         try:
-            # by its name, as the players do: that is known in its own time, too
+            # by name, as the players connect: the name may resolve later than the address is routed
             known = await anyio.getaddrinfo(self._settings.service, port)
             there = any(entry[4][0] == address for entry in known)
             host = f"[{address}]" if ":" in address else address
@@ -218,11 +218,11 @@ class JobBackend(BaseBackend):
     # --- what the cluster says
 
     async def _beside(self, scope: anyio.CancelScope, units: Sequence[JobUnit], publish: Publish) -> None:
-        """Follow the units' pods, and pull the players' images while the game boots; its own is here."""
+        """Watch the units' pods, and pull the players' images while the game boots."""
         games = [unit for unit in units if isinstance(unit, GameUnit)]
         players = [unit for unit in units if isinstance(unit, PlayerUnit)]
         own = f"job-id={self._settings.job_id}"
-        # what an earlier life of this worker has left is not ours
+        # pods from before a restart of this worker are not ours
         others = f"{ATTEMPT}={self._attempt},{COMPONENT}=player"
 
         def refused(error: ClusterRefused) -> None:
@@ -243,7 +243,7 @@ class JobBackend(BaseBackend):
     # --- what was left
 
     async def find_units(self, run_id: str | None) -> Sequence[Found]:
-        """Pods and the Service of this job, whichever life of its worker made them."""
+        """Pods and the Service of this job, including those from before a restart of its worker."""
         listing = await self.cluster.list("pods", f"{JOB}={self._settings.job_id}")
         found = [self._found("pod", item) for item in listing["items"]]
         service = await self.cluster.get("services", self._settings.service)

@@ -1,16 +1,16 @@
-"""Handing over what an episode left, in an order in which nothing half-done looks finished.
+"""Uploading an episode's outputs, in an order in which an unfinished delivery never looks finished.
 
 ==========  ====================================================================================================
-episode     what is put where
+episode     uploads, in order
 ==========  ====================================================================================================
-counts      replay, debug archive, player logs and record, all at once; when every one of them is there, the
-            results; last the timings. Results that are there mean that everything else is, too.
-failed      error info, debug archive, player logs and record, all at once; each goes its own way whatever becomes
-            of the others. No results, no replay.
+counts      replay, debug archive, player logs and record, concurrently; when all of them are uploaded, the
+            results; last the timings. Results that exist therefore mean that everything else does too.
+failed      error info, debug archive, player logs and record, concurrently and independently of each other. No
+            results, no replay.
 ==========  ====================================================================================================
 
-When an episode counts but something of it cannot be put where it is to go, it has failed after all: the results are
-withheld, and the error info says what could not be uploaded. Timings are for statistics; losing them is only logged.
+When an episode counts but one of its outputs cannot be uploaded, it fails after all: the results are withheld, and the
+error info says what could not be uploaded. Timings are for statistics; losing them is only logged.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ __all__ = ["Delivery"]
 _log = logging.getLogger("coworld.worker")
 
 _Part = Callable[[float], Coroutine[Any, Any, None]]
-"""Puts something somewhere; told how many seconds to leave to others."""
+"""Uploads one output; takes the seconds to leave for later uploads."""
 
 _RESERVE_SECONDS, _RESERVE_SHARE = 15.0, 0.25
-"""Kept of the time for uploads, so that an error can still be told when they fail."""
+"""Seconds reserved for uploading the error info when other uploads fail."""
 
 
 class Delivery:
-    """Hands over what one episode left.
+    """Uploads the outputs of one episode.
 
     Args:
-        outputs: Where things go.
-        layout: What the episode left.
-        packing: A directory for what is packed beforehand.
-        transfers: Puts it there.
-        until: Gives the event loop's clock at which everything must be over; may come nearer meanwhile.
+        outputs: The addresses to upload to.
+        layout: The episode's files.
+        packing: A directory for archives that are packed before their upload.
+        transfers: Does the uploads.
+        until: Gives the deadline on the event loop's clock, which may move closer meanwhile.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class Delivery:
         self._lost: list[str] = []
 
     async def hand_over(self, verdict: Verdict, stopwatch: Stopwatch) -> Verdict:
-        """Put everything where it is to go.
+        """Upload all outputs.
 
         Args:
             verdict: Whether the episode counts.
-            stopwatch: What the episode's phases took.
+            stopwatch: The durations of the episode's phases.
 
         Returns:
-            Whether it counts after all: not when something of it got lost on the way.
+            The final verdict: an episode with a lost output does not count.
         """
         began = anyio.current_time()
         if verdict.counts:

@@ -1,4 +1,4 @@
-"""What an episode comes to for the platform: success or one error, how long things took, and the files to hand over."""
+"""An episode's outcome for the platform: success or one error, the durations of its phases, and files to upload."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CHUNK = 1 << 20
 
 
 def error_info(verdict: Verdict) -> bytes:
-    """The document that goes to ``ERROR_INFO_URI``."""
+    """The document that is uploaded to ``ERROR_INFO_URI``."""
     message = " ".join([verdict.published_message, *([verdict.hint] if verdict.hint else [])])
     document = {
         "error_type": verdict.published_type,
@@ -30,7 +30,7 @@ def error_info(verdict: Verdict) -> bytes:
 
 
 class Stopwatch:
-    """Listens to an episode's events for the times that the platform wants to know.
+    """Measures the durations that the platform asks for, from an episode's events.
 
     Args:
         begun: When the worker began (UTC).
@@ -40,7 +40,7 @@ class Stopwatch:
         self._marks: dict[str, dt.datetime] = {"begun": begun}
 
     def __call__(self, event: BaseEvent) -> None:
-        """Take in an event."""
+        """Handle an event."""
         match event:
             case PhaseFinished(phase="ready"):
                 self._marks.setdefault("booted", event.time)
@@ -55,13 +55,13 @@ class Stopwatch:
                 pass
 
     def timings(self, upload_seconds: float) -> dict[str, float]:
-        """Seconds by name. A phase that was not seen took none, and its time is that of the next one."""
+        """Seconds by name. A phase that was not seen took 0 s; its time counts for the next one."""
         names = ("booted", "launched", "stepped", "played")
         before = self._marks["begun"]
         spans: list[float] = []
         for name in names:
             mark = max(self._marks.get(name, before), before)
-            # the first message is looked for while the game plays, and may come out after its end
+            # the first message is polled for during the game, and may be noticed after its end
             mark = min(mark, max(self._marks.get("played", mark), before))
             spans.append(round((mark - before).total_seconds(), 3))
             before = mark
@@ -73,7 +73,7 @@ class Stopwatch:
 
 
 def pack_replay(layout: EpisodeLayout, target: Path) -> None:
-    """Write the replay as a zlib stream, piece by piece."""
+    """Write the replay as a zlib stream, in chunks."""
     packer = zlib.compressobj()
     with layout.replay.open("rb") as source, target.open("wb") as sink:
         while piece := source.read(_CHUNK):

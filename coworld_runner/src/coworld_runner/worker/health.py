@@ -1,4 +1,4 @@
-"""The port that says that the worker lives: the game's liveness probe connects to it, and gets nothing else."""
+"""The port that shows that the worker is alive: the game's liveness probe connects to it and gets no data."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["health_port"]
 
 @asynccontextmanager
 async def health_port(port: int) -> AsyncGenerator[None]:
-    """Accept connections on a port of every address, and close them again, for as long as this is entered.
+    """Accept and close connections on a port of every address while the context is open.
 
-    When the worker dies so does the port, and the kubelet ends the game.
+    When the worker dies, the port closes and the kubelet ends the game.
 
     Args:
         port: The TCP port.
 
     Raises:
-        EnvironmentFault: It cannot be listened on.
+        EnvironmentFault: The port cannot be listened on.
     """
     try:
         listener = await anyio.create_tcp_listener(local_port=port)

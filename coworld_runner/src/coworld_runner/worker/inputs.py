@@ -1,4 +1,4 @@
-"""What a worker is told in its environment (contract of the Kubernetes runner, inputs and outputs)."""
+"""A worker's settings from its environment (contract of the Kubernetes runner, inputs and outputs)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_SECONDS = 7 * 24 * 3600
 
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
-    """Where things go; None: nowhere. Addresses may carry signatures, so they are secrets."""
+    """Addresses of the outputs; None: not uploaded. Addresses may carry signatures, so they are secrets."""
 
     results: str | None = field(default=None, repr=False)
     replay: str | None = field(default=None, repr=False)
@@ -44,14 +44,14 @@ class Outputs:
 
 @dataclass(frozen=True, kw_only=True)
 class PlayerPods:
-    """How players' pods are made."""
+    """Settings of the players' pods."""
 
     cpu_request: str = "2"
     memory_request: str = "2Gi"
     cpu_limit: str | None = None
-    """None: as much as the node has to spare."""
+    """None: no limit but the node's."""
     memory_limit: str | None = None
-    """None: 2Gi, or the request where that is more."""
+    """None: 2Gi, or the request if that is more."""
     disk_limit: str = "1Gi"
     pull_policy: PullPolicy | None = None
     """None: ``IfNotPresent`` for an image named by digest, else ``Always``."""
@@ -60,16 +60,16 @@ class PlayerPods:
     bedrock_region: str | None = None
     bedrock_metadata: Mapping[str, Any] | None = None
     plain_environment: bool = False
-    """Whether tokens and secrets may stand in the pods themselves where Secrets may not be made."""
+    """Whether pods may contain tokens and secrets themselves, if creating Secrets is not permitted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What ``run`` is to do."""
+    """Settings of ``run``."""
 
     spec_uri: str = field(repr=False)
     workdir: Path
-    """What the game and the worker share."""
+    """The directory that the game and the worker share."""
     state_dir: Path
     """Where ``init-config`` left the tokens."""
     job_id: str
@@ -83,13 +83,13 @@ class Settings:
     timeout: float = durations.EPISODE
     """Seconds from the worker's start to the end of the episode, uploads not included."""
     artifact_window: float = durations.PLAYER_EXIT
-    """Seconds that players have, once the game is over, to upload what they want to keep and to end."""
+    """Seconds that players have after the game to upload their artifacts and to end."""
     linger: float = durations.LINGER
-    """Seconds a game may go on for its viewers once its results and its replay are complete."""
+    """Seconds a game may continue for its viewers after its results and its replay are complete."""
     on_player_failure: OnPlayerFailure = "stop"
     secrets_uri: str | None = field(default=None, repr=False)
     artifact_urls: Mapping[int, str] = field(default_factory=dict[int, str], repr=False)
-    """Where players put their artifacts, by slot."""
+    """Addresses for the players' artifacts, by slot."""
     players: PlayerPods = field(default_factory=PlayerPods)
 
 
@@ -97,7 +97,7 @@ class Settings:
 
 
 def read_outputs(environ: Mapping[str, str]) -> Outputs:
-    """Where things go. A list of logs that cannot be read counts as none here, and as an error in ``read_settings``.
+    """Read the addresses of the outputs. An invalid list of logs is empty here, and an error in ``read_settings``.
 
     Args:
         environ: The environment.
@@ -118,15 +118,15 @@ def read_outputs(environ: Mapping[str, str]) -> Outputs:
 
 
 def read_settings(environ: MutableMapping[str, str]) -> Settings:
-    """What ``run`` is to do.
+    """Read the settings of ``run``.
 
-    ``POLICY_SECRETS_URI`` is taken out of the environment, so that nothing started later inherits it.
+    ``POLICY_SECRETS_URI`` is removed from the environment, so that nothing started later inherits it.
 
     Args:
         environ: The environment.
 
     Raises:
-        UsageError: Variables are missing (``environment_incomplete``, all of them named) or one cannot be meant
+        UsageError: Variables are missing (``environment_incomplete``, naming all of them) or one is invalid
             (``environment_invalid``).
     """
     needed = ("JOB_SPEC_URI", "JOB_ID", "JOB_NAMESPACE", "COWORLD_SERVICE_NAME", "POD_NAME", "POD_UID")
@@ -178,7 +178,7 @@ def read_settings(environ: MutableMapping[str, str]) -> Settings:
 
 
 def read_secrets(data: bytes, slots: int) -> dict[int, dict[str, str]]:
-    """The players' secrets: ``{"policies": {"<slot>": {NAME: value}}}``.
+    """Read the players' secrets: ``{"policies": {"<slot>": {NAME: value}}}``.
 
     Args:
         data: The document.
@@ -195,7 +195,7 @@ def read_secrets(data: bytes, slots: int) -> dict[int, dict[str, str]]:
         policies = cast("dict[str, dict[str, str]]", document["policies"])
         found = {int(slot): dict(values) for slot, values in policies.items()}
     except (ValueError, TypeError, KeyError, AttributeError):
-        # what was read is secret, so neither it nor the parser's words are shown
+        # the document is secret, so neither it nor the parser's message is shown
         raise UsageError(
             'The policy secrets are not a JSON object like {"policies": {"0": {"NAME": "value"}}}.',
             code="secrets_invalid",

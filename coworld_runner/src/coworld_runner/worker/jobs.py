@@ -1,4 +1,4 @@
-"""Making the Job in which a worker plays one episode (contract of the Kubernetes runner, parent Job)."""
+"""The Kubernetes Job in which a worker plays one episode (contract of the Kubernetes runner, parent Job)."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ OUTPUTS: Mapping[str, tuple[str, str]] = {
     "timings": ("WORKER_TIMINGS_URI", "worker_timings.json"),
     "record": ("EPISODE_RECORD_URI", "episode.json"),
 }
-"""What a worker can hand over: by name, the variable that says where to, and the name of a file with it."""
+"""A worker's outputs by name: the variable with the address to upload to, and the file name."""
 
 _BY_SLOT = {"log": "policy_agent_{}.log", "artifact": "policy_artifact_{}.zip"}
 _SLOT_NAME = re.compile(r"(log|artifact)-(0|[1-9][0-9]{0,3})")
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _SPEC_CHARACTERS = 120_000
-"""A variable's value may have 128 KiB, its name included."""
+"""The kernel limits a variable to 128 KiB, its name included."""
 
 _WORKDIR, _PRIVATE, _OUTPUT = "/coworld", "/coworld-private", "/coworld-output"
 _HEALTH_PORT = 9090
 _USER = 65534
-"""Whom the worker runs as; its image says the same."""
+"""The user id of the worker; its image says the same."""
 
 
 def default_worker_image() -> str:
@@ -59,30 +59,30 @@ def default_worker_image() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """How a Job is made."""
+    """Options of a Job."""
 
     worker_image: str = field(default_factory=default_worker_image)
     job_id: str = field(default_factory=new_run_id)
     """Goes into names and labels: lower-case letters, digits and hyphens."""
     namespace: str | None = None
-    """None: that of whoever applies it."""
+    """None: the namespace of the context it is applied in."""
     deadline: int = durations.JOB
     """Seconds after which the cluster ends the Job, uploads included."""
     timeout: float | None = None
-    """Seconds for the episode; None: what the deadline leaves."""
+    """Seconds for the episode; None: limited by the deadline only."""
     ttl: int = durations.JOB_KEPT
-    """Seconds after its end in which the Job can still be looked at."""
+    """Seconds for which the Job is kept after its end."""
     service_account: str = "coworld-worker"
     outputs: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Addresses by name: those of ``OUTPUTS``, ``log-N`` and ``artifact-N``."""
+    """Addresses by the output's name: a key of ``OUTPUTS``, ``log-N`` or ``artifact-N``."""
     output_claim: str | None = None
-    """A PersistentVolumeClaim that gets a directory for this job with every output that has no address."""
+    """A PersistentVolumeClaim; outputs without an address go to a directory for this job on it."""
     output_secret: str | None = None
     """A Secret with variables for the worker, such as addresses with signatures."""
     spec_url: str | None = None
-    """Where the containers find the job spec; None: it is part of the Job."""
+    """Where the containers fetch the job spec; None: it is embedded in the Job."""
     secrets_url: str | None = field(default=None, repr=False)
-    """Where the worker finds the policies' secrets."""
+    """Where the worker fetches the policies' secrets."""
     player_cpu: str = "250m"
     player_memory: str = "256Mi"
     pull_policy: str | None = None
@@ -101,19 +101,19 @@ async def read_job_spec(
     run: Sequence[str] = (),
     server: str | None = None,
 ) -> LoadedRequest | JobSpec:
-    """What an argument asks to be played: an episode request as it stands, or a package's variant.
+    """Read the job spec that an argument names: an episode request as written, or a package's variant.
 
     Args:
-        argument: The path of an episode request; else what ``resolve_package`` takes.
+        argument: The path of an episode request, or anything that ``resolve_package`` takes.
         variant: The variant of a package; None: its certification fixture.
-        players: Images, one for all slots or one a slot; none: the bundled players.
+        players: Images, one for all slots or one for each; none: the bundled players.
         run: Their command.
         server: Base address of the API, for ids.
 
     Raises:
-        UsageError: There is no such thing, or options were given that a request excludes.
-        ManifestError: It has errors.
-        RemoteError: It cannot be fetched.
+        UsageError: The argument names nothing, or options were given that a request excludes.
+        ManifestError: The manifest has errors.
+        RemoteError: The package cannot be fetched.
     """
     source = read_source(argument, what="job spec") if "://" not in argument or argument[:5] == "file:" else None
     if source is not None and source.path is not None and await anyio.Path(source.path).is_file():
@@ -137,7 +137,7 @@ def output_addresses(base: str, slots: int, *, artifacts: bool = True) -> dict[s
     Args:
         base: An http(s) or file address; a query stays at the end.
         slots: How many slots there are.
-        artifacts: Whether players can put their artifacts there, too.
+        artifacts: Whether players can upload their artifacts there too.
     """
     bare, mark, query = base.partition("?")
     names = {name: file for name, (_, file) in OUTPUTS.items()}
@@ -149,19 +149,19 @@ def output_addresses(base: str, slots: int, *, artifacts: bool = True) -> dict[s
 
 
 def worker_job(spec: LoadedRequest | JobSpec, options: JobOptions | None = None) -> dict[str, Any]:
-    """The Job for one episode, as the cluster takes it.
+    """Make the Job for one episode.
 
-    Everything belongs to this one object: when it is deleted, or its time is over, nothing is left.
+    The Job owns everything else: when it is deleted or expires, nothing is left.
 
     Args:
-        spec: What is played.
-        options: How.
+        spec: The episode to play.
+        options: The Job's options.
 
     Returns:
         The Job as JSON.
 
     Raises:
-        UsageError: A name cannot be one, an output is unknown, or the job spec is too large to be part of the Job.
+        UsageError: A name is invalid, an output is unknown, or the job spec is too large to be part of the Job.
     """
     options = options or JobOptions()
     request = spec.request if isinstance(spec, LoadedRequest) else spec
@@ -197,7 +197,7 @@ def worker_job(spec: LoadedRequest | JobSpec, options: JobOptions | None = None)
         _worker("worker", "run", worker, options),
         grace=60,
         security={"fsGroup": _USER},
-        # the game gets no token of it: the worker's is mounted into the worker alone
+        # the game gets no token: only the worker mounts it
         serviceAccountName=options.service_account,
         initContainers=[_worker("coworld-init-config", "init-config", init, options)],
         volumes=_volumes(options),
@@ -207,7 +207,7 @@ def worker_job(spec: LoadedRequest | JobSpec, options: JobOptions | None = None)
         "Job",
         {"name": name, "labels": labels, **_given(namespace=options.namespace)},
         spec={
-            # an episode that was cut off is another episode: whoever wants it makes another Job
+            # a retry would be a different episode, and so needs a Job of its own
             "backoffLimit": 0,
             "activeDeadlineSeconds": options.deadline,
             "ttlSecondsAfterFinished": options.ttl,
@@ -248,7 +248,7 @@ def _game(request: JobSpec, spec: LoadedRequest | JobSpec, options: JobOptions) 
         user=options.run_as_user,
         imagePullPolicy=options.pull_policy,
         ports=[{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
-        # the worker holds that port while it lives; without it nobody would end the game
+        # the worker holds that port while it lives; without the probe the game would outlive it
         livenessProbe={
             "tcpSocket": {"port": _HEALTH_PORT},
             "initialDelaySeconds": 15,
@@ -321,7 +321,7 @@ def _volumes(options: JobOptions) -> list[dict[str, Any]]:
 
 
 def _outputs(slots: int, options: JobOptions) -> dict[str, str]:
-    """The worker's variables for what it hands over."""
+    """The worker's variables for its outputs."""
     addresses: dict[str, str] = {}
     if options.output_claim is not None:
         addresses = output_addresses(f"file://{_OUTPUT}/{options.job_id}", slots, artifacts=False)

@@ -1,4 +1,4 @@
-"""What a worker has the cluster make: a name for its game, and a pod and a Secret for each player. Plain values."""
+"""The objects that a worker creates: a Service for its game, and a pod and a Secret for each player."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 JOB, ATTEMPT, COMPONENT = "coworld-job-id", "coworld-attempt", "coworld-component"
-"""Labels: the platform's id of the job, one life of its worker, and what it is of it."""
+"""Labels: the platform's id of the job, the worker's attempt, and the object's role."""
 PLAYER = "player"
 """Name of the container in a player's pod."""
 BEDROCK_ACCOUNT = "episode-runner"
@@ -35,7 +35,7 @@ BEDROCK_ACCOUNT = "episode-runner"
 
 _LEAST_MEMORY = "2Gi"
 _CONCEALED = ("COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL", "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL")
-"""Variables of the runner's with a token or a signature in them."""
+"""The runner's variables that contain a token or a signature."""
 
 
 def pod_name(settings: Settings, slot: int) -> str:
@@ -44,7 +44,7 @@ def pod_name(settings: Settings, slot: int) -> str:
 
 
 def owner_of(settings: Settings) -> dict[str, Any]:
-    """What ties an object to the worker's pod: it goes when that does."""
+    """The owner reference that has an object deleted with the worker's pod."""
     return {"apiVersion": "v1", "kind": "Pod", "name": settings.pod_name, "uid": settings.pod_uid}
 
 
@@ -57,7 +57,7 @@ def _metadata(settings: Settings, name: str, attempt: str, **labels: str) -> dic
 
 
 def service_body(settings: Settings, attempt: str) -> dict[str, Any]:
-    """The name under which players find the game."""
+    """The Service by whose name players reach the game."""
     spec = {
         "type": "ClusterIP",
         "selector": {"job-id": settings.job_id, COMPONENT: "game"},
@@ -69,14 +69,14 @@ def service_body(settings: Settings, attempt: str) -> dict[str, Any]:
 def player_environment(
     settings: Settings, slot: int, *, given: Mapping[str, str], secrets: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """A player's variables: those that anybody may see, and those that nobody may.
+    """A player's variables: the public ones and the confidential ones.
 
     Later ones win: the region for Bedrock, the manifest's own, the policy's secrets, the runner's.
 
     Args:
         settings: The worker's settings.
         slot: The player's slot.
-        given: What the episode gives it: the manifest's variables and the runner's.
+        given: The variables from the episode: the manifest's and the runner's.
         secrets: Its policy's secrets.
     """
     pods = settings.players
@@ -102,7 +102,7 @@ def uses_bedrock(secrets: Mapping[str, str]) -> bool:
 
 
 def player_secret(settings: Settings, slot: int, attempt: str, concealed: Mapping[str, str]) -> dict[str, Any]:
-    """The Secret with what nobody may see. Its name is new each time, so that nothing of anybody's is replaced."""
+    """The Secret with the confidential variables. Its name is unique, so that no other Secret is replaced."""
     name = f"{pod_name(settings, slot)}-{attempt}"
     metadata = _metadata(settings, name, attempt, **{COMPONENT: "player"})
     return secret(metadata, concealing(concealed.values()))
@@ -125,13 +125,13 @@ def player_pod(
     Args:
         settings: The worker's settings.
         slot: The player's slot.
-        attempt: The worker's life that makes it.
-        image: What runs.
+        attempt: The worker's attempt that makes it.
+        image: The player's image.
         argv: Program and arguments; empty: the image's own.
-        plain: Variables that anybody may see.
+        plain: Public variables.
         concealed: Variables that come from its Secret.
         bedrock: Whether it runs as the account that may call Bedrock.
-        seconds: After which the cluster ends it by itself.
+        seconds: The time after which the cluster ends it.
     """
     pods = settings.players
     name = pod_name(settings, slot)
@@ -166,13 +166,13 @@ def player_pod(
 
 
 def pull_pod(settings: Settings, index: int, attempt: str, image: str) -> dict[str, Any]:
-    """A pod for a player's image, whose program does not exist: the image is pulled, and nothing of it runs.
+    """A pod that pulls a player's image: its program does not exist, so nothing of the image runs.
 
     Args:
         settings: The worker's settings.
         index: Its number among the images.
-        attempt: The worker's life that makes it.
-        image: What is pulled.
+        attempt: The worker's attempt that makes it.
+        image: The image to pull.
     """
     pods = settings.players
     nodes = nodes_for(pods.workload_type, pods.capacity_type)

@@ -1,4 +1,4 @@
-"""``init-config``: tokens and config, written before the game starts; and how ``run`` reads them back."""
+"""``init-config``: writes tokens and config before the game starts; ``run`` reads them back."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ STATE = "state.json"
 
 
 async def init_config(environ: Mapping[str, str]) -> None:
-    """Read the job spec, make a token a slot, and write the game's config.
+    """Read the job spec, make a token for each slot, and write the game's config.
 
-    What is there already of an earlier attempt in the same pod is used again, so that a game that was started with it
-    goes on with it.
+    Files of an earlier attempt in the same pod are reused, so that a game that was started with them goes on with
+    them.
 
     Args:
         environ: The environment: ``JOB_SPEC_URI``, ``COGAME_CONFIG_URI``, ``COWORLD_WORKDIR``.
 
     Raises:
-        UsageError: A variable is missing, or a document is not there.
+        UsageError: A variable or a document is missing.
         ManifestError: The job spec, or the config in it, has errors.
         RemoteError: The job spec cannot be fetched.
-        TransferError: The config cannot be put where it is to go.
+        TransferError: The config cannot be uploaded.
     """
     missing = [name for name in ("JOB_SPEC_URI", "COGAME_CONFIG_URI") if not environ.get(name)]
     if missing:
@@ -61,18 +61,18 @@ async def init_config(environ: Mapping[str, str]) -> None:
         await transfers.put(
             environ["COGAME_CONFIG_URI"], config.encode(), content_type="application/json", what="game config"
         )
-    # last: `run` takes it for the sign that all of this was done
+    # last: `run` takes it as the sign that preparation is complete
     await anyio.to_thread.run_sync(_write_state, state, tokens)
     _log.info("config of %s for %d players written", plan.manifest.game.name, len(plan.seats))
 
 
 async def read_plan(spec_uri: str) -> EpisodePlan:
-    """What a job spec asks to be played.
+    """Read the plan of a job spec.
 
     Raises:
-        ManifestError: It has errors.
-        UsageError: It is not there.
-        RemoteError: It cannot be fetched.
+        ManifestError: The job spec has errors.
+        UsageError: The job spec does not exist.
+        RemoteError: The job spec cannot be fetched.
     """
     data = await read_document(spec_uri, what="job spec", limit=MANIFEST_LIMIT)
     loaded = await anyio.to_thread.run_sync(load_request, data)
@@ -82,7 +82,7 @@ async def read_plan(spec_uri: str) -> EpisodePlan:
 
 
 def read_tokens(state: Path, slots: int) -> tuple[str, ...]:
-    """The tokens that ``init-config`` gave out.
+    """Read the tokens that ``init-config`` made.
 
     Raises:
         UsageError: ``state_missing`` or ``state_invalid``.

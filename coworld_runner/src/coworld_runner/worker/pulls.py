@@ -1,4 +1,4 @@
-"""Players' images, pulled while the game boots: their pods come when the game is ready, and should not wait then."""
+"""Pulling players' images while the game boots, so that their pods start at once when the game is ready."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _log = logging.getLogger("coworld.worker")
 
 
 async def pull_images(cluster: Cluster, settings: Settings, attempt: str, images: Sequence[str]) -> None:
-    """Pull images, each by a pod that is there until it is. What goes wrong is left for the players' pods to tell.
+    """Pull images, each with a pod that exists until the image does. Failures show later, in the players' pods.
 
     Args:
-        cluster: Where.
+        cluster: The connection to the API server.
         settings: The worker's settings.
-        attempt: This life of the worker.
-        images: What is pulled.
+        attempt: The worker's attempt.
+        images: The images to pull.
     """
 
     async def one(index: int, image: str) -> None:

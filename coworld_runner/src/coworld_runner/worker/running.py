@@ -1,4 +1,4 @@
-"""``run``: plays one episode beside its game, and hands over what came of it, whatever came of it."""
+"""``run``: plays one episode beside its game, and uploads its outputs, whether it succeeds or fails."""
 
 from __future__ import annotations
 
@@ -45,29 +45,29 @@ __all__ = ["run_worker"]
 _log = logging.getLogger("coworld.worker")
 
 _UPLOAD_SECONDS = 300.0
-"""For uploads where no deadline of the Job is known."""
+"""Time for uploads when the Job's deadline is unknown."""
 _MARGIN_SHARE, _LEAST_MARGIN, _MOST_MARGIN = 0.15, 15.0, 120.0
-"""What is kept of the Job's time for collecting and uploading."""
+"""The part of the Job's time that is reserved for collecting and uploading."""
 _LAST_SECONDS = 2.0
-"""Before the Job's deadline, or the end of the grace after TERM, by which everything is over."""
+"""Everything is over this long before the Job's deadline, or before the grace after TERM ends."""
 _STOPPING_SHARE = 0.25
-"""Of the grace after TERM: what players have of it for their own end."""
+"""The share of the grace after TERM that players have for their own shutdown."""
 _READY_SHARE, _LEAST_READY = 0.5, 180.0
 _STOP_GRACE = 5.0
 _SECRETS_LIMIT = 4 << 20
 
 
 async def run_worker(environ: MutableMapping[str, str]) -> Verdict:
-    """Play the episode that the environment describes, and put what came of it where it is to go.
+    """Play the episode that the environment describes, and upload its outputs.
 
-    TERM ends the episode; what there is by then is handed over within the pod's grace.
+    TERM ends the episode; the outputs so far are uploaded within the pod's grace.
 
     Args:
-        environ: The environment (docs/worker.md). ``POLICY_SECRETS_URI`` is taken out of it.
+        environ: The environment (docs/worker.md). ``POLICY_SECRETS_URI`` is removed from it.
 
     Returns:
-        Whether the episode counts, which takes that everything of it was handed over; if not, why is also what went to
-        ``ERROR_INFO_URI``.
+        Whether the episode counts, which requires that all its outputs were uploaded; if it does not, the reason, as
+        uploaded to ``ERROR_INFO_URI``.
     """
     return await _Worker(environ).run()
 
@@ -84,7 +84,7 @@ class _Worker:
         self._grace = 30.0
         """Seconds between TERM and KILL."""
         self._over_at = math.inf
-        """When the platform ends us, on the event loop's clock."""
+        """When the platform ends this worker, on the event loop's clock."""
         self._delivery_until = math.inf
 
     async def run(self) -> Verdict:
@@ -92,7 +92,7 @@ class _Worker:
             layout = EpisodeLayout(Path(directory) / "episode")
             async with nursery() as tasks, AsyncExitStack() as stack, Transfers() as transfers:
                 tasks.start_soon(self._watch_signals, tasks)
-                # beside what is read first, which comes over a network
+                # meanwhile the first documents are read over the network
                 tasks.start_soon(anyio.to_thread.run_sync, _import_library)
                 verdict = await self._played(stack, layout)
                 if not verdict.counts:
@@ -119,7 +119,7 @@ class _Worker:
                 tasks.start_soon(self._hurry_later)
 
     async def _hurry_later(self) -> None:
-        """Players may end in their own time, but not in that which uploads need."""
+        """Kill players that are still ending when uploads need the rest of the grace."""
         await anyio.sleep(self._grace * _STOPPING_SHARE)
         if self._backend is not None:
             self._backend.hurry()
@@ -127,7 +127,7 @@ class _Worker:
     # --- the episode
 
     async def _played(self, stack: AsyncExitStack, layout: EpisodeLayout) -> Verdict:
-        """Play it; whatever goes wrong becomes a value."""
+        """Play the episode; any error becomes a verdict."""
         settings: Settings | None = None
         trouble: BaseException | None = None
         try:
@@ -136,7 +136,7 @@ class _Worker:
             with self._play_scope:
                 plan = await self._plan(settings)
                 await self._play(settings, plan, layout)
-        except Exception as error:  # noqa: BLE001 - told to the platform, whatever it is
+        except Exception as error:  # noqa: BLE001 - any error is reported to the platform
             _log.debug("the episode ended with an error", exc_info=True)
             trouble = error
         record = _read_record(layout)
@@ -201,14 +201,14 @@ class _Worker:
             replay_timeout=durations.REPLAY if self._outputs.replay is not None else settings.linger,
             on_player_failure=settings.on_player_failure,
             stop_grace=_STOP_GRACE,
-            # the platform has set the game's, and the players' are in their pods
+            # the platform sets the game's limits, and the players' pods have theirs
             game_limits=Limits(),
             player_limits=Limits(),
             player_network="open",
         )
 
     async def _time_to_play(self, cluster: Cluster, settings: Settings) -> float:
-        """Seconds for the episode: what we are told, or what the Job's deadline leaves, less a margin for uploads."""
+        """Seconds for the episode: as configured, or up to the Job's deadline, less a margin for uploads."""
         pod = await cluster.get("pods", settings.pod_name)
         if pod is None or pod["metadata"]["uid"] != settings.pod_uid:
             raise UsageError(
@@ -244,7 +244,7 @@ class _Worker:
 
 
 def _import_library() -> None:
-    # without it the worker fails where it is needed, and says so to the platform
+    # if it is missing, its first use fails and is reported to the platform
     with contextlib.suppress(BackendUnavailable):
         import_library()
 

@@ -1,8 +1,8 @@
-"""What a worker reads and where it puts things: http(s) and file addresses, bare paths, and ``data:`` for reading.
+"""Downloads and uploads of a worker: http(s) and file addresses, bare paths, and ``data:`` for reading.
 
-Everything is streamed, and everything that may pass is tried again until time is up: no connection, a broken one, no
-answer in time, a name that cannot be resolved yet, and the statuses by which a server says "later". A pod that has
-just started often sees all of these for a while.
+Files are streamed. Transient failures are retried until time is up: a refused or broken connection, a timeout, a name
+that does not resolve yet, and the statuses by which a server says "later". A pod that has just started often sees all
+of these for a while.
 """
 
 from __future__ import annotations
@@ -35,32 +35,32 @@ _log = logging.getLogger("coworld.worker")
 
 _CHUNK = 1 << 18
 _READ_SECONDS = 30.0
-"""For the next bytes of what is read."""
+"""Timeout for the next bytes of a download."""
 _PUT_SECONDS = 60.0
-"""For the next bytes of what is put, and for the answer."""
+"""Timeout for the next bytes of an upload, and for the response."""
 _PATIENCE = 60.0
-"""How long a document that cannot be read is tried again."""
+"""How long transient failures are retried by default."""
 _BACKOFF = Backoff(longest_wait=math.inf)
 _SHORTEST_PUT = 0.25
-"""Seconds without which no further try of an upload is begun."""
+"""An upload is not retried with fewer seconds than this left."""
 _THERE = frozenset({409, 412})
-"""Said of an object that must not be replaced: an earlier life of this worker has put it there."""
+"""Statuses for an object that must not be replaced: this worker uploaded it before it was restarted."""
 
 
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
 async def read_document(uri: str, *, what: str, limit: int, patience: float = _PATIENCE) -> bytes:
-    """Read a small document whole.
+    """Read a small document into memory.
 
     Args:
         uri: An http(s), file or data address, or a path.
-        what: What it is, for messages.
-        limit: How many bytes it may have.
-        patience: Seconds in which what may pass is tried again.
+        what: A name for the document, for messages.
+        limit: The most bytes it may have.
+        patience: Seconds for which transient failures are retried.
 
     Raises:
-        UsageError: There is no such file, or the address is none.
+        UsageError: The file cannot be read or is too large, or the address is invalid.
         RemoteError: The server refused, or could not be reached in that time.
     """
     if uri[:5].lower() == "data:":
@@ -115,7 +115,7 @@ def _read_file(path: Path, what: str, limit: int) -> bytes:
 
 
 class Transfers:
-    """Puts things where they are to go. Use as an async context manager."""
+    """Uploads files and bytes. Use as an async context manager."""
 
     def __init__(self) -> None:
         self._client: AsyncClient | None = None
@@ -133,21 +133,21 @@ class Transfers:
     async def put(
         self, uri: str, content: Path | bytes, *, content_type: str, what: str, until: float | None = None
     ) -> None:
-        """Put a file or bytes somewhere, again and again while that may help.
+        """Upload a file or bytes, retrying transient failures.
 
-        To a file it goes atomically, with the directories above made. An http(s) server gets a PUT with the length
-        announced; 409 and 412 count as "already there".
+        Files are written atomically, and missing parent directories are created. An http(s) server gets a PUT with a
+        Content-Length; 409 and 412 count as "already there".
 
         Args:
             uri: An http(s) or file address, or a path.
-            content: What: a file, streamed from the disk, or bytes.
+            content: A file, streamed from the disk, or bytes.
             content_type: Its media type.
-            what: What it is, for messages.
-            until: The event loop's clock at which no more is tried; None: a minute from now.
+            what: A name for the content, for messages.
+            until: The deadline, on the event loop's clock; None: a minute from now.
 
         Raises:
-            TransferError: ``upload_refused`` when the server does not want it, ``upload_failed`` when time was up.
-            UsageError: The address is none.
+            TransferError: ``upload_refused`` when the server rejects it, ``upload_failed`` for any other failure.
+            UsageError: The address is invalid.
         """
         until = anyio.current_time() + _PATIENCE if until is None else until
         source = read_source(uri, what=what)
@@ -196,7 +196,7 @@ class Transfers:
                 timeout=httpx2.Timeout(_PUT_SECONDS, pool=None),
             )
         size = len(content) if isinstance(content, bytes) else (await anyio.Path(content).stat()).st_size
-        # announced: object stores take no body whose length they do not know beforehand
+        # object stores reject a body of unknown length
         headers = {"Content-Type": content_type, "Content-Length": str(size)}
         try:
             response = await self._client.put(
@@ -205,18 +205,18 @@ class Transfers:
         except httpx2.InvalidURL as error:
             raise UsageError(f"{shown_url(uri)} is not an address: {error}.", code="bad_url") from None
         except httpx2.RequestError as error:
-            # its words may have the whole address in them
+            # the message may contain the whole address, with its signature
             reason = type(error).__name__ if "?" in str(error) or not str(error) else str(error)
             raise _Passing(f"{shown_url(uri)}: {reason}") from error
         return response.status_code, retry_after(response.headers)
 
 
 class _Passing(Exception):
-    """A failure that may pass."""
+    """A transient failure."""
 
 
 async def _pieces(path: Path, size: int) -> AsyncGenerator[bytes]:
-    """A file's first ``size`` bytes, piece by piece: as many as were announced, even when it grows meanwhile."""
+    """Yield a file's first ``size`` bytes, to match Content-Length even if the file grows meanwhile."""
     async with await anyio.open_file(path, "rb") as file:
         left = size
         while left and (piece := await file.read(min(_CHUNK, left))):

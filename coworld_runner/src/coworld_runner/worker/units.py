@@ -26,7 +26,7 @@ GAME = "game"
 """Name of the game's container in the Job's pod."""
 
 _NODE_SECONDS = 1.0
-"""How late the node may be with killing what it was told to."""
+"""How late the node may be with a kill that it was told to carry out."""
 _CALL_PATIENCE = 20.0
 _REPLACE_PAUSE = 0.5
 _LONGEST_LIFE = 24 * 3600.0
@@ -34,20 +34,20 @@ _LONGEST_LIFE = 24 * 3600.0
 
 @dataclass(frozen=True)
 class Place:
-    """Where the units live."""
+    """The surroundings of the units."""
 
     cluster: Cluster
     settings: Settings
     attempt: str
     tasks: TaskGroup
     until: float
-    """The event loop's clock at which the cluster may end players by itself."""
+    """When the cluster may end the players, on the event loop's clock."""
     routed: Callable[[], Awaitable[None]]
-    """Waits until players that are started can find the game."""
+    """Waits until new players can reach the game."""
 
 
 class JobUnit(WatchedUnit):
-    """What game and players have in common: images and commands are their makers', not the operator's."""
+    """Base of game and players: their authors, not the operator, chose image and command."""
 
     log_seconds = 10.0
     forbidden_hint = "Give the worker's service account the right to it: docs/worker.md has the rules."
@@ -72,7 +72,7 @@ class JobUnit(WatchedUnit):
         return code, "Correct its image and command in the manifest."
 
     async def send(self, signal: Signal) -> bool:
-        """Nothing arrives from here: the node ends it with its pod."""
+        """Send nothing: signals cannot be delivered from here, and the node ends the unit with its pod."""
         return False
 
 
@@ -91,15 +91,15 @@ class GameUnit(JobUnit):
         return Endpoint(here=f"{LOCALHOST}:{settings.game_port}", there=f"{settings.service}:8080")
 
     async def make_pod(self) -> None:
-        """Nothing: it is there already."""
+        """Do nothing: the pod exists already."""
 
     async def kill(self) -> None:
-        """Leave it to the end of its pod, which comes after that of the worker."""
+        """Do nothing to the game: it ends with its pod, after the worker."""
         self.finish(Exit(reason="stopped", detail="it ends with its pod"))
 
 
 class PlayerUnit(JobUnit):
-    """A player: a pod of its own, with a Secret for what nobody else may see."""
+    """A player: a pod of its own, with a Secret for its confidential variables."""
 
     def __init__(self, spec: UnitSpec, place: Place, *, backend: Backend, publish: Publish) -> None:
         assert spec.slot is not None
@@ -115,7 +115,7 @@ class PlayerUnit(JobUnit):
 
     @property
     def label(self) -> str:
-        """What it is called when it could not be removed."""
+        """Its name in the report when it could not be removed."""
         return f"pod {self.pod}"
 
     def endpoint(self, port: str = "http") -> Endpoint:
@@ -125,24 +125,24 @@ class PlayerUnit(JobUnit):
     # --- made
 
     async def make(self) -> None:
-        """Make its Secret; the pod comes when the game is ready, because many players do not try twice."""
+        """Make its Secret; the pod is made when the game is ready, because many players do not retry."""
         settings = self._place.settings
         if self._concealed and not settings.players.plain_environment:
             body = player_secret(settings, self._slot, self._place.attempt, self._concealed)
             self._secret = body["metadata"]["name"]
             try:
-                # the answer is not needed, and reading Secrets is a right that the worker does without
+                # create without reading back: the worker has no permission to read Secrets
                 await self._cluster.call("POST", self._cluster.path("secrets"), body=body)
             except ClusterRefused as error:
-                # under a name that nobody else has: a call that was cut off has been carried out
+                # the name is unique, so a conflict means that an interrupted call was carried out
                 if error.status != 409:
                     raise self._refused("secret", error) from error
 
     async def launch(self) -> None:
-        """Make its pod and wait until it runs; one that somebody deletes before counts as ended.
+        """Make its pod and wait until it runs; a pod that is deleted before that counts as ended.
 
         Raises:
-            StartError: It cannot be made, or will never run: the cluster's own words say why.
+            StartError: It cannot be made, or will never run; the message has the cluster's reason.
         """
         try:
             await super().launch()
@@ -152,7 +152,7 @@ class PlayerUnit(JobUnit):
             self.finish(Exit(reason="lost", detail=error.message))
 
     async def make_pod(self) -> None:
-        """Make its pod, in place of one that an earlier life of this job's worker may have left."""
+        """Make its pod, replacing one that this worker may have left before it was restarted."""
         place, spec = self._place, self.spec
         await place.routed()
         body = player_pod(
@@ -172,7 +172,7 @@ class PlayerUnit(JobUnit):
             except ClusterRefused as error:
                 if error.status != 404:
                     raise
-                # the one that was there has just gone
+                # the old pod has just gone
                 await anyio.sleep(_REPLACE_PAUSE)
                 continue
             metadata: Mapping[str, str] = found["metadata"]
@@ -193,12 +193,12 @@ class PlayerUnit(JobUnit):
     # --- ended
 
     async def terminate(self, grace: float) -> None:
-        """Delete its pod: TERM now, and KILL after ``grace`` seconds by the node itself."""
+        """Delete its pod: the node sends TERM now, and KILL after ``grace`` seconds."""
         self._killed_by_node = True
         await self._end(int(grace) or 1)
 
     async def kill(self) -> None:
-        """Delete its pod at once, where the node has not killed it by itself as it was told to."""
+        """Delete its pod at once, unless the node has killed it as it was told to."""
         if self._killed_by_node:
             with anyio.move_on_after(_NODE_SECONDS):
                 await self.wait()
@@ -206,12 +206,12 @@ class PlayerUnit(JobUnit):
 
     async def _end(self, grace: int) -> None:
         if not self.over.is_set():
-            # before it is asked for, as it may be seen before the answer
+            # set before the call: the deletion may be seen before the response
             self.ended_by = self.ended_by or "stopped"
             await self._delete(grace)
 
     async def _delete(self, grace: int) -> str:
-        """Delete the pod; returns why not, if so."""
+        """Delete the pod; returns the reason if that failed."""
         try:
             await self._cluster.delete("pods", self.pod, grace=grace, uid=self._uid, patience=_CALL_PATIENCE)
         except BackendError as error:
@@ -219,7 +219,7 @@ class PlayerUnit(JobUnit):
         return ""
 
     async def _remove_pod(self) -> str:
-        """See that the pod is gone, though we may not know whether it was made; returns why not, if so."""
+        """Make sure that the pod is gone, even if it may never have been made; returns the reason if that failed."""
         if not self._uid:
             try:
                 found = await self._cluster.get("pods", self.pod, patience=_CALL_PATIENCE)
@@ -234,7 +234,7 @@ class PlayerUnit(JobUnit):
         return await self._delete(0)
 
     async def remove(self) -> None:
-        """Remove everything of it; what could not be removed is published."""
+        """Remove the pod and the Secret; publish what could not be removed."""
         if self.presence is not Presence.UNMADE and (reason := await self._remove_pod()):
             self.leak(self.label, reason)
         if self._secret:
@@ -246,4 +246,4 @@ class PlayerUnit(JobUnit):
 
 
 _PLACEMENT = Placement(directory="/coworld-artifact", listen_host="0.0.0.0", listen={}, endpoints={})  # noqa: S104
-"""A player listens on nothing, and where it puts its artifact the platform says."""
+"""A player has no listening port, and the platform says where its artifact goes."""
