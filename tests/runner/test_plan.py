@@ -25,7 +25,7 @@ async def package(tmp_path: Path, *, seeded: str = "", **changes: Any) -> Packag
     if seeded:
         document["game"]["config_schema"]["properties"][seeded] = {"type": "integer"}
     document["game"]["version"] = "1.0"
-    for section in (document["game"]["runnable"], *document["player"]):
+    for section in (document["game"]["runnable"], *document["player"], *document["commissioner"]):
         section["image"] = "paintarena:1"
     for config in (document["certification"]["game_config"], document["variants"][0]["game_config"]):
         config |= changes
