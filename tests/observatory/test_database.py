@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import re
 from pathlib import Path
 
@@ -242,3 +243,23 @@ def test_artifacts_nowhere() -> None:
     with pytest.raises(EnvironmentFault) as error:
         artifact_store("nothing://x")
     assert error.value.code == "bad_artifacts_url"
+
+
+async def test_a_writer_that_is_cancelled_keeps_nobody_from_writing(tmp_path: Path) -> None:
+    """Whenever it happens: what it has read so far is held by its error, and must not hold the one writer's lock."""
+    dice = random.Random(5)
+    async with open_database(database_url(None, tmp_path)) as database:
+        await database.upgrade()
+
+        async def take() -> None:
+            async with database.writing() as session:
+                await session.scalar(sa.select(Counter.value).limit(1))
+                await next_revision(session)
+
+        for _ in range(60):
+            async with anyio.create_task_group() as group:
+                group.start_soon(take)
+                await anyio.sleep(dice.random() * 0.005)
+                group.cancel_scope.cancel()
+            with anyio.fail_after(10):
+                await take()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -112,12 +113,28 @@ def make_engine(url: str) -> AsyncEngine:
     """An engine that behaves alike on both databases."""
     sqlite = url.startswith("sqlite")
     if sqlite:
-        engine = create_async_engine(url, connect_args={"timeout": _BUSY_SECONDS}, pool_size=8, max_overflow=24)
+        options = {"timeout": _BUSY_SECONDS, "factory": _SqliteConnection}
+        engine = create_async_engine(url, connect_args=options, pool_size=8, max_overflow=24)
         event.listen(engine.sync_engine, "connect", _sqlite_connected)
         event.listen(engine.sync_engine, "begin", _sqlite_begin)
     else:
         engine = create_async_engine(url, pool_size=8, max_overflow=24, pool_pre_ping=True)
     return engine
+
+
+class _SqliteConnection(sqlite3.Connection):
+    """A connection that gives back its locks when it is closed.
+
+    A task that is cancelled in the middle of a query leaves a cursor behind, which its error holds for as long as it
+    likes; until that goes, SQLite closes nothing, and a transaction keeps everybody else from writing.
+    """
+
+    def close(self) -> None:
+        """Undo the transaction, if there is one, and close."""
+        with contextlib.suppress(sqlite3.Error):
+            if self.in_transaction:
+                self.rollback()
+        super().close()
 
 
 def _sqlite_connected(connection: Any, _record: object) -> None:
