@@ -23,6 +23,7 @@ from ..work.queue import settle_request
 
 __all__ = [
     "PolicyError",
+    "cancel_waiting",
     "closed_since",
     "disable_policy",
     "disable_user",
@@ -86,7 +87,7 @@ async def disable_user(session: AsyncSession, name: str, *, reason: str | None =
     """
     user = await find_user(session, name)
     seated = sa.select(Participant.episode_request_id).where(Participant.user_id == user.id)
-    cancelled = await _cancel_waiting(
+    cancelled = await cancel_waiting(
         session,
         sa.or_(EpisodeRequest.user_id == user.id, EpisodeRequest.id.in_(seated)),
         f"The account {user.name} was disabled by an operator before this was played.",
@@ -154,7 +155,7 @@ async def disable_policy(session: AsyncSession, row: Policy | PolicyVersion, *, 
     one = isinstance(row, PolicyVersion)
     seat = (Participant.policy_version_id if one else Participant.policy_id) == row.id
     label = policy_label(row)
-    cancelled = await _cancel_waiting(
+    cancelled = await cancel_waiting(
         session,
         EpisodeRequest.id.in_(sa.select(Participant.episode_request_id).where(seat)),
         f"The policy {label} was disabled by an operator before this was played.",
@@ -183,7 +184,20 @@ def policy_label(row: Policy | PolicyVersion) -> str:
     return row.name if isinstance(row, Policy) else _label(row)
 
 
-async def _cancel_waiting(session: AsyncSession, condition: sa.ColumnElement[bool], why: str) -> int:
+async def cancel_waiting(
+    session: AsyncSession, condition: sa.ColumnElement[bool], why: str, *, error_type: str = "disabled"
+) -> int:
+    """Cancel the episodes that wait and satisfy a condition.
+
+    Args:
+        session: A writing session.
+        condition: On ``EpisodeRequest``.
+        why: What is written into each.
+        error_type: The same as a code.
+
+    Returns:
+        How many there were.
+    """
     waiting = sa.and_(EpisodeRequest.status == "pending", condition)
     parents = (await session.scalars(sa.select(EpisodeRequest.experience_request_id).where(waiting).distinct())).all()
     requests = [parent for parent in parents if parent is not None]
@@ -204,7 +218,7 @@ async def _cancel_waiting(session: AsyncSession, condition: sa.ColumnElement[boo
         )
     ).all()
     for row in rows:
-        row.status, row.completed_at, row.error_type, row.error = "cancelled", now(), "disabled", why
+        row.status, row.completed_at, row.error_type, row.error = "cancelled", now(), error_type, why
         row.revision = await next_revision(session)
     await session.flush()
     for request in requests:
