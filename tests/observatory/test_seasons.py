@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from support.observatory_kit import Account, Platform, World, open_platform, seed
 
+from observatory.operating.closing import sweep_closed
 from observatory.store.columns import now
 from observatory.store.models import (
     Division,
@@ -16,6 +17,7 @@ from observatory.store.models import (
     League,
     Membership,
     Participant,
+    PolicyVersion,
     Round,
     Season,
     Submission,
@@ -23,7 +25,7 @@ from observatory.store.models import (
 from observatory.work.placing import check_newcomers
 from observatory.work.queue import Outcome, write_outcome
 from observatory.work.rounds import advance
-from observatory.work.seasons import change_league, risers
+from observatory.work.seasons import CONTINUOUS, change_league, risers
 
 
 async def league_of(platform: Platform, world: World, **terms: Any) -> None:
@@ -239,3 +241,66 @@ async def test_who_fails_again_and_again_is_put_out(tmp_path: Path) -> None:
         async with platform.client() as anybody:
             board = (await anybody.get(f"/v2/divisions/{world.division}/leaderboard")).json()
         assert [line["player_name"] for line in board] == ["bot0", "bot1"]
+
+
+async def test_what_was_asked_for_while_a_policy_was_closed_is_swept(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        database = platform.services.database
+        world = await seed(platform.services, (await platform.account("owner")).id)
+        versions = await contestants(platform, world, 3)
+        await platform.play_round(world, versions["bot0"], versions["bot1"])
+        kept = await platform.play_round(world, versions["bot1"], versions["bot2"])
+        async with database.writing() as session:
+            # as if the two had been committed just after that
+            (await session.get_one(PolicyVersion, versions["bot0"])).disabled_at = now()
+        await sweep_closed(database)
+        async with database.reading() as session:
+            rows = await session.execute(sa.select(EpisodeRequest.id, EpisodeRequest.status, EpisodeRequest.error_type))
+            states = {row[0]: (row[1], row[2]) for row in rows}
+        assert states.pop(kept) == ("pending", None)
+        assert list(states.values()) == [("cancelled", "disabled")]
+
+
+async def test_the_page_of_an_episode_says_what_was_removed(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        world = await seed(platform.services, (await platform.account("owner")).id)
+        versions = await contestants(platform, world, 2)
+        episode = await platform.play_round(world, *versions.values())
+        await play(platform, _strengths(versions))
+        async with platform.client() as anybody:
+            page = f"{platform.url}/episodes/{episode}"
+            assert "There is no replay." in (await anybody.get(page)).text
+            async with platform.services.database.writing() as session:
+                (await session.get_one(EpisodeRequest, episode)).pruned_at = now()
+            assert "The replay was removed" in (await anybody.get(page)).text
+
+
+async def test_the_pages_of_a_league_that_lives(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        boss = await platform.account("boss", team=True)
+        world = await seed(platform.services, (await platform.account("owner")).id)
+        versions = await contestants(platform, world, 3)
+        await league_of(platform, world, pairing="round-robin")
+        await play_rounds(platform, world.division, _strengths(versions), 2)
+        begun = await advance(platform.services.database, world.division)
+        async with platform.services.database.writing() as session:
+            await change_league(session, world.league, "pause")
+            (await session.get_one(League, world.league)).commissioner_key = CONTINUOUS
+        async with platform.client() as anybody:
+            league = (await anybody.get(f"{platform.url}/leagues/{world.league}")).text
+            assert "This league is paused" in league
+            assert "Head to head" in league
+            assert "<polyline" in league
+            shown = (await anybody.get(f"{platform.url}/leagues/{world.league}/rounds/{begun}")).text
+            assert "0 of 6 episodes are over" in shown
+            assert shown.count("data-episode=") == 6
+            missing = await anybody.get(f"{platform.url}/leagues/{world.league}/rounds/round_x")
+            assert missing.status_code == 404
+            same = {"Sec-Fetch-Site": "same-origin"}
+            await anybody.post(f"{platform.url}/sign-in", data={"token": boss.token}, headers=same)
+            pressed = await anybody.post(
+                f"{platform.url}/operator/league/season", data={"name": world.league}, headers=same
+            )
+            assert pressed.headers["location"] == "/operator"
+            assert "season 2" in (await anybody.get(f"{platform.url}/operator")).text
+            assert "Season 1" in (await anybody.get(f"{platform.url}/leagues/{world.league}")).text

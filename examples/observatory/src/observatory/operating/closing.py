@@ -17,7 +17,7 @@ from ..errors import forbidden
 from ..identity.accounts import AccountError, find_user
 from ..store.audit import audit
 from ..store.columns import now
-from ..store.database import next_revision
+from ..store.database import Database, next_revision
 from ..store.models import EpisodeRequest, ExperienceRequest, Participant, Policy, PolicyVersion, User
 from ..work.queue import settle_request
 
@@ -33,6 +33,7 @@ __all__ = [
     "open_versions",
     "policy_label",
     "require_open",
+    "sweep_closed",
 ]
 
 
@@ -182,6 +183,32 @@ def enable_policy(session: AsyncSession, row: Policy | PolicyVersion) -> None:
 def policy_label(row: Policy | PolicyVersion) -> str:
     """``name`` or ``name:v3``."""
     return row.name if isinstance(row, Policy) else _label(row)
+
+
+async def sweep_closed(database: Database) -> int:
+    """Cancel what waits for who is closed: what was asked for while that happened was not there to be cancelled.
+
+    Returns:
+        How many episodes there were.
+    """
+    closed = (
+        sa.select(PolicyVersion.id).join(Policy, Policy.id == PolicyVersion.policy_id).where(sa.not_(open_versions()))
+    )
+    seated = sa.select(Participant.episode_request_id).where(Participant.policy_version_id.in_(closed))
+    # a league's rounds take the turns of whoever brought the game, and are not that account's
+    asked = sa.and_(
+        EpisodeRequest.round_id.is_(None),
+        EpisodeRequest.user_id.in_(sa.select(User.id).where(User.disabled_at.is_not(None))),
+    )
+    left = sa.or_(asked, EpisodeRequest.id.in_(seated))
+    async with database.reading() as session:
+        waiting = sa.select(EpisodeRequest.id).where(EpisodeRequest.status == "pending", left).limit(1)
+        if await session.scalar(waiting) is None:
+            return 0
+    async with database.writing() as session:
+        return await cancel_waiting(
+            session, left, "An account or a policy in it was disabled by an operator before this was played."
+        )
 
 
 async def cancel_waiting(

@@ -25,7 +25,7 @@ from coworld_core.manifest.loading import load_manifest
 from coworld_core.manifest.models import Manifest
 from coworld_runner.tournament.pairings import find_pairing
 
-from ..operating.closing import open_versions
+from ..operating.closing import open_versions, sweep_closed
 from ..services import Services
 from ..store.columns import now
 from ..store.database import Database
@@ -68,6 +68,7 @@ async def _play_on(services: Services) -> None:
     said: dict[str, str] = {}
     while True:
         try:
+            await sweep_closed(services.database)
             await check_newcomers(services.database)
             for division in await _divisions(services.database):
                 try:
