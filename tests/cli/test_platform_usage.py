@@ -138,7 +138,7 @@ def test_unknown_command_of_a_group_says_what_was_meant() -> None:
         (f"episodes {EREQ} --mine", "the filters are for lists"),
         ("episodes --limit 0", "0 is not in the range x>=1."),
         ("episodes --all --limit 5", "--all and --limit exclude each other."),
-        ("memberships --policy bot:latest", "'bot:latest' has 'latest' after its colon, which is no version."),
+        ("memberships --policy bot:latest", "'bot:latest' has 'latest' after its colon, which is not a version."),
         ("episodes --policy :v1", "lacks the name before the colon"),
         ("leagues --as-user --as-player ply_1", "--as-user and --as-player exclude each other."),
         ("leagues --as-player me", "'me' is not the id of a player."),
