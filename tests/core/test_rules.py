@@ -201,7 +201,7 @@ def never(*_: object) -> Any:
         ({"draw": lambda _: 3, "text": lambda *_: None}, "a drawing is text, not int"),
         ({"text": lambda *_: 3}, "a text is a str or None, not int"),
         ({"scores": lambda _: [1]}, "scores must be 2 finite numbers, one per seat"),
-        ({"scores": lambda _: [1, float("nan")]}, "scores are 2 finite numbers"),
+        ({"scores": lambda _: [1, float("nan")]}, "scores must be 2 finite numbers"),
         ({"scores": lambda _: None}, "scores must be numbers"),
         ({"results": lambda _: {"scores": 1}}, "results must be an object without scores"),
     ],
