@@ -31,13 +31,10 @@ _COMMANDS: CommandTable = {
     },
     "Make": {
         "init": ("starting", "Start a new game, or a new player."),
-        "wrap": (
-            "starting",
-            "Make a package of a library's game: rules, two players, a manifest and a card with what was measured.",
-        ),
-        "dev": ("writing", "Work on the game in DIR while it plays in the browser, until Ctrl-C."),
-        "serve": ("writing", "Serve one game on this machine, for people and players who have the links."),
-        "sit": ("writing", "Let PLAYER play from a seat of a game that runs anywhere."),
+        "wrap": ("starting", "Make a package of a game of OpenSpiel."),
+        "dev": ("writing", "Work on a game while it plays in the browser."),
+        "serve": ("writing", "Serve rules as a game, for people and players on this machine."),
+        "sit": ("writing", "Let a player play from a seat of a game that runs anywhere."),
         "build": ("packages", "Build a Coworld's images and write its manifest."),
         "validate": ("packages", "Check a manifest and list everything that is wrong with it."),
         "certify": ("packages", "Check in ten steps that a Coworld follows the runtime contract."),
