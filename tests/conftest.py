@@ -108,6 +108,15 @@ The tests of any other file are run by one worker, so that what they share is ma
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """More than processors, since much of the suite waits for real programs; what is not slow computes.
+
+    Each worker imports and collects everything, ten seconds of a processor.
+    """
+    return min(4, os.cpu_count() or 1) if config.option.markexpr == "not slow" else 4
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """Hand out files, and the tests of those that are spread one by one, in the order of the collection."""
     from xdist.scheduler import LoadScopeScheduling

@@ -210,7 +210,7 @@ def body(content: bytes, **headers: str) -> Say:
     return Say(200, content, {name.replace("_", "-"): value for name, value in {"ETag": '"1"', **headers}.items()})
 
 
-BOMB = zlib.compress(bytes(64 << 20))
+BOMB = zlib.compress(bytes(16 << 20))
 REFUSED: dict[str, tuple[Say, dict[str, object], str]] = {
     "a wrong digest": (body(CONTENT), {"sha256": "ab" * 32}, "replay_digest"),
     "a wrong size": (body(CONTENT), {"size": 5}, "replay_size"),
@@ -222,7 +222,7 @@ REFUSED: dict[str, tuple[Say, dict[str, object], str]] = {
     "more than allowed": (body(CONTENT), {"limit": 700_000}, "replay_too_large"),
     "a zlib bomb": (body(BOMB), {"limit": 1 << 20, "unpack": True}, "replay_bomb"),
     "a gzip bomb in the transport's encoding": (
-        body(gzip.compress(bytes(64 << 20)), Content_Encoding="gzip"),
+        body(gzip.compress(bytes(16 << 20)), Content_Encoding="gzip"),
         {"limit": 1 << 20},
         "replay_bomb",
     ),
