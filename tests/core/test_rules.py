@@ -417,7 +417,9 @@ def test_the_audit_names_what_breaks_it(rules: type[Rules], code: str) -> None:
 def test_a_library_may_have_files_and_seeds_but_no_chance_of_its_own(tmp_path: Path) -> None:
     place = tmp_path / "site-packages" / "library_of_a_game.py"
     place.parent.mkdir()
-    place.write_text("import os, pathlib\nwords = lambda: pathlib.Path(__file__).read_text()\nchance = lambda: os.urandom(8).hex()\n")
+    place.write_text(
+        "import os, pathlib\nwords = lambda: pathlib.Path(__file__).read_text()\nchance = lambda: os.urandom(8).hex()\n"
+    )
     library = runpy.run_path(str(place))
     words, chance = library["words"], library["chance"]
     assert audit_rules(changed(observe=lambda *_: words())).issues == ()
