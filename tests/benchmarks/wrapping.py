@@ -25,8 +25,8 @@ from coworld_core.errors import CoworldError
 from coworld_runner.wrapping import list_wrappable, wrap_game
 from coworld_runner.wrapping.wrappable import Wrappable
 
-PATIENCE = 180.0
-"""Seconds for a certification."""
+PATIENCE = 600.0
+"""Seconds for a certification, whose episode alone may take five minutes."""
 
 CERTIFY = "import sys; from coworld_cli.main import main; sys.exit(main())"
 

@@ -168,6 +168,22 @@ async def test_a_lost_connection_is_taken_up_again() -> None:
         assert await play_seat(greedy, url) == {"type": "over", "scores": [1]}
 
 
+async def test_who_is_late_answers_once_for_the_present_tick() -> None:
+    late = json.dumps({"type": "refused", "tick": 4, "reason": "too late: tick 3 is over", "legal": [1]})
+    heard: list[Any] = []
+
+    async def is_ahead(connection: ServerConnection) -> None:
+        await connection.send(ASK)
+        for _ in range(30):
+            await connection.send(late)
+        await connection.send('{"type": "over", "scores": [1]}')
+        heard.extend([json.loads(message) async for message in connection])
+
+    async with answering(is_ahead) as url:
+        assert await play_seat(greedy, url) == {"type": "over", "scores": [1]}
+    assert heard == [{"type": "act", "tick": 4, "action": 1}]
+
+
 async def test_a_game_that_ends_while_its_player_thinks_has_been_played(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coworld_client.seat.connecting.CONNECT_SECONDS", 0.2)
     closed = anyio.Event()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import random
+import runpy
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -411,6 +412,20 @@ def test_the_audit_names_what_breaks_it(rules: type[Rules], code: str) -> None:
     assert {issue.code for issue in report.issues} == {code}, str(report)
     if code.startswith(("rules_read", "rules_use")):
         assert all(f"{__file__}:{issue.line} calls " in issue.message for issue in report.issues)
+
+
+def test_a_library_may_have_files_and_seeds_but_no_chance_of_its_own(tmp_path: Path) -> None:
+    place = tmp_path / "site-packages" / "library_of_a_game.py"
+    place.parent.mkdir()
+    place.write_text(
+        "import os, pathlib\nwords = lambda: pathlib.Path(__file__).read_text()\nchance = lambda: os.urandom(8).hex()\n"
+    )
+    library = runpy.run_path(str(place))
+    words, chance = library["words"], library["chance"]
+    assert audit_rules(changed(observe=lambda *_: words())).issues == ()
+    assert audit_rules(changed(observe=lambda *_: bool(chance()))).issues == ()
+    report = audit_rules(changed(observe=lambda *_: chance()))
+    assert {issue.code for issue in report.issues} == {"rules_not_deterministic"}
 
 
 def test_what_a_collection_of_garbage_calls_is_not_the_rules_doing() -> None:

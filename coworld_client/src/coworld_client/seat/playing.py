@@ -162,18 +162,20 @@ class _Sitting:
             await _run(f"in {form}", told, message)
 
     async def _heed(self, socket: ClientConnection, message: dict[str, Any]) -> None:
-        print(f"refused in tick {message.get('tick')}: {message.get('reason')}", file=sys.stderr, flush=True)
+        reason = str(message.get("reason"))
+        print(f"refused in tick {message.get('tick')}: {reason}", file=sys.stderr, flush=True)
         asked = self._asked
         if asked is None or message.get("tick") != asked.get("tick"):
             return
-        if not message.get("legal") and (asked.get("legal") is not None or "late" in str(message.get("reason"))):
+        # What is legal now is said with every refusal; an answer to a tick that is gone needs none for this one.
+        if "late" in reason or (not message.get("legal") and asked.get("legal") is not None):
             return
         self._refused += 1
         if self._refused > MAX_REFUSED:
             raise SeatError(f"The game has refused {self._refused} actions.", code="seat_hopeless")
         # There is still time: another try, with what is legal.
         asked["legal"] = message.get("legal")
-        asked["refused"] = message.get("reason")
+        asked["refused"] = reason
         await self._answer(socket)
 
     async def _answer(self, socket: ClientConnection) -> None:
