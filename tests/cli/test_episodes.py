@@ -290,7 +290,7 @@ def test_several_episodes_go_on_where_they_were_cut_short(world: World, tmp_path
     for wrong in (["-n", "3"], ["-o", str(out)], ["-n", "3", "-o", str(out), "--overwrite"]):
         done = coworld("run-episode", manifest, "--resume", *wrong)
         assert done.status == 2
-        assert "Repeat the command that was cut short" in done.stderr
+        assert "Repeat the interrupted command" in done.stderr
 
 
 # --- the replay -----------------------------------------------------------------------------------------------------

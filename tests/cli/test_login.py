@@ -90,7 +90,7 @@ def test_token_from_a_file(run: Callable[..., Done], tmp_path: Path) -> None:
 def test_token_on_the_command_line_is_warned_about(run: Callable[..., Done], tmp_path: Path) -> None:
     done = run("set-token", TOKEN)
     assert done.status == 0
-    assert "warning: the token stood on the command line" in done.stderr
+    assert "warning: the token was given on the command line" in done.stderr
     assert TOKEN not in done.stdout + done.stderr
     assert TOKEN in kept(tmp_path)
 

@@ -227,7 +227,7 @@ def test_same_upload_twice_is_said_to_be_there(run: Run, told: Platform, tmp_pat
     told.on("GET", "/v2/coworlds", [{**COWORLD, "name": "paintarena"}])
     result = run("upload-coworld", ".", "--no-wait-hosted-smoke", "--skip-certification", "as before")
     assert result.exit_code == 0
-    assert "had this version already" in result.stdout
+    assert "already had this version" in result.stdout
 
 
 def test_what_is_not_certified_is_not_uploaded(run: Run, told: Platform, tmp_path: Path) -> None:

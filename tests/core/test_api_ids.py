@@ -35,7 +35,7 @@ def test_each_kind_is_known_by_its_beginning(kind: str, prefix: str) -> None:
         ("xreq_1", "episode request", "'xreq_1' is the id of an experience request, where that of an episode request"),
         ("1", "round", "'1' is not the id of a round."),
         ("round_", "round", "'round_' is not the id of a round."),
-        ("", "league", "An empty text is not the id of a league."),
+        ("", "league", "An empty string is not the id of a league."),
         ("..", "play session", "'..' is not the id of a play session."),
         ("ereq_\n1", "episode request", "is not the id of an episode request."),
         ("ereq_" + "1" * 300, "episode request", "is not the id of an episode request."),

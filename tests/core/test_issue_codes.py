@@ -161,7 +161,7 @@ CASES = [
     Case("empty_image", put("player", 0, "image", value="  "), "/player/0/image", '"  "', "is empty"),
     Case("bad_image", put("player", 0, "image", value="--privileged"), "/player/0/image", '"--priv', "hyphen"),
     Case("bad_image", put("player", 0, "image", value="a b"), "/player/0/image", '"a b"', "white space"),
-    Case("bad_image", put("player", 0, "image", value="Tug:1"), "/player/0/image", '"Tug:1"', "capital"),
+    Case("bad_image", put("player", 0, "image", value="Tug:1"), "/player/0/image", '"Tug:1"', "uppercase"),
     Case("bad_image", put("player", 0, "image", value="https://x/y"), "/player/0/image", '"https://x/y"', "URL"),
     Case("bad_image", put("player", 0, "image", value="file:///bin/sh"), "/player/0/image", '"file:///', "reference"),
     Case("bad_image", put("player", 0, "image", value="a:{{B_IMAGE}}"), "/player/0/image", '"a:{{B', "placeholder"),
@@ -222,7 +222,7 @@ CASES = [
         put(*ENV, "COGAME_DIFFICULTY", value="1"),
         "/game/runnable/env/COGAME_DIFFICULTY",
         '"COGAME_DIFFICULTY"',
-        "kept for runners",
+        "reserved for runners",
         "warning",
     ),
     Case(
@@ -230,7 +230,7 @@ CASES = [
         put(*ENV, "COGAME_DIFFICULTY", value="1"),
         "/game/runnable/env/COGAME_DIFFICULTY",
         '"COGAME_DIFFICULTY"',
-        "kept for runners",
+        "reserved for runners",
         mode="strict",
     ),
     Case(
@@ -695,7 +695,7 @@ CASES = [
         put("certification", "variant_id", value="long"),
         "/certification/variant_id",
         '"variant_id"',
-        "is not the config",
+        "differs from certification.game_config",
         "warning",
     ),
     Case(
@@ -703,7 +703,7 @@ CASES = [
         put("certification", "variant_id", value="nobody"),
         "/certification/variant_id",
         '"variant_id"',
-        "names no variant",
+        "is not the id of a variant",
         "warning",
     ),
     Case(
@@ -711,7 +711,7 @@ CASES = [
         put("player", 0, "image_uri", value="other:1"),
         "/player/0/image_uri",
         '"image_uri"',
-        "another image_uri",
+        "a different image_uri",
         "warning",
     ),
     Case(
@@ -719,11 +719,11 @@ CASES = [
         put("player", 0, "runnable", value={"image": "other:1"}),
         "/player/0/runnable",
         "{",
-        "otherwise",
+        "contradicts",
         also=frozenset({"unknown_field"}),
     ),
     Case("newer_field", put("tags", value=["a", "b", "c"]), "/tags", '"tags"', "has no effect", "info"),
-    Case("newer_field", put("tags", value=["a", "b", "c"]), "/tags", '"tags"', "again", "info", mode="strict"),
+    Case("newer_field", put("tags", value=["a", "b", "c"]), "/tags", '"tags"', "kept unchanged", "info", mode="strict"),
     Case(
         "too_few_tags",
         put("tags", value=["a"]),

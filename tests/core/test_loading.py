@@ -38,7 +38,7 @@ def test_a_relative_path_is_remembered_absolutely(package: Path, monkeypatch: py
 def test_what_a_directory_means(tmp_path: Path, document: dict[str, Any]) -> None:
     template = tmp_path / "coworld_manifest_template.json"
     template.write_text("{}", encoding="utf-8")
-    with pytest.raises(UsageError, match="holds a template") as raised:
+    with pytest.raises(UsageError, match="contains a template") as raised:
         find_manifest(tmp_path)
     assert raised.value.code == "manifest_not_found"
     assert "coworld build" in str(raised.value.hint)

@@ -119,7 +119,7 @@ def test_an_action_is_known_however_it_is_written() -> None:
         (0, {}, "action_malformed", "number: Field required"),
         (0, None, "action_malformed", "no action"),
         (0, [1], "action_malformed", "no action"),
-        (0, {"number": float("nan")}, "action_malformed", "no JSON value"),
+        (0, {"number": float("nan")}, "action_malformed", "not a JSON value"),
         (0, {"number": 10**30}, "action_illegal", "not legal now"),
         (0, {"number": 3, "loud": True}, "action_illegal", "not legal now"),
         (3, {"number": 3}, "not_your_turn", "not your turn"),
@@ -190,7 +190,7 @@ def never(*_: object) -> Any:
         ({"step": boom}, "step, tick 0: ZeroDivisionError: boom"),
         ({"legal": boom}, "legal, tick 0, seat 0: ZeroDivisionError"),
         ({"legal": lambda *_: []}, "seat 0: a seat that is to act has no legal action"),
-        ({"legal": lambda *_: 3}, "returns the legal actions, or None, not 3"),
+        ({"legal": lambda *_: 3}, "must return the legal actions or None, not 3"),
         ({"legal": lambda *_: [object()]}, "legal, tick 0, seat 0: not a JSON value"),
         ({"observe": lambda *_: {"a", "b"}}, "not a JSON value: a set has no order"),
         ({"observe": lambda *_: [object()]}, "observe, tick 0, seat 0: not a JSON value"),
@@ -200,10 +200,10 @@ def never(*_: object) -> Any:
         ({"to_act": never, "max_ticks": 5}, "to_act, tick 5: the game is not over after 5 ticks"),
         ({"draw": lambda _: 3, "text": lambda *_: None}, "a drawing is text, not int"),
         ({"text": lambda *_: 3}, "a text is a str or None, not int"),
-        ({"scores": lambda _: [1]}, "scores are 2 finite numbers, one a seat"),
-        ({"scores": lambda _: [1, float("nan")]}, "scores are 2 finite numbers"),
-        ({"scores": lambda _: None}, "scores are numbers"),
-        ({"results": lambda _: {"scores": 1}}, "results are an object without scores"),
+        ({"scores": lambda _: [1]}, "scores must be 2 finite numbers, one per seat"),
+        ({"scores": lambda _: [1, float("nan")]}, "scores must be 2 finite numbers"),
+        ({"scores": lambda _: None}, "scores must be numbers"),
+        ({"results": lambda _: {"scores": 1}}, "results must be an object without scores"),
     ],
 )
 def test_rules_that_are_wrong_are_named_with_their_place(wrong: dict[str, Any], says: str) -> None:
@@ -275,7 +275,7 @@ def test_a_pace_is_a_value() -> None:
     ("name", "says"),
     [
         (":Nim", "names no rules"),
-        ("json", "json has not one class of rules; it has none"),
+        ("json", "json has not exactly one class of rules; it has none"),
         ("nowhere/nim.py", "There is no file nowhere/nim.py"),
         ("no_such_module:Nim", "no module 'no_such_module'"),
         ("json:JSONDecoder", "json has no rules 'JSONDecoder'; it has none"),
@@ -306,7 +306,7 @@ class Half(Rules):
     )
     (tmp_path / "whole_games.py").write_text(written + whole)
     assert load_rules(f"{tmp_path}/whole_games.py:Whole").seats == 3
-    with pytest.raises(UsageError, match="not one class of rules; it has Half, Whole"):
+    with pytest.raises(UsageError, match="not exactly one class of rules; it has Half, Whole"):
         load_rules(f"{tmp_path}/whole_games.py")
 
 

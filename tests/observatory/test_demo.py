@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 async def _board(url: str) -> dict[str, int]:
-    """How many episodes each has played, by name."""
+    """How many rounds each has played, by name."""
     async with httpx2.AsyncClient(base_url=f"{url}/observatory", timeout=60) as anybody:
         [division] = (await anybody.get("/v2/divisions")).json()
         lines = (await anybody.get(f"/v2/divisions/{division['id']}/leaderboard")).json() or []

@@ -289,9 +289,9 @@ async def test_leaderboards(tmp_path: Path, database: str | None) -> None:
         lines = await platform.get(f"/v2/divisions/{division['id']}/leaderboard", include_recent_rounds=3)
         assert all(api.LeaderboardEntry.read(line).odd == () for line in lines)
         assert [(line["rank"], line["player_name"], line["score"], line["rounds_played"]) for line in lines] == [
-            (1, "ann", 3.0, 2),
-            (1, "sprinter", 3.0, 1),
-            (3, "cat", -1.0, 1),
+            (1, "ann", 3.0, 0),
+            (1, "sprinter", 3.0, 0),
+            (3, "cat", -1.0, 0),
         ]
         assert lines[1]["player_id"] == player
         board = await platform.get(f"/v2/divisions/{division['id']}/leaderboards")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import anyio
@@ -12,36 +11,10 @@ from support.observatory_kit import Platform, World, open_platform, seed
 
 from coworld_core.errors import UsageError
 from observatory.store.models import EpisodeRequest, League, Round, RoundResult
-from observatory.work.rounds import CONTINUOUS, MOST_EPISODES, advance, lineups
-from observatory.work.scheduling import Candidate
+from observatory.work.rounds import advance
+from observatory.work.seasons import CONTINUOUS
 
 pytestmark = pytest.mark.timeout(300)
-
-
-def _candidates(count: int) -> list[Candidate]:
-    return [
-        Candidate(policy_version_id=f"v{n}", policy_id=f"p{n}", name=f"bot{n}", version=1, owner_user_id=f"u{n}")
-        for n in range(count)
-    ]
-
-
-@pytest.mark.parametrize(("count", "seats", "episodes"), [(2, 2, 1), (3, 2, 3), (4, 3, 4), (1, 2, 1), (2, 5, 1)])
-def test_few_candidates_all_meet(count: int, seats: int, episodes: int) -> None:
-    drawn = lineups(_candidates(count), seats=seats, number=1)
-    assert [len(lineup) for lineup in drawn] == [seats] * episodes
-    met = {frozenset(seat.name for seat in lineup) for lineup in drawn}
-    assert len(met) == episodes
-    assert {seat.name for lineup in drawn for seat in lineup} == {f"bot{n}" for n in range(count)}
-
-
-def test_many_candidates_are_drawn_and_nobody_sits_where_it_pays() -> None:
-    many = _candidates(40)
-    assert len(lineups(many, seats=4, number=1)) == MOST_EPISODES
-    assert lineups(many, seats=4, number=1) == lineups(many, seats=4, number=1) != lineups(many, seats=4, number=2)
-    for lineup in lineups(many, seats=4, number=7):
-        assert len({seat.name for seat in lineup}) == 4
-    first = Counter(lineups(_candidates(2), seats=2, number=number)[0][0].name for number in range(1, 11))
-    assert first == {"bot0": 5, "bot1": 5}
 
 
 async def _on(platform: Platform, world: World, *, every: float, variant: str | None = None) -> None:
@@ -74,10 +47,14 @@ async def test_a_round_begins_once_and_ends_with_its_episodes(tmp_path: Path) ->
         [begun] = await _rounds(platform)
         assert await advance(database, world.division) is None
         async with database.writing() as session:
-            [episode] = (await session.scalars(sa.select(EpisodeRequest))).all()
-            assert (episode.round_id, episode.source, episode.league_id) == (begun.id, "round", world.league)
-            assert {seat.policy_version_id for seat in episode.participants} == set(versions)
-            episode.status = "failed"
+            # both in both seats, with the same chances
+            rows = (await session.scalars(sa.select(EpisodeRequest).order_by(EpisodeRequest.index))).all()
+            assert {(row.round_id, row.source, row.league_id) for row in rows} == {(begun.id, "round", world.league)}
+            seated = [[seat.policy_version_id for seat in row.participants] for row in rows]
+            assert seated in ([versions, versions[::-1]], [versions[::-1], versions])
+            assert len({row.seed for row in rows}) == 1
+            for row in rows:
+                row.status = "failed"
         # over, and too early for the next
         assert await advance(database, world.division) is None
         [ended] = await _rounds(platform)
@@ -112,6 +89,8 @@ async def test_a_league_plays_on_while_its_server_runs(tmp_path: Path) -> None:
         assert {line["player_name"] for line in lines} == {"ann", "bob"}
         async with platform.services.database.reading() as session:
             results = (await session.scalars(sa.select(RoundResult))).unique().all()
-            seeds = (await session.scalars(sa.select(EpisodeRequest.seed).order_by(EpisodeRequest.created_at))).all()
-        assert {row.rank for row in results} == {1, 2}
-        assert len(set(seeds)) == len(seeds), "each round has other chances"
+            seeds = await session.execute(sa.select(EpisodeRequest.round_id, EpisodeRequest.seed).distinct())
+        # one program, in every seat in turn
+        assert {row.rank for row in results} == {1}
+        by_round = seeds.all()
+        assert len({seed for _, seed in by_round}) == len(by_round), "each round has other chances"

@@ -146,8 +146,8 @@ DROPPED: dict[str, tuple[Any, str, str]] = {
     "hangs up": (at("round_start", lambda _: None), "commissioner_gone", "hung up"),
     "crashes at once": (at("round_start", lambda _: 3), "commissioner_gone", "exited with status 3"),
     "crashes after the first result": (at("episode_result", lambda _: 4), "commissioner_gone", "exited with status 4"),
-    "is no JSON": (at("round_start", lambda _: ["nope{"]), "commissioner_nonsense", "is no JSON"),
-    "is no object": (at("round_start", lambda _: ["[]"]), "commissioner_nonsense", "no JSON object"),
+    "is no JSON": (at("round_start", lambda _: ["nope{"]), "commissioner_nonsense", "is not JSON"),
+    "is no object": (at("round_start", lambda _: ["[]"]), "commissioner_nonsense", "not a JSON object"),
     "has no type": (at("round_start", lambda _: ["{}"]), "commissioner_nonsense", "has no type"),
     "is misspelt": (
         at("round_start", lambda _: [{"type": "round_compleet"}]),

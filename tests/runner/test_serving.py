@@ -107,7 +107,7 @@ def act(tick: Any, action: Any) -> str:
         (act(0, {"take": True}), "take"),
         (act(0, {"take": 0}), "greater than or equal to 1"),
         (act(0, {"take": 4}), "less than or equal to 3"),
-        ('{"type": "act", "tick": 0, "action": {"take": NaN}}', "no JSON value"),
+        ('{"type": "act", "tick": 0, "action": {"take": NaN}}', "not a JSON value"),
     ],
 )
 async def test_what_is_no_legal_act_is_refused_and_changes_nothing(message: str | bytes, says: str) -> None:

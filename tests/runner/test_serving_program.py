@@ -72,7 +72,7 @@ def test_a_game_that_is_stopped_keeps_its_replay_and_has_no_results(tmp_path: Pa
         ("support.served:Sticks", {"COGAME_RESULTS_URI": ""}, 2, "COGAME_RESULTS_URI is not set"),
         ("support.served:Sticks", {"COGAME_CONFIG_URI": "file:///nowhere/x"}, 2, "cannot be read"),
         ("support.served:Sticks", {"COGAME_PORT": "x"}, 2, "COGAME_PORT must be"),
-        ("support.served:Sticks", {"COGAME_LOAD_REPLAY_URI": __file__}, 1, "is no replay of rules"),
+        ("support.served:Sticks", {"COGAME_LOAD_REPLAY_URI": __file__}, 1, "is not a replay of rules"),
         ("support.served:Broken", {}, 1, "start, tick 0: RuntimeError: no sticks"),
         ("support.served:Broken", {}, 1, 'raise RuntimeError("no sticks")'),
     ],

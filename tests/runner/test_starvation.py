@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,28 +113,31 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as held:
 _HOGS = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nprint('there', flush=True)\nwhile True: pass"
 
 
+@contextlib.contextmanager
+def _program(*command: str) -> Generator[subprocess.Popen[bytes]]:
+    """Run a program that says when it is there."""
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", *command], **pipes) as program:
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == b"there\n"
+            yield program
+        finally:
+            program.kill()
+
+
 def test_a_unit_that_is_kept_from_the_processor_is_named(tmp_path: Path) -> None:
     """A program that works whenever it may, on a processor that somebody else has."""
     processor = str(min(os.sched_getaffinity(0)))
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-
-        def run(*command: str) -> int:
-            program = subprocess.Popen([sys.executable, "-c", *command], stdout=subprocess.PIPE)
-            stack.callback(program.wait)
-            stack.callback(program.kill)
-            assert program.stdout is not None
-            stack.callback(program.stdout.close)
-            assert program.stdout.readline() == b"there\n"
-            return program.pid
-
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        pid = run(_WORKS, address.rpartition(":")[2], processor)
+        pid = stack.enter_context(_program(_WORKS, address.rpartition(":")[2], processor)).pid
         game: Any = _Stub("game", (os.getpid(),), address, tmp_path)
         player: Any = _Stub("player-0", (pid,), address, tmp_path)
         meter = StarvationMeter(game, [player], tick=0.05)
         assert meter.read() is None
-        run(_HOGS, processor)
+        stack.enter_context(_program(_HOGS, processor))
         while (seen := meter.read()) is None or not seen.starved:
             meter.look()
             time.sleep(0.01)
@@ -145,6 +149,53 @@ def test_a_unit_that_is_kept_from_the_processor_is_named(tmp_path: Path) -> None
         over = meter.read()
         assert over is not None
         assert (over.starved, over.waited_share, over.unit) == (False, 0.0, None)
+
+
+_STARTS = """
+import os, socket, sys, time
+os.sched_setaffinity(0, {int(sys.argv[2])})
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+print("there", flush=True)
+sys.stdin.readline()
+until = time.monotonic() + 0.5
+while time.monotonic() < until:
+    pass
+# from here on it has the processor as soon as anybody
+os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as held:
+    print("there", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_player_that_was_kept_waiting_until_it_connected_has_lost_nothing(tmp_path: Path) -> None:
+    processor = str(min(os.sched_getaffinity(0)))
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        hog = stack.enter_context(_program(_HOGS, processor))
+        program = stack.enter_context(_program(_STARTS, address.rpartition(":")[2], processor))
+        # a game of its own, so that what the test does is nobody's waiting
+        idle = stack.enter_context(_program("print('there', flush=True)\nimport time\ntime.sleep(600)"))
+        game: Any = _Stub("game", (idle.pid,), address, tmp_path)
+        player: Any = _Stub("player-0", (program.pid,), address, tmp_path)
+        meter = StarvationMeter(game, [player], tick=0.3)
+        meter.look()
+        assert program.stdin is not None
+        assert program.stdout is not None
+        program.stdin.write(b"go\n")
+        program.stdin.flush()
+        assert program.stdout.readline() == b"there\n"
+        hog.kill()
+        while meter.read() is None:
+            meter.look()
+        end = time.monotonic() + 0.4
+        while time.monotonic() < end:
+            meter.look()
+            time.sleep(0.01)
+        seen = meter.read()
+        assert seen is not None
+        assert not seen.starved, seen
 
 
 @dataclass

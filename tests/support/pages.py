@@ -19,7 +19,8 @@ A comment right above a block changes that:
 ``<!-- export -->``            ``export NAME=VALUE`` lines, which hold for the rest of the page
 ``<!-- needs: docker -->``     the block needs a Docker engine (``kubernetes``: a cluster that uses its images;
                             ``postgresql``, ``s3``: a server of the page's own, and the variables that lead to it;
-                            ``openspiel``: the library, without which the whole page is left to another run)
+                            ``openspiel``, ``textarena``, ``mettagrid``: the library, without which the whole page is
+                            left to another run)
 ``<!-- ci -->``                the lines stand in ``.ci/run`` and are executed there, from a clean clone
 
 A page that serves an Observatory does so at its usual address; there, the tests read and serve it at a port of the
@@ -70,6 +71,8 @@ FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>[\w-]*)[^\n]*\n(?P<text>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL
 )
 COMMENT = re.compile(r"<!--\s*(?P<key>[a-z]+)(?::\s*(?P<value>.*?))?\s*-->\s*$")
+LIBRARIES = {"openspiel": "pyspiel", "textarena": "textarena", "mettagrid": "mettagrid"}
+"""What no install of ours brings, by the module that is looked for."""
 PROGRAMS = Path(sys.executable).parent
 USUAL_PORT = "8787"
 COMMANDS = re.compile(r"^\s*(\$ )?(coworld|uv|pip|python3?|docker) ", re.MULTILINE)
@@ -145,8 +148,8 @@ def provide(need: str, background: ExitStack) -> dict[str, str] | None:
         return {} if docker_answers() else None
     if need == "kubernetes":
         return {} if cluster_answers() else None
-    if need == "openspiel":
-        return {} if find_spec("pyspiel") else None
+    if need in LIBRARIES:
+        return {} if find_spec(LIBRARIES[need]) else None
     if need == "s3":
         return background.enter_context(running_s3())
     assert need == "postgresql", need
@@ -215,12 +218,13 @@ def page_id(page: Path) -> str:
 
 def serves_a_platform(page: Path) -> bool:
     """Whether an Observatory is started on it."""
-    return any("background" in block.notes for block in blocks(page))
+    return any("background" in block.notes and block.text.startswith("observatory") for block in blocks(page))
 
 
 def lacks_library(page: Path) -> bool:
     """Whether it is about a library that is not here; `.ci/run` has a step with each."""
-    return not find_spec("pyspiel") and any(block.notes.get("needs") == "openspiel" for block in blocks(page))
+    missing = {need for need, module in LIBRARIES.items() if not find_spec(module)}
+    return any(block.notes.get("needs") in missing for block in blocks(page))
 
 
 def needing(page: Path) -> Any:

@@ -2,5 +2,11 @@
 
 from importlib.util import find_spec
 
-NEEDED = {"test_openspiel.py": "pyspiel", "test_pettingzoo.py": "pygame", "test_textarena.py": "textarena"}
+NEEDED = {
+    "test_openspiel.py": "pyspiel",
+    "test_pettingzoo.py": "pygame",
+    "test_textarena.py": "textarena",
+    "test_table_talk.py": "textarena",
+    "test_cogs.py": "mettagrid",
+}
 collect_ignore = [file for file, module in NEEDED.items() if not find_spec(module)]

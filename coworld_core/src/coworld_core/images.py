@@ -1,4 +1,4 @@
-"""Image references: what kind one is, what the content tag of a built image is, and platforms."""
+"""Image references and their kinds, the content tags of built images, and platforms."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = [
 ]
 
 ImageKind = Literal["digest", "content", "registry", "local", "unpublished", "template", "file"]
-"""What a reference names.
+"""What a reference refers to.
 
 ``digest`` pinned by ``@sha256:``; ``content`` a tag ``coworld-...`` made by ``coworld build``; ``registry`` a tag in a
 registry, which may change; ``local`` any other tag; ``unpublished`` an ``img_<uuid>`` id of the platform;
-``template`` a placeholder ``{{SERVICE_IMAGE}}``; ``file`` a player that is a file and has no image.
+``template`` a placeholder ``{{SERVICE_IMAGE}}``; ``file`` a player that is a file instead of an image.
 """
 
 FILE_PLAYER_SCHEME = "file://"
-"""Marks the image of a player that a newer manifest gives as a file; no Docker reference contains it."""
+"""Prefix that marks a player given as a file instead of an image; no Docker reference contains it."""
 
 _IMAGE_ID = re.compile(r"img_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PLACEHOLDER = re.compile(r"\{\{[^{}]*\}\}")
@@ -51,7 +51,7 @@ class ImageRef:
     """The reference as written."""
 
     kind: ImageKind
-    """What it names."""
+    """What it refers to."""
 
     name: str = ""
     """Repository with its host, without tag and digest."""
@@ -70,10 +70,10 @@ class ImageRef:
         """Parse a reference.
 
         Args:
-            text: Docker reference, ``img_`` id, placeholder, or the mark of a file player.
+            text: A Docker reference, an ``img_`` id, a placeholder, or a file player with its prefix.
 
         Raises:
-            ImageError: Code ``bad_image``, when the text is none of them.
+            ImageError: Code ``bad_image`` if the text is none of these.
         """
         if _IMAGE_ID.fullmatch(text):
             return cls(text, "unpublished")
@@ -103,10 +103,10 @@ class ImageRef:
 
     @property
     def short(self) -> str:
-        """Its name for people: the last part, with the tag or digest that tells versions apart.
+        """A short name to show people: the last part, with the tag or digest that tells versions apart.
 
         ``ghcr.io/me/player:1.2`` is ``player:1.2``, and ``player:latest`` is ``player``; without a tag, a digest is
-        shortened to 12 digits: ``player@0123456789ab``. What is no Docker reference stays as it is.
+        shortened to 12 digits: ``player@0123456789ab``. Anything other than a Docker reference is returned unchanged.
         """
         if not self.name:
             return self.text
@@ -117,11 +117,11 @@ class ImageRef:
 
     @property
     def runnable(self) -> bool:
-        """Whether an engine could be asked for it at all."""
+        """Whether a container engine could be asked for it."""
         return self.kind not in ("unpublished", "template", "file")
 
     def require_runnable(self, what: str = "image") -> ImageRef:
-        """Return the reference when an engine could be asked for it.
+        """Return the reference if a container engine could be asked for it, or raise.
 
         Args:
             what: Whose image it is, for the message ("game.runnable.image", "players[1].image").
@@ -138,7 +138,7 @@ class ImageRef:
             )
         if self.kind == "template":
             raise ImageError(
-                f"{what} is {self.text}, a placeholder of a template.",
+                f"{what} is {self.text}, a placeholder from a template.",
                 code="image_placeholder",
                 hint="Run `coworld build` first, or use the process backend.",
                 context={"image": self.text},
@@ -157,10 +157,10 @@ class ImageRef:
 
 
 def image_problem(text: str) -> str | None:
-    """Say why a text cannot be an image reference, or None when it can.
+    """Say why a text cannot be an image reference.
 
     Returns:
-        The reason as the end of a sentence, or None.
+        The reason as the end of a sentence, or None if it can be one.
     """
     if not text or text.isspace():
         return "is empty"
@@ -177,7 +177,7 @@ def image_problem(text: str) -> str | None:
     if "{{" in text or "}}" in text:
         return "mixes a placeholder with other text; a placeholder stands for the whole reference"
     if _REFERENCE.fullmatch(text.lower()):
-        return "has capital letters in its name, which Docker does not allow"
+        return "has uppercase letters in its name, which Docker does not allow"
     return "is not a Docker image reference"
 
 
@@ -189,8 +189,8 @@ def content_tag(name: str, image_id: str) -> str:
         image_id: The engine's image id, ``sha256:<64 hex>`` (the prefix may be missing).
 
     Raises:
-        ImageError: When the name is no reference.
-        ValueError: When the id has no 12 hexadecimal digits.
+        ImageError: If the name is not a reference.
+        ValueError: If the id has fewer than 12 hexadecimal digits.
     """
     digits = image_id.removeprefix("sha256:")[:12]
     if len(digits) < 12 or set(digits) - set("0123456789abcdef"):
@@ -212,7 +212,7 @@ _ARCHITECTURES = {
 
 @dataclass(frozen=True)
 class Platform:
-    """Operating system and architecture in the names image registries use."""
+    """Operating system and architecture, named as in image registries."""
 
     os: str
     """E.g. ``linux``."""
@@ -222,10 +222,10 @@ class Platform:
 
     @classmethod
     def parse(cls, text: str) -> Platform:
-        """Read ``os/architecture[/variant]``; machine names such as x86_64 are translated, the variant is dropped.
+        """Parse ``os/architecture[/variant]``. Machine names such as x86_64 are translated, and the variant is dropped.
 
         Raises:
-            ValueError: When the text has not that form.
+            ValueError: If the text does not have that form.
         """
         parts = text.strip().lower().split("/")
         if len(parts) not in (2, 3) or not all(parts):
@@ -234,7 +234,7 @@ class Platform:
 
     @property
     def hosted(self) -> bool:
-        """Whether the hosted platform runs it (uploads must be linux/amd64)."""
+        """Whether the hosted platform can run it; uploads must be linux/amd64."""
         return self == HOSTED_PLATFORM
 
     def __str__(self) -> str:
@@ -242,7 +242,7 @@ class Platform:
 
 
 HOSTED_PLATFORM = Platform("linux", "amd64")
-"""What uploaded images must be built for."""
+"""The platform that uploaded images must be built for."""
 
 
 def host_platform() -> Platform:

@@ -1,7 +1,7 @@
-"""The commands, one module for each noun; the group ``commands`` of a module has those that ``coworld`` lists.
+"""The commands, one module per noun. The group ``commands`` of a module contains those that ``coworld`` lists.
 
-A command parses, calls one function of a library and has ``render`` show what came back: no rule of the domain is here.
-A module imports click, options and renderers; what its commands run on is imported when one of them is called.
+A command parses its arguments, calls one library function and lets ``render`` show the result; it contains no rules of
+the domain. A module imports click, options and renderers; everything else is imported when a command is called.
 """
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""Who one is to a platform: signing in and out."""
+"""Signing in to a platform, and out."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ commands = NounGroup()
 
 
 @commands.command("login")
-@click.option("--no-browser", is_flag=True, help="Only show the address, and open no browser.")
-@click.option("--force", "-f", is_flag=True, help="Sign in even when you are.")
+@click.option("--no-browser", is_flag=True, help="Show the address instead of opening a browser.")
+@click.option("--force", "-f", is_flag=True, help="Sign in again, even if you are signed in.")
 @click.option("--with-token", is_flag=True, help="Read a token from standard input instead.")
 @server_option
 @output_options
 def login(out: Output, server: str, no_browser: bool, force: bool, with_token: bool) -> int:
     """Sign in with the browser, and save the token.
 
-    It is kept in ~/.softmax/credentials.yaml (SOFTMAX_CONFIG_DIR names another directory), for you alone. COWORLD_TOKEN
-    comes before it and is never written down.
+    It is saved in ~/.softmax/credentials.yaml (SOFTMAX_CONFIG_DIR changes the directory), readable only by you.
+    COWORLD_TOKEN takes precedence over it and is never saved.
     """
     if not with_token:
         return run_async(out, lambda _: _sign_in(server, out, force=force, browser=not no_browser))
@@ -50,7 +50,7 @@ def login(out: Output, server: str, no_browser: bool, force: bool, with_token: b
 
 
 async def _sign_in(server: str, out: Output, *, force: bool, browser: bool) -> int:
-    """Sign in with the browser, unless that has been done."""
+    """Sign in with the browser, unless already signed in."""
     import sys
 
     from coworld_client.sign_in.credentials import normalise_server
@@ -63,21 +63,21 @@ async def _sign_in(server: str, out: Output, *, force: bool, browser: bool) -> i
     server = normalise_server(server)
     if not force and (known := await signed_in(server)) is not None:
         out.answer({"status": "already_signed_in", "server": server, **dump(known)})
-        out.say(f"You are signed in to {server} already, as {_name(known)}. --force signs in anew.")
+        out.say(f"You are already signed in to {server} as {_name(known)}. Use --force to sign in again.")
         return exitcodes.OK
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         url = sign_in_url(server)
         raise EnvironmentFault(
-            "Nobody is at this terminal to sign in.",
+            "Signing in needs an interactive terminal.",
             code="no_terminal",
-            hint=f"Open {url} and give the code to `{again('exchange-code', server)}`; or give a token to "
-            f"`{again('set-token', server)}` by standard input; or set COWORLD_TOKEN.",
+            hint=f"Open {url} and pass the code to `{again('exchange-code', server)}`; or pass a token to "
+            f"`{again('set-token', server)}` on standard input; or set COWORLD_TOKEN.",
             context={"url": url},
         )
 
     async def show(url: str) -> None:
         out.note(f"Sign in here:\n\n  {click.style(url, bold=True)}\n")
-        out.note("If the browser cannot come back to this machine, paste the code that it shows, and press Enter.")
+        out.note("If the browser cannot reach this machine, paste the code that it shows and press Enter.")
         if browser and wants_browser(None):
             await open_page(url, out)
 
@@ -85,7 +85,7 @@ async def _sign_in(server: str, out: Output, *, force: bool, browser: bool) -> i
 
 
 async def _keep(server: str, token: Token, out: Output) -> int:
-    """Keep a token once the server has said whose it is."""
+    """Save a token once the server has said whose it is."""
     from coworld_client import CoworldClient, CredentialStore
     from coworld_client.sign_in.login import adopt_token
 
@@ -93,7 +93,7 @@ async def _keep(server: str, token: Token, out: Output) -> int:
         known = await adopt_token(api, CredentialStore.from_environment())
         out.answer({"status": "signed_in", "server": api.server, **dump(known)})
         out.say(f"Signed in to {api.server} as {_name(known)}.")
-    out.warn_of_token("is set, and comes before the token that was kept.")
+    out.warn_of_token("is set, and takes precedence over the saved token.")
     return exitcodes.OK
 
 
@@ -127,8 +127,8 @@ def logout(out: Output, server: str) -> int:
 def whoami(out: Output, connection: Connection) -> int:
     """Show your account on a server.
 
-    The exit status is 3 when you are nobody: no token, one the server does not know, or a player's session that has
-    ended.
+    The exit status is 3 if you are not signed in: there is no token, the server does not know it, or the session of a
+    player has ended.
     """
 
     async def body(api: CoworldClient, _: Running) -> int:
@@ -151,14 +151,14 @@ def whoami(out: Output, connection: Connection) -> int:
 
 @commands.command("set-token")
 @click.argument("token", required=False)
-@click.option("--file", type=GIVEN_FILE, metavar="FILE", help="The file that holds it.  [default: standard input]")
+@click.option("--file", type=GIVEN_FILE, metavar="FILE", help="File to read it from.  [default: standard input]")
 @server_option
 @output_options
 def set_token(out: Output, server: str, token: str | None, file: Path | None) -> int:
     """Save a token that you have.
 
-    The server is asked whose it is first. It is read from standard input; TOKEN on the command line works too, but
-    process lists and shell history show it.
+    The server is first asked whose it is. The token is read from standard input. TOKEN on the command line works too,
+    but process lists and the shell history show it.
     """
     if token is not None and file is not None:
         raise click.UsageError("Give the token once: TOKEN and --file exclude each other.")
@@ -168,7 +168,7 @@ def set_token(out: Output, server: str, token: str | None, file: Path | None) ->
     from ..files import read_secret
 
     if token is not None:
-        out.warn("the token stood on the command line, where process lists and shell history show it.")
+        out.warn("the token was given on the command line, where process lists and the shell history show it.")
     given = Token(token if token is not None else read_secret(file, what="token"))
     return run_async(out, lambda _: _keep(server, given, out))
 
@@ -180,7 +180,7 @@ def set_token(out: Output, server: str, token: str | None, file: Path | None) ->
 def exchange_code(out: Output, server: str, code: str | None) -> int:
     """Finish a sign-in with the code that the browser showed.
 
-    Without CODE it is read from standard input. A code is good once, and not for long.
+    Without CODE, it is read from standard input. A code works once and expires soon.
     """
     from ..files import read_secret
 

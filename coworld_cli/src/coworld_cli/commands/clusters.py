@@ -30,33 +30,43 @@ def kubernetes() -> None:
 @kubernetes.command("job")
 @click.argument("spec")
 @click.option("--variant", metavar="ID", help="Variant of a package; by default its certification fixture.")
-@click.option("--player", "players", multiple=True, metavar="IMAGE", help="Player image: one for all slots, or each.")
-@click.option("--run", multiple=True, metavar="WORD", help="Command of those images, a word at a time.")
+@click.option(
+    "--player", "players", multiple=True, metavar="IMAGE", help="Player image: one for all slots, or one per slot."
+)
+@click.option("--run", multiple=True, metavar="WORD", help="Command of those images, one word at a time.")
 @click.option(
     "--worker-image", "--image-worker", metavar="IMAGE", help="The worker's image; by default this version's."
 )
-@click.option("--job-id", metavar="ID", help="Goes into names and labels; by default a new one.")
-@click.option("--namespace", metavar="NAME", help="Namespace to stand in the Job.")
+@click.option("--job-id", metavar="ID", help="Used in names and labels; by default a new one.")
+@click.option("--namespace", metavar="NAME", help="Namespace to write into the Job.")
 @click.option("--service-account", metavar="NAME", default="coworld-worker", show_default=True, help="The worker's.")
 @click.option(
-    "--deadline-seconds", type=click.IntRange(min=1), default=durations.JOB, show_default=True, help="For all of it."
+    "--deadline-seconds",
+    type=click.IntRange(min=1),
+    default=durations.JOB,
+    show_default=True,
+    help="Deadline of the whole Job.",
 )
-@click.option("--timeout-seconds", type=click.FloatRange(min=1), help="For the episode; by default what is left.")
+@click.option(
+    "--timeout-seconds", type=click.FloatRange(min=1), help="Deadline of the episode; by default the remaining time."
+)
 @click.option(
     "--ttl-seconds",
     type=click.IntRange(min=0),
     default=durations.JOB_KEPT,
     show_default=True,
-    help="It stays so long after.",
+    help="Seconds to keep the Job after it has ended.",
 )
-@click.option("--output-url", metavar="URL", help="Address below which every output is PUT.")
-@click.option("--output", "outputs", multiple=True, metavar="NAME=URL", help="Address of one output.")
-@click.option("--output-claim", metavar="NAME", help="PersistentVolumeClaim that gets what has no address.")
+@click.option("--output-url", metavar="URL", help="URL below which every output is PUT.")
+@click.option("--output", "outputs", multiple=True, metavar="NAME=URL", help="URL of one output.")
+@click.option("--output-claim", metavar="NAME", help="PersistentVolumeClaim for outputs that have no URL.")
 @click.option("--output-secret", metavar="NAME", help="Secret with the worker's variables for outputs.")
-@click.option("--spec-url", metavar="URL", help="Where the cluster finds SPEC; by default it is part of the Job.")
-@click.option("--secrets-url", metavar="URL", help="Where the worker finds the policies' secrets.")
-@click.option("--player-cpu", default="250m", show_default=True, metavar="QUANTITY", help="What a player asks for.")
-@click.option("--player-memory", default="256Mi", show_default=True, metavar="QUANTITY", help="What a player asks for.")
+@click.option("--spec-url", metavar="URL", help="URL of SPEC for the cluster; by default it is part of the Job.")
+@click.option("--secrets-url", metavar="URL", help="URL of the policies' secrets for the worker.")
+@click.option("--player-cpu", default="250m", show_default=True, metavar="QUANTITY", help="Requested by each player.")
+@click.option(
+    "--player-memory", default="256Mi", show_default=True, metavar="QUANTITY", help="Requested by each player."
+)
 @click.option("--pull-policy", type=click.Choice(["Always", "IfNotPresent", "Never"]), help="For game and players.")
 @click.option(
     "--run-as-user", type=click.IntRange(min=0), metavar="UID", help="The game's user; by default its image's."
@@ -81,7 +91,7 @@ def job(
     server: str,
     **options: Any,
 ) -> int:
-    """Print the Job in which the hosted worker plays one episode, to be piped into kubectl.
+    """Print the Job in which the hosted worker plays one episode, to pipe into kubectl.
 
     SPEC is an episode request, or a Coworld: a file, a directory, a file:// or http(s):// address, or a cow_… id.
 

@@ -1,4 +1,4 @@
-"""Coworlds of a platform, and what belongs to them: images, secrets, hosted games."""
+"""Coworlds on a platform, with their images, secrets and hosted games."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["commands", "wait_smoke"]
 commands = NounGroup()
 
 _BEGINS_WITHIN = 30.0
-"""Seconds within which a platform that plays a Coworld's first episodes has made one."""
+"""A platform that plays a Coworld's first episodes creates one within this many seconds."""
 
 
 @commands.command("list")
@@ -53,7 +53,7 @@ def list_(out: Output, connection: Connection, listing: Listing) -> int:
 def show(out: Output, connection: Connection, coworld: str) -> int:
     """Show a Coworld.
 
-    That needs no login.
+    This needs no login.
     """
 
     async def body(api: CoworldClient, _: Running) -> int:
@@ -67,14 +67,14 @@ def show(out: Output, connection: Connection, coworld: str) -> int:
 @click.option(
     "--wait-hosted-smoke/--no-wait-hosted-smoke", default=False, help="Wait for the first hosted episodes to end."
 )
-@seconds_option("--hosted-smoke-timeout-seconds", durations.HOSTED_SMOKE, "How long to wait.")
+@seconds_option("--hosted-smoke-timeout-seconds", durations.HOSTED_SMOKE, "Maximum time to wait.")
 @platform_options
 def status(
     out: Output, connection: Connection, coworld: str, wait_hosted_smoke: bool, hosted_smoke_timeout_seconds: float
 ) -> int:
     """Show a Coworld and how its hosted episodes went.
 
-    The exit status is 1 when one of them failed, and when they have not ended in the time there was to wait.
+    The exit status is 1 if one of them failed, or if they did not end in time.
     """
 
     async def body(api: CoworldClient, running: Running) -> int:
@@ -92,7 +92,7 @@ def status(
 
 
 async def wait_smoke(api: CoworldClient, coworld: str, seconds: float, running: Running) -> CoworldStatus:
-    """Wait until the platform's own episodes have ended, saying what changes; not for those that never begin."""
+    """Wait until the platform's own episodes have ended, reporting changes; give up on those that never begin."""
     running.so_far = f"The Coworld is on the platform as {coworld}."
     running.to_go_on = f"`coworld status {coworld} --wait-hosted-smoke` waits on."
     said = ""
@@ -114,8 +114,8 @@ async def wait_smoke(api: CoworldClient, coworld: str, seconds: float, running: 
 def next_version(out: Output, connection: Connection, name: str) -> int:
     """Print the version that comes next.
 
-    It is that of the Coworld's canonical version, with one added to its last number. A name that the platform does not
-    have is an error.
+    It is the canonical version of the Coworld with its last number increased by one. A name that the platform does not
+    know is an error.
     """
 
     async def body(api: CoworldClient, _: Running) -> int:
@@ -135,21 +135,21 @@ def next_version(out: Output, connection: Connection, name: str) -> int:
     type=DIRECTORY,
     default=Path("coworld"),
     metavar="DIR",
-    help="Above the directory of the Coworld.  [default: ./coworld]",
+    help="Parent of the Coworld's directory.  [default: ./coworld]",
 )
-@click.option("--refresh", is_flag=True, help="Ask the platform again, even when it is here.")
-@click.option("--images/--no-images", default=True, help="Pull its images too.  [default: --images]")
+@click.option("--refresh", is_flag=True, help="Ask the platform again, even if it was downloaded before.")
+@click.option("--images/--no-images", default=True, help="Pull its images, too.  [default: --images]")
 @platform_options
 def download(out: Output, connection: Connection, coworld: str, output_dir: Path, refresh: bool, images: bool) -> int:
     """Download a Coworld, to play it here.
 
-    DIR/COWORLD_ID gets coworld_manifest.json, coworld_images.json and AGENTS.md. An id needs no login; a name, which
-    means the canonical version, does.
+    This writes coworld_manifest.json, coworld_images.json and AGENTS.md into DIR/COWORLD_ID. An id needs no login; a
+    name, which stands for the canonical version, does.
     """
 
     async def body(api: CoworldClient, running: Running) -> int:
-        running.so_far = "Images that were pulled are kept."
-        running.to_go_on = "The same command goes on from there."
+        running.so_far = "Images already pulled are kept."
+        running.to_go_on = "Repeat the command to continue."
         with shown_progress(out, "images") as tell:
             found = await api.coworlds.download(
                 coworld,
@@ -173,7 +173,7 @@ def download(out: Output, connection: Connection, coworld: str, output_dir: Path
                 ],
             }
         )
-        was = "is here already" if found.cached else "downloaded"
+        was = "was downloaded before" if found.cached else "downloaded"
         have = f", {plural(len(found.images), 'image')} pulled" if found.pulled and not found.cached else ""
         name = clean(f"{found.name} {found.version}", one_line=True)
         out.say(f"{name} {was}: {shown_path(found.directory)}{have}")
@@ -206,7 +206,7 @@ def images(out: Output, connection: Connection, listing: Listing, image: str | N
 def secret() -> None:
     """Keep, list and delete the secrets of a Coworld.
 
-    A manifest names one as secret://coworld/NAME/SECRET in an environment; nobody can read it back.
+    A manifest refers to one as secret://coworld/NAME/SECRET in an environment. Nobody can read its value back.
     """
 
 
@@ -216,7 +216,7 @@ def secret() -> None:
 @click.argument("file", type=GIVEN_FILE, metavar="FILE")
 @platform_options
 def put(out: Output, connection: Connection, coworld: str, secret: str, file: Path) -> int:
-    """Keep the content of FILE (- for standard input) as a secret, in place of what it was before."""
+    """Store the content of FILE (- for standard input) as a secret, replacing its old value."""
     from ..files import read_bytes
 
     content = read_bytes(file)
@@ -224,9 +224,8 @@ def put(out: Output, connection: Connection, coworld: str, secret: str, file: Pa
     async def body(api: CoworldClient, _: Running) -> int:
         kept = await api.secrets.put(coworld, secret, content)
         out.answer(dump(kept))
-        out.say(
-            clean(f"Kept {kept.secret_name} of {kept.coworld_name}, {shown_size(kept.size_bytes or 0)}.", one_line=True)
-        )
+        size = shown_size(kept.size_bytes or 0)
+        out.say(clean(f"Stored {kept.secret_name} of {kept.coworld_name}, {size}.", one_line=True))
         return exitcodes.OK
 
     return run_api(out, connection, body, changes=True)
@@ -276,7 +275,7 @@ def hosted_game() -> None:
 def create(out: Output, connection: Connection, coworld: str, variant: str | None, spectators: bool) -> int:
     """Start a game that people join.
 
-    The links hold the game's tokens: whoever has one can use it.
+    The links contain the game's tokens: anyone who has one can use it.
     """
 
     async def body(api: CoworldClient, _: Running) -> int:

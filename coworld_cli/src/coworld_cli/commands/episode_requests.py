@@ -1,4 +1,4 @@
-"""Episodes of a platform, and what is left of them: statistics, results, logs, everything in one file."""
+"""Episodes on a platform, with their statistics, results, logs and bundles."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ _EREQ = IdType("episode request")
 @round_filter
 @policy_filter
 @mine_filter
-@click.option("--with-replay", is_flag=True, help="Only those that have a replay.")
+@click.option("--with-replay", is_flag=True, help="Only those with a replay.")
 @listing_options(200, offset=True, noun="episodes")
 @platform_options
 def episodes(out: Output, connection: Connection, listing: Listing, episode: str | None, **filters: Any) -> int:
     """List episodes, or show one.
 
-    Filters apply before --limit: a list is short only when there are no more.
+    Filters apply before --limit, so a list is short only if there are no more.
     """
     if episode and any(filters.values()):
-        raise click.UsageError("An episode is shown by its id alone: the filters are for lists.")
+        raise click.UsageError("Filters are for lists; they do not go with the id of an episode.")
 
     async def body(api: CoworldClient, _: Running) -> int:
         if episode is not None:
@@ -91,13 +91,13 @@ def episode_stats(out: Output, connection: Connection, episode: str) -> int:
     "-o",
     type=FILE,
     metavar="FILE",
-    help="Write them to this file instead, byte by byte as the game did.",
+    help="Write them to this file instead, exactly as the game wrote them.",
 )
 @platform_options
 def episode_results(out: Output, connection: Connection, episode: str, output: Path | None) -> int:
     """Print the results of an episode.
 
-    They are JSON as the game wrote it, with or without --json.
+    They are the JSON that the game wrote, with or without --json.
     """
 
     async def body(api: CoworldClient, _: Running) -> int:
@@ -120,7 +120,7 @@ def episode_results(out: Output, connection: Connection, episode: str, output: P
 @commands.command("bundle")
 @click.argument("episode", type=_EREQ, metavar="EREQ_ID")
 @include_option
-@click.option("--output", "-o", type=FILE, metavar="FILE", help="Where to.  [default: ./EREQ_ID.zip]")
+@click.option("--output", "-o", type=FILE, metavar="FILE", help="File to write.  [default: ./EREQ_ID.zip]")
 @overwrite_option
 @platform_options
 def bundle(
@@ -131,10 +131,10 @@ def bundle(
     output: Path | None,
     overwrite: bool,
 ) -> int:
-    """Download everything of an episode in one file.
+    """Download everything about an episode as one file.
 
-    It is a zip; manifest.json in it says what is there. Parts that you may not see are left out. Interrupted, the same
-    command goes on where it was.
+    It is a zip whose manifest.json lists the contents. Parts that you may not see are left out. If the download is
+    interrupted, repeat the command to continue.
     """
     from ..files import target_file
 
@@ -156,13 +156,15 @@ def bundle(
 
 @commands.command("episode-logs")
 @click.argument("episode", type=_EREQ, metavar="EREQ_ID")
-@click.option("--list", "listed", is_flag=True, help="List what there is; so it is without any other option.")
+@click.option("--list", "listed", is_flag=True, help="List what there is. Default without other options.")
 @click.option("--game", is_flag=True, help="The game's log.")
 @click.option("--agent", type=click.IntRange(min=0), metavar="N", help="The log of the player at this position.")
-@click.option("--mine", is_flag=True, help="Only positions at which a policy of yours played.")
-@click.option("--artifact", is_flag=True, help="Not logs, but the files that players left.")
-@click.option("--download-dir", "-d", type=DIRECTORY, metavar="DIR", help="Write files here instead of printing.")
-@click.option("--output", "-o", type=FILE, metavar="FILE", help="Write the one log or artifact to this file.")
+@click.option("--mine", is_flag=True, help="Only positions of your policies.")
+@click.option("--artifact", is_flag=True, help="The files that players left, instead of logs.")
+@click.option(
+    "--download-dir", "-d", type=DIRECTORY, metavar="DIR", help="Write files into this directory instead of printing."
+)
+@click.option("--output", "-o", type=FILE, metavar="FILE", help="Write a single log or artifact to this file.")
 @platform_options
 def episode_logs(
     out: Output,
@@ -178,13 +180,13 @@ def episode_logs(
 ) -> int:
     """List, print and download logs and artifacts."""
     if game and (artifact or agent is not None or mine):
-        raise click.UsageError("The game's log is one: --game goes with none of --agent, --mine and --artifact.")
+        raise click.UsageError("--game excludes --agent, --mine and --artifact: the game has a single log.")
     if output is not None and not (game or agent is not None):
-        raise click.UsageError("--output is one file, so it needs --agent N or --game.")
+        raise click.UsageError("--output is for a single file, so it needs --agent N or --game.")
     if output is not None and download_dir is not None:
         raise click.UsageError("--output and --download-dir exclude each other.")
     if listed and (game or agent is not None or download_dir is not None):
-        raise click.UsageError("--list only lists: it goes with --mine and --artifact.")
+        raise click.UsageError("--list only lists, so it goes only with --mine and --artifact.")
 
     async def body(api: CoworldClient, running: Running) -> int:
         if game:
@@ -239,7 +241,7 @@ def _list(seats: Sequence[PlayerEvidence], episode: str, kind: EvidenceKind, out
             ],
         }
     )
-    out.say(tables.evidence_table(seats, kind) if seats else f"There are no {kind}s of players that you may see.")
+    out.say(tables.evidence_table(seats, kind) if seats else f"There are no player {kind}s that you may see.")
     if kind == "log" and any(seat.has_artifact for seat in seats):
         out.note(f"Players left files, too: {command_line('episode-logs', episode, '--artifact')}")
     return exitcodes.OK
@@ -268,7 +270,7 @@ async def _one_file(
 
     running.resumable()
     if kind == "artifact":
-        # a name of ours is never written over; one that was asked for is
+        # overwrite a file only if the user named it
         target = target_file(output, f"{row.id}-policy_agent_{agent}.zip", overwrite=output is not None)
         done = await api.episodes.download_artifact(row, agent, target)
     else:
@@ -327,9 +329,9 @@ async def show_collected(
             out.say(f"Wrote {shown_path(file.path)}, {shown_size(file.size)}.")
         else:
             why = clean(str(file.error), one_line=True)
-            out.note(f"The {file.kind} of player {file.position} could not be fetched: {why}")
+            out.note(f"Could not fetch the {file.kind} of player {file.position}: {why}")
     if not files:
         out.say("There is nothing to fetch.")
     elif failed:
-        out.note(f"{plural(len(failed), 'file')} missing; the same command tries again.")
+        out.note(f"{plural(len(failed), 'file')} missing; repeat the command to try again.")
     return exitcodes.ANSWER_IS_NO if failed else exitcodes.OK

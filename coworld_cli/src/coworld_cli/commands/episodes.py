@@ -1,4 +1,4 @@
-"""Episodes played here: by programs, and with people."""
+"""Local episodes, played by programs and by people."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def run_episode(out: Output, options: PlayOptions) -> int:
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id.
 
-    PLAYER is a file or a directory of yours, the id of a bundled player, or an image: one for all seats, or one a
-    seat; @N behind it seats it N times. With none, the bundled players sit as the certification fixture has them. An
-    episode request says all of it in a file.
+    PLAYER is a file or a directory of yours, the id of a bundled player, or an image: one for all seats, or one per
+    seat; a suffix @N gives it N seats. Without any, the bundled players sit as in the certification fixture. An
+    episode request is a file that says all of this.
 
-    A bot is one file: with a function act(observation, legal, rng), or a whole program that connects to the address in
-    COWORLD_PLAYER_WS_URL.
+    A bot is one file: either with a function act(observation, legal, rng), or a program that connects to the address
+    in COWORLD_PLAYER_WS_URL.
     """
     from ..running import run_async
 
@@ -63,9 +63,10 @@ def play(out: Output, options: PlayOptions, open_browser: bool | None) -> int:
     """Play in the browser: with people, bots or both.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file
-    or a directory of yours, the id of a bundled player, an image, random or human: one for all seats, or one a seat.
+    or a directory of yours, the id of a bundled player, an image, random or human: one for all seats, or one per seat.
 
-    Without --human bots sit in all seats and you watch. The links hold the seats' tokens: whoever has one can play.
+    Without --human, bots take all seats and you watch. The links contain the seats' tokens: anyone who has one can
+    play.
     """
     from ..running import run_async
 
@@ -92,7 +93,7 @@ async def _prepared(options: PlayOptions, out: Output, *, watched: bool = False)
     request_path = _request_path(options.players)
     if request_path is not None and len(options.named) > 1:
         raise UsageError(
-            f"{shown_path(request_path)} is an episode request, which says who plays; nothing can follow it.",
+            f"{shown_path(request_path)} is an episode request, which names the players; nothing can follow it.",
             code="request_excludes_options",
         )
     variant = options.variant
@@ -145,16 +146,16 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
     out = running.out
     if options.resume and (options.output_dir is None or options.episodes < 2 or options.overwrite):
         raise UsageError(
-            "--resume goes on with several episodes in the directory that they were begun in.",
+            "--resume continues a run of several episodes in its directory.",
             code="nothing_to_resume",
-            hint="Repeat the command that was cut short, with the same --episodes and -o, and without --overwrite.",
+            hint="Repeat the interrupted command with the same --episodes and -o, and without --overwrite.",
         )
     package, plan = await _prepared(options, out)
     if any(seat.runnable is None for seat in plan.seats):
         raise UsageError(
-            "Nobody would be shown where to play: here programs play.",
+            "This command is for programs; it would not show people where to play.",
             code="human_in_run",
-            hint="`coworld play` takes the same, and shows the link of each seat.",
+            hint="`coworld play` takes the same arguments and shows the link of each seat.",
         )
     run_id = new_run_id()
     workspace = evidence_directory(options, package, run_id)
@@ -254,7 +255,7 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
         if record.ok and not people and wants_browser(open_browser):
             await _show_again(package, workspace, backend, out)
     if options.output_dir is None and record.status == "completed":
-        # a play that was broken off is not what one wants to see again
+        # nobody wants to watch a game again that was aborted
         point_latest(workspace.parent, workspace)
     return _show_episode(record, workspace, options, out)
 

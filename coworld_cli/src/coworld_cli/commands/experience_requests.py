@@ -1,4 +1,4 @@
-"""Experience requests: episodes that one asks for, watched and fetched."""
+"""Experience requests: episodes to request, watch and download."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _WATCH_SECONDS = 3600.0
 
 @commands.group("xp-request", cls=NounGroup)
 def xp_request() -> None:
-    """Have episodes played, watch and fetch them.
+    """Request episodes, watch and download them.
 
-    An experience request asks for episodes of a Coworld with policies of your choice.
+    An experience request is for episodes of a Coworld with policies of your choice.
     """
 
 
@@ -44,14 +44,14 @@ def xp_request() -> None:
 @click.option("--wait/--no-wait", default=False, help="Wait until all episodes have ended.")
 @platform_options
 def create(out: Output, connection: Connection, body: Path, wait: bool) -> int:
-    """Ask for episodes. BODY is a JSON file, or - for standard input.
+    """Request episodes. BODY is a JSON file, or - for standard input.
 
     \b
     {"coworld_id": "cow_…", "variant_id": "quick", "num_episodes": 10,
      "roster": [{"player": {"policy_ref": "mine:v3"}, "slot": 0}, {"player": {"policy_ref": "rival:v1"}}]}
 
-    In place of coworld_id, target names a league_id or a division_id; a seat's player is a policy_ref, {"top_n": 3} or
-    {"random": true}. With --wait the exit status is 1 when an episode failed.
+    Instead of coworld_id, target names a league_id or a division_id. A seat's player is a policy_ref, {"top_n": 3} or
+    {"random": true}. With --wait, the exit status is 1 if an episode failed.
     """  # noqa: D301 (click reads the backspace)
     from ..files import json_object, read_bytes
 
@@ -60,7 +60,7 @@ def create(out: Output, connection: Connection, body: Path, wait: bool) -> int:
     async def work(api: CoworldClient, running: Running) -> int:
         made = await api.experience.create(given)
         if wait:
-            out.note(f"{clean(made.id, one_line=True)}: {plural(made.episode_count, 'episode')} asked for.")
+            out.note(f"{clean(made.id, one_line=True)}: {plural(made.episode_count, 'episode')} requested.")
             return await _watch(api, (made.id,), running, timeout=_WATCH_SECONDS)
         out.answer(dump(made))
         out.say(tables.experience_details(made))
@@ -117,9 +117,9 @@ def episodes(out: Output, connection: Connection, listing: Listing, request: str
 @click.argument("request", type=_XREQ, metavar="XREQ_ID")
 @platform_options
 def cancel(out: Output, connection: Connection, request: str) -> int:
-    """Cancel an experience request: what has not begun will not.
+    """Cancel an experience request: no more of its episodes begin.
 
-    To cancel it again changes nothing. One that has ended is refused.
+    Cancelling it again changes nothing. A request that has ended cannot be cancelled.
     """
 
     async def body(api: CoworldClient, _: Running) -> int:
@@ -135,12 +135,10 @@ def cancel(out: Output, connection: Connection, request: str) -> int:
 @click.argument(
     "requests", nargs=-1, required=True, type=IdType("experience request", "episode request"), metavar="ID..."
 )
-@click.option(
-    "--checkpoint", type=FILE, metavar="FILE", help="Keep in this file how far the watching is, and go on from there."
-)
-@click.option("--reset", is_flag=True, help="Begin anew, whatever the checkpoint says.")
-@seconds_option("--timeout", _WATCH_SECONDS, "How long to watch.")
-@click.option("--jsonl", is_flag=True, help="Write every change as JSON, one a line, as it happens.")
+@click.option("--checkpoint", type=FILE, metavar="FILE", help="Save progress in this file, and continue from it.")
+@click.option("--reset", is_flag=True, help="Ignore the checkpoint and start over.")
+@seconds_option("--timeout", _WATCH_SECONDS, "Maximum time to watch.")
+@click.option("--jsonl", is_flag=True, help="Write every change as a line of JSON, as it happens.")
 @platform_options
 def watch(
     out: Output,
@@ -153,13 +151,13 @@ def watch(
 ) -> int:
     """Watch until all episodes have ended.
 
-    ID is an experience request (xreq_…) or an episode (ereq_…), all of one kind. The exit status is 1 when an episode
-    failed or was cancelled, or when the time was up; under --json `ended` and `timed_out` tell that apart.
+    ID is an experience request (xreq_…) or an episode (ereq_…), all of the same kind. The exit status is 1 if an
+    episode failed or was cancelled, or if time ran out; with --json, `ended` and `timed_out` tell these apart.
     """
     if jsonl and out.json:
         raise click.UsageError("--json and --jsonl exclude each other.")
     if len({request.partition("_")[0] for request in requests}) > 1:
-        raise click.UsageError("Watch experience requests or episodes, not both at once.")
+        raise click.UsageError("Watch either experience requests or episodes, not both.")
     if reset and checkpoint is None:
         raise click.UsageError("--reset needs --checkpoint.")
 
@@ -190,10 +188,10 @@ async def _watch(
     seen = Checkpoint(api.server, watched, checkpoint)
     if not reset:
         await anyio.to_thread.run_sync(seen.load)
-    running.so_far = "The episodes go on."
-    running.to_go_on = "The same command watches on."
+    running.so_far = "The episodes continue."
+    running.to_go_on = "Repeat the command to keep watching."
     if checkpoint is not None:
-        running.to_go_on = f"The same command goes on watching from {shown_path(checkpoint)}."
+        running.to_go_on = f"Repeat the command to keep watching from {shown_path(checkpoint)}."
     with anyio.move_on_after(timeout) as scope:
         async with api.watch(watched, view="results", cursor=seen.cursor) as changes:
             async for change in changes:
@@ -208,7 +206,7 @@ async def _watch(
     if not jsonl:
         rows = [dump(episode) for episode in seen.episodes.values()]
         out.answer({"ids": watched, "ended": ended, "timed_out": not ended, "ok": ok, "episodes": rows})
-        out.say(f"{_counts(seen)}." if ended else f"The time is up: {_counts(seen)}.")
+        out.say(f"{_counts(seen)}." if ended else f"Time ran out: {_counts(seen)}.")
     return exitcodes.OK if ok else exitcodes.ANSWER_IS_NO
 
 
@@ -241,7 +239,9 @@ def _line(change: Change) -> object:
 @xp_request.command("download")
 @click.argument("requests", nargs=-1, required=True, type=_XREQ, metavar="XREQ_ID...")
 @include_option
-@click.option("--download-dir", "-d", type=DIRECTORY, metavar="DIR", help="Where to.  [default: ./XREQ_ID]")
+@click.option(
+    "--download-dir", "-d", type=DIRECTORY, metavar="DIR", help="Directory to write to.  [default: ./XREQ_ID]"
+)
 @concurrency_option("files")
 @platform_options
 def download(
@@ -252,10 +252,10 @@ def download(
     download_dir: Path | None,
     concurrency: int,
 ) -> int:
-    """Download what the episodes of experience requests left: one bundle an episode.
+    """Download the bundles of all episodes of experience requests.
 
-    Interrupted, or with episodes that had not ended, the same command fetches what is missing. The exit status is 1
-    when something is.
+    If the download was interrupted or some episodes had not ended, repeat the command to fetch what is missing. The
+    exit status is 1 if anything is.
     """
 
     async def body(api: CoworldClient, running: Running) -> int:
@@ -291,7 +291,7 @@ def download(
         )
         out.say(f"{plural(sum(item.path is not None for item in found), 'bundle')} in {shown_path(root)}.")
         for item in failed:
-            out.note(f"{item.episode.id} could not be fetched: {clean(str(item.error), one_line=True)}")
+            out.note(f"Could not fetch {item.episode.id}: {clean(str(item.error), one_line=True)}")
         if waiting:
             out.note(f"{plural(len(waiting), 'episode')} not over yet:")
             out.note(rows_table(tables.EPISODES[:2], waiting))

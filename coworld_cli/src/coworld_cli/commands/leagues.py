@@ -1,4 +1,4 @@
-"""Leagues and what is in them: divisions, rounds, standings, events."""
+"""Leagues and their divisions, rounds, standings and events."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def leagues(out: Output, connection: Connection, listing: Listing, league: str |
 def divisions(out: Output, connection: Connection, listing: Listing, division: str | None, league: str | None) -> int:
     """List divisions, or show one."""
     if division and league:
-        raise click.UsageError("A division is shown by its id alone: --league is for lists.")
+        raise click.UsageError("--league is for lists; it does not go with the id of a division.")
 
     async def body(api: CoworldClient, _: Running) -> int:
         if division is not None:
@@ -77,14 +77,14 @@ def divisions(out: Output, connection: Connection, listing: Listing, division: s
     default=3,
     metavar="N",
     show_default=True,
-    help="With each row of a division, the last N rounds (under --json).",
+    help="Include the last N rounds in each row of a division (with --json).",
 )
 @platform_options
 def results(out: Output, connection: Connection, target: str, include_recent_rounds: int) -> int:
     """Show the standings of a league, a division or a round.
 
-    A league, by its name or its id, has its divisions in order (the players, too, of one that is the only one), a
-    division its players, a round what each policy scored in it.
+    For a league, given by its name or id, this lists the divisions in order, or the players if there is only one
+    division; for a division, its players; for a round, the score of each policy.
     """
 
     async def body(api: CoworldClient, _: Running) -> int:
@@ -125,7 +125,7 @@ def rounds(out: Output, connection: Connection, listing: Listing, round: str | N
     Under --json a list is an object with `entries`, `total_count`, `limit` and `offset`.
     """
     if round and any(filters.values()):
-        raise click.UsageError("A round is shown by its id alone: the filters are for lists.")
+        raise click.UsageError("Filters are for lists; they do not go with the id of a round.")
 
     async def body(api: CoworldClient, _: Running) -> int:
         if round is not None:
@@ -159,7 +159,7 @@ def events(out: Output, connection: Connection, listing: Listing, **filters: Any
 
 @commands.group("league", cls=NounGroup)
 def league() -> None:
-    """Ask for leagues of a Coworld (for the platform's team)."""
+    """Request leagues for a Coworld (for the platform's team)."""
 
 
 @league.command("create")
@@ -177,11 +177,11 @@ def league() -> None:
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Set this otherwise than the template does; a value that is JSON is read as such. Repeatable.",
+    help="Override a setting of the template; JSON values are parsed. Repeatable.",
 )
 @platform_options
 def create(out: Output, connection: Connection, name: str, template: str, settings: tuple[str, ...]) -> int:
-    """Ask for a league of the Coworld NAME."""
+    """Request a league for the Coworld NAME."""
     pairs = key_values("--set", settings)
 
     from ..files import json_values
@@ -198,9 +198,9 @@ def create(out: Output, connection: Connection, name: str, template: str, settin
 @league.command("list")
 @platform_options
 def list_(out: Output, connection: Connection) -> int:
-    """List the leagues that were asked for."""
+    """List requested leagues."""
 
     async def body(api: CoworldClient, _: Running) -> int:
-        return await show_rows(out, api.league_seeds.list().all(), tables.SEEDS, none="No leagues were asked for.")
+        return await show_rows(out, api.league_seeds.list().all(), tables.SEEDS, none="No leagues were requested.")
 
     return run_api(out, connection, body)

@@ -1,4 +1,4 @@
-"""This machine: what it has, what runs on it, what was left on it."""
+"""This machine: its equipment, what runs on it, and what was left behind."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ _ELSEWHERE = ("backend", "platform")
     type=BackendName(),
     metavar="NAME",
     multiple=True,
-    help="Look only at this; repeatable. Default: what is on this machine.",
+    help="Check only this backend; repeatable. Default: those on this machine.",
 )
-@click.option("--fix", type=PathType(), metavar="PATH", help="Put a manifest right, as `validate --fix` does.")
+@click.option("--fix", type=PathType(), metavar="PATH", help="Fix a manifest, as `validate --fix` does.")
 @yes_option
 @takes("where", WhereOptions, without=_ELSEWHERE)
 @output_options
 def doctor(out: Output, where: WhereOptions, backend: tuple[str, ...], fix: Path | None, yes: bool) -> int:
     """Check what this machine, or a cluster, has for Coworlds.
 
-    One line a check, and what to do where something is missing. Nothing is changed, but for --fix, which looks at a
-    manifest instead. The exit status is 3 when no backend works at all.
+    Prints one line per check, and what to do if something is missing. Nothing is changed, except with --fix, which
+    fixes a manifest instead. The exit status is 3 if no backend works at all.
     """
     if fix is not None:
         return fix_manifest(out, fix, yes=yes)
@@ -73,15 +73,15 @@ def doctor(out: Output, where: WhereOptions, backend: tuple[str, ...], fix: Path
 
 
 @commands.command("clean")
-@click.option("--yes", "--apply", "apply", is_flag=True, help="Remove what is found. Without it, it is only listed.")
+@click.option("--yes", "--apply", "apply", is_flag=True, help="Remove what is found, instead of only listing it.")
 @click.option("--run", "run_id", metavar="RUN_ID", help="Only what this run left.")
-@click.option("--force", is_flag=True, help="Take what belongs to runs that are still going, too.")
+@click.option("--force", is_flag=True, help="Include what belongs to runs that are still going.")
 @click.option(
     "--backend",
     type=BackendName(),
     metavar="NAME",
     multiple=True,
-    help="Look only there; repeatable. Default: on this machine.",
+    help="Look only in this backend; repeatable. Default: on this machine.",
 )
 @takes("where", WhereOptions, without=_ELSEWHERE)
 @output_options
@@ -90,11 +90,11 @@ def clean_up(
 ) -> int:
     """Find and remove what a killed run left behind.
 
-    Processes, containers, networks, volumes, directories and what is on a cluster carry the label of the run that
-    made them, so exactly those of coworld, and of this user, are found. What belongs to a run that is still going is
-    listed and left alone.
+    Processes, containers, networks, volumes, directories and objects on a cluster carry the label of the run that
+    created them, so only those of coworld and of this user are found. What belongs to a run that is still going is
+    listed, but not removed.
 
-    The exit status is 3 when something could not be removed, or a --backend could not be asked.
+    The exit status is 3 if something could not be removed, or a --backend did not answer.
     """
     from coworld_runner.doctor import leftovers
 
@@ -104,7 +104,7 @@ def clean_up(
         )
 
     swept = run_async(out, sweep)
-    # a backend that was asked for by name must answer; another may well not be here
+    # a backend named by the user must answer; any other may be missing
     ok = swept.ok and not (backend and swept.unavailable)
     became = {id(item.found): item for item in swept.reaped}
     out.answer(

@@ -1,4 +1,4 @@
-"""Packages of this machine: built, checked, certified, and what their documents look like."""
+"""Local packages: building, validating and certifying them, and the schemas of their documents."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NAMES: tuple[DocumentName, ...] = ("manifest", "episode-request", "episode", "s
 @commands.command("build")
 @click.argument("where", nargs=-1, metavar="[DIR | COMPOSE TEMPLATE VERSION OUTPUT]")
 @click.option(
-    "--version", metavar="VERSION", help="PEP 440 version. Default: that of the manifest built before, or 0.1.0."
+    "--version", metavar="VERSION", help="PEP 440 version. Default: the version of the previous build, or 0.1.0."
 )
 @click.option("--project", type=_PATH, metavar="DIR", help="The package's directory, as DIR.  [default: .]")
 @click.option("--compose", type=_PATH, metavar="FILE", help="The compose file. Default: the one in DIR or above it.")
@@ -54,7 +54,7 @@ _NAMES: tuple[DocumentName, ...] = ("manifest", "episode-request", "episode", "s
 @click.option(
     "--service",
     metavar="NAME",
-    help="Build only this one. Without a compose file, what the Dockerfile's image is called in placeholders. "
+    help="Build only this service. Without a compose file, the name of the Dockerfile's image in placeholders. "
     "Default: the template's only placeholder.",
 )
 @click.option(
@@ -66,10 +66,10 @@ _NAMES: tuple[DocumentName, ...] = ("manifest", "episode-request", "episode", "s
     "given without DIR.",
 )
 @click.option("--resolve-mutable-images", is_flag=True, help="Pin images of a registry to their digest.")
-@click.option("--platform", metavar="OS/ARCH", help="Platform to build for. Default: as the compose file says.")
+@click.option("--platform", metavar="OS/ARCH", help="Platform to build for. Default: the compose file's.")
 @click.option("--build-arg", "build_args", multiple=True, metavar="NAME=VALUE", help="Build argument; repeatable.")
-@click.option("--no-cache", is_flag=True, help="Do every build step again.")
-@click.option("--parallel", type=click.IntRange(min=1), metavar="K", help="How many images at a time.")
+@click.option("--no-cache", is_flag=True, help="Repeat every build step.")
+@click.option("--parallel", type=click.IntRange(min=1), metavar="K", help="Number of images to build at a time.")
 @output_options
 def build(
     out: Output,
@@ -88,20 +88,20 @@ def build(
 ) -> int:
     """Build a Coworld's images and write its manifest.
 
-    DIR holds a compose file, or a Dockerfile alone, and a template, whose {{SERVICE_IMAGE}} placeholders become the
-    images of the services, each named by its content; DIR may be the template itself. The engine builds; no compose
-    plugin is needed, and a base image that is on this machine is never asked of a registry.
+    DIR contains a compose file or a Dockerfile, and a template whose {{SERVICE_IMAGE}} placeholders are replaced by the
+    images of the services, each named by its content. DIR may also be the template itself. The engine does the build;
+    no compose plugin is needed, and base images on this machine are not looked up in a registry.
     """
     ctx = click.get_current_context()
     if len(where) == 4:
         named = {"--version": version, "--project": project, "--compose": compose}
         named.update({"--template": template, "--output": output})
         if twice := [name for name, value in named.items() if value is not None]:
-            raise click.UsageError(f"With COMPOSE TEMPLATE VERSION OUTPUT there is nothing left for {twice[0]}.", ctx)
+            raise click.UsageError(f"{twice[0]} does not go with COMPOSE TEMPLATE VERSION OUTPUT.", ctx)
         compose, template, version, output = Path(where[0]), Path(where[1]), where[2], Path(where[3])
     elif len(where) == 1:
         if project is not None:
-            raise click.UsageError("DIR and --project are the same; give one of them.", ctx)
+            raise click.UsageError("DIR and --project mean the same; give one of them.", ctx)
         project = Path(where[0])
     elif not where:
         if version is not None and output is None:
@@ -174,21 +174,23 @@ def _build_answer(result: BuildResult) -> dict[str, object]:
 
 @commands.command("validate")
 @manifest_argument
-@click.option("--strict", is_flag=True, help="Allow only what `coworld build` writes: nothing old, nothing unknown.")
+@click.option(
+    "--strict", is_flag=True, help="Accept only what `coworld build` writes: no older forms, no unknown keys."
+)
 @click.option(
     "--for",
     "published",
     type=click.Choice(get_args(Published)),
-    help="Count as an error whatever that published version refuses.",
+    help="Report as errors whatever this published version refuses.",
 )
-@click.option("--fix", is_flag=True, help="Put right what has one right answer, after showing it.")
+@click.option("--fix", is_flag=True, help="Fix whatever has exactly one right answer, after showing it.")
 @yes_option
 @click.option(
     "--fail-on",
     type=click.Choice(["error", "warning"]),
     default="error",
     show_default=True,
-    help="From which severity on the answer is no.",
+    help="Lowest severity for which the check fails.",
 )
 @package_server_option
 @output_options
@@ -204,14 +206,14 @@ def validate(
 ) -> int:
     """Check a manifest and list everything that is wrong with it.
 
-    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. A template is
-    checked too, its placeholders left as they are.
+    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. Templates are
+    checked, too, and their placeholders are accepted.
 
-    Every issue is written as file:line:column: severity[code] message (pointer). The exit status is 1 when there are
+    Every issue is written as file:line:column: severity[code] message (pointer). The exit status is 1 if there are
     errors.
 
-    --fix writes older forms as today's, and keys that are misspelt as they are meant; order, spaces and line ends stay.
-    Whatever would lose a value is left to you, and listed.
+    --fix converts older forms and corrects misspelt keys; order, spaces and line endings stay as they are. Anything
+    that would lose a value is left to you, and listed.
     """
     if fix:
         return fix_manifest(out, Path(manifest), yes=yes)
@@ -268,7 +270,7 @@ def validate(
 
 
 def _api_address(server: str) -> str:
-    """Where a server's API begins, for what is fetched without the client."""
+    """The base address of a server's API, for what is fetched without the client."""
     bare = server.rstrip("/")
     return bare if bare.endswith(("/api", "/observatory")) else f"{bare}/observatory"
 
@@ -285,7 +287,7 @@ def _api_address(server: str) -> str:
 @click.option("--overwrite", is_flag=True, help="Empty an output directory of an earlier run first.")
 @takes("options", PackageOptions, without=("manifest",))
 @seconds_option("--timeout-seconds", durations.SMOKE_EPISODE, "Deadline of the smoke episode.", least=1)
-@click.option("--offline", is_flag=True, help="Do not ask GitHub whether sources are there.")
+@click.option("--offline", is_flag=True, help="Do not ask GitHub whether sources exist.")
 @click.option(
     "--open-report/--no-open-report",
     "open_browser",
@@ -303,12 +305,12 @@ def certify(
     offline: bool,
     open_browser: bool | None,
 ) -> int:
-    """Check in ten steps that a Coworld keeps the runtime contract.
+    """Check in ten steps that a Coworld follows the runtime contract.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id.
 
-    A failed step does not end it: whatever can still be checked is. The answer is written as certification.json and,
-    for people, as certification.html. The exit status is 1 when the Coworld is not certified.
+    A failed step does not end the certification: whatever can still be checked is checked. The result is written as
+    certification.json and, for people, as certification.html. The exit status is 1 if the Coworld is not certified.
     """
 
     async def work(running: Running) -> int:
@@ -348,10 +350,10 @@ async def certify_here(
     """Certify a Coworld; returns the verdict and where its evidence is.
 
     Args:
-        options: Which, and where.
+        options: Which Coworld, and where it runs.
         running: The command.
         timeout: Seconds for the smoke episode.
-        offline: Whether sources are left unasked for.
+        offline: Whether to skip the check of sources.
         output_dir: Where the evidence goes; None: a fresh directory where the package's certifications go.
         overwrite: Whether that may be emptied.
     """
@@ -400,7 +402,7 @@ async def certify_here(
 
 @commands.command("schema")
 @click.argument("name", type=click.Choice(_NAMES), metavar="NAME")
-@click.option("--output", "-o", type=FILE, metavar="FILE", help="Write it to this file instead.")
+@click.option("--output", "-o", type=FILE, metavar="FILE", help="Write it to this file instead of printing it.")
 @output_options
 def schema(out: Output, name: DocumentName, output: Path | None) -> int:
     """Print the JSON Schema of a document.
@@ -409,7 +411,7 @@ def schema(out: Output, name: DocumentName, output: Path | None) -> int:
 
     \b
     manifest         coworld_manifest.json
-    episode-request  what `coworld run-episode` takes in place of players
+    episode-request  the file that `coworld run-episode` accepts instead of players
     episode          episode.json, the record of an episode
     summary          summary.json, several episodes
     certification    certification.json

@@ -1,4 +1,4 @@
-"""Players that one owns, and which of them one acts as."""
+"""The players you own, and which of them you act as."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def list_(out: Output, server: str) -> int:
         players = await api.players.list().all()
         active = (await to_thread.run_sync(CredentialStore.from_environment().read, api.server)).active
         out.answer([{**dump(row), "active": row.id == active} for row in players])
-        none = f"You have no players. `{again('player create', api.server)} NAME` makes one."
+        none = f"You have no players. `{again('player create', api.server)} NAME` creates one."
         out.say(rows_table(player_columns(active), players) if players else none)
         return exitcodes.OK
 
@@ -63,12 +63,12 @@ def list_(out: Output, server: str) -> int:
 @server_option
 @output_options
 def create(out: Output, server: str, name: str) -> int:
-    """Make a player."""
+    """Create a player."""
 
     async def body(api: CoworldClient, _: Running) -> int:
         made = await api.players.create(name)
         out.answer(dump(made))
-        out.say(clean(f"Made {made.id}, {made.name}.", one_line=True))
+        out.say(clean(f"Created {made.id}, {made.name}.", one_line=True))
         return exitcodes.OK
 
     return run_api(out, _yourself(server), body, changes=True)
@@ -79,7 +79,7 @@ def create(out: Output, server: str, name: str) -> int:
 @server_option
 @output_options
 def use(out: Output, server: str, player: str) -> int:
-    """Act as a player of yours, for a day."""
+    """Act as one of your players, for a day."""
 
     async def body(api: CoworldClient, _: Running) -> int:
         from coworld_client import CredentialStore
@@ -88,7 +88,7 @@ def use(out: Output, server: str, player: str) -> int:
         session = await use_player(api, player, CredentialStore.from_environment())
         out.answer({"server": api.server, "player_id": session.player_id, "expires_at": session.expires_at.isoformat()})
         out.say(f"You act as {clean(session.player_id)} until {session.expires_at.astimezone():%Y-%m-%d %H:%M}.")
-        out.warn_of_token("is set, and comes before the player.")
+        out.warn_of_token("is set, and takes precedence over the player.")
         return exitcodes.OK
 
     return run_api(out, _yourself(server), body)
@@ -108,7 +108,7 @@ def unset(out: Output, server: str) -> int:
         address = normalise_server(server)
         changed = await to_thread.run_sync(CredentialStore.from_environment().set_active, address, None)
         out.answer({"server": address, "changed": changed})
-        out.say("You act as yourself." if changed else "You acted as yourself already.")
+        out.say("You act as yourself." if changed else "You were already acting as yourself.")
         return exitcodes.OK
 
     return run_async(out, body)

@@ -1,4 +1,4 @@
-"""Policies in leagues: submitted, placed, retired."""
+"""Policies in leagues: submissions and memberships."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ commands = NounGroup()
 @policy_filter
 @player_filter
 @mine_filter
-@click.option("--active-only", is_flag=True, help="Only those that compete.")
-@click.option("--champions-only", is_flag=True, help="Only those that their owners nominated.")
+@click.option("--active-only", is_flag=True, help="Only competing ones.")
+@click.option("--champions-only", is_flag=True, help="Only those nominated by their owners.")
 @listing_options(None, noun="memberships")
 @platform_options
 def memberships(out: Output, connection: Connection, listing: Listing, **filters: Any) -> int:
@@ -82,7 +82,7 @@ def submissions(out: Output, connection: Connection, listing: Listing, **filters
     required=True,
     type=IdType("league", names=True),
     metavar="LEAGUE",
-    help="Where to: a league's name or its id.",
+    help="The league: its name or its id.",
 )
 @click.option(
     "--auto-champion",
@@ -130,7 +130,7 @@ async def submit_version(
     open_browser: bool | None = False,
     also: Mapping[str, Any] | None = None,
 ) -> int:
-    """Submit a policy version to a league, and say what became of it; ``also`` is answered with it."""
+    """Submit a policy version to a league and report the outcome, together with ``also``."""
     from coworld_core.api import PolicyRef
 
     from ..browser import open_page, wants_browser
@@ -147,7 +147,7 @@ async def submit_version(
 
 @commands.command("retire-membership")
 @click.argument("membership", type=IdType("membership"), metavar="LPM_ID")
-@click.option("--reason", metavar="TEXT", help="Why, for whoever looks at it later.")
+@click.option("--reason", metavar="TEXT", help="The reason, for later readers.")
 @platform_options
 def retire_membership(out: Output, connection: Connection, membership: str, reason: str | None) -> int:
     """Take a policy out of its league."""

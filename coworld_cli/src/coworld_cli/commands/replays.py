@@ -1,4 +1,4 @@
-"""Replays: listed, fetched, and shown in the browser, those of this machine and those of a platform."""
+"""Replays on this machine and on a platform: listing, downloading and showing them."""
 
 from __future__ import annotations
 
@@ -50,14 +50,16 @@ __all__ = ["commands"]
 commands = NounGroup()
 
 _shown_within = seconds_option(
-    "--timeout-seconds", durations.REPLAY_SHOWN, "For the replay to be fetched, and for the game to show it."
+    "--timeout-seconds", durations.REPLAY_SHOWN, "Time to fetch the replay, and for the game to show it."
 )
 
 
 @commands.command("replay")
 @takes("options", PackageOptions, manifest={"required": False, "default": "", "metavar": "[MANIFEST"})
 @click.argument("replay", required=False, metavar="[REPLAY]]")
-@click.option("--html", type=FILE, metavar="FILE", help="Write it as one page that opens without a game or a network.")
+@click.option(
+    "--html", type=FILE, metavar="FILE", help="Write it as a single page that opens without the game or a network."
+)
 @_shown_within
 @browser_option
 @output_options
@@ -72,12 +74,14 @@ def replay(
     """Show a replay in the browser, until Ctrl-C.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. REPLAY is a file,
-    the directory of an episode, or a file://, http(s):// or s3:// address; gzip and zlib are undone. Without REPLAY it
-    is the last one of the package; without both, the last one at or below the current directory. A game with a static
-    replay viewer that is built has it shown there; nothing of the game is run then.
+    the directory of an episode, or a file://, http(s):// or s3:// address; gzip and zlib are unpacked. REPLAY defaults
+    to the last one of the package; without both arguments, it is the last one at or below the current directory. If the
+    game has a static replay viewer that is built, the viewer shows it, and the game itself does not run.
     """
     if html is not None and open_browser:
-        raise click.UsageError("--html writes a file, and --open-browser shows what plays: one of the two.")
+        raise click.UsageError(
+            "--html and --open-browser exclude each other: one writes a file, the other shows a running game."
+        )
     return run_async(
         out,
         lambda running: _show(options, replay, running, timeout=timeout_seconds, open_browser=open_browser, html=html),
@@ -93,7 +97,7 @@ async def _show(
     open_browser: bool | None,
     html: Path | None = None,
 ) -> int:
-    """Show a replay until a person has seen enough, or write it as one page."""
+    """Show a replay until the user stops it, or write it as a single page."""
     from coworld_core.ids import new_run_id
     from coworld_runner.package.viewer import find_bundle
     from coworld_runner.replay.alone import record_page
@@ -147,7 +151,7 @@ def _write_page(page: ReplayPage, target: Path, file: Replay, out: Output) -> in
 async def _until_seen(
     session: ReplaySession, file: Replay, backend: Backend, running: Running, *, open_browser: bool | None
 ) -> int:
-    """Say where a replay is shown, until a person has seen enough."""
+    """Print where a replay is shown, and wait until the user stops it."""
     from ..browser import open_page, wants_browser
     from ..preparing import unit_status
 
@@ -171,7 +175,7 @@ async def _until_seen(
 async def _show_in_viewer(
     package: Package, viewer: Path, replay: str, running: Running, *, timeout: float, open_browser: bool | None
 ) -> int:
-    """Show a replay in the package's static viewer: nothing of the game is run."""
+    """Show a replay in the package's static viewer, without running the game."""
     import anyio
     import anyio.to_thread
 
@@ -213,7 +217,9 @@ def _say_where(source: str, link: str, out: Output, *, ports: Mapping[int, str] 
 @round_filter
 @policy_filter
 @mine_filter
-@click.option("--download-dir", "-o", type=DIRECTORY, metavar="DIR", help="Download them here, with an index.json.")
+@click.option(
+    "--download-dir", "-o", type=DIRECTORY, metavar="DIR", help="Download them into this directory, with an index.json."
+)
 @concurrency_option("downloads")
 @listing_options(1000, offset=True, noun="replays")
 @platform_options
@@ -227,8 +233,8 @@ def replays(
 ) -> int:
     """List replays, or download them.
 
-    Downloaded replays are as the game wrote them, EREQ_ID.replay each. What is there already is not fetched again; one
-    that fails stops no other, and makes the exit status 1.
+    Replays are saved as EREQ_ID.replay, exactly as the game wrote them. Existing files are not fetched again. If one
+    fails, the others go on, and the exit status is 1.
     """
     if download_dir is not None and listing.jsonl:
         raise click.UsageError("--jsonl is for lists; a download writes index.json, and --json prints it.")
@@ -285,18 +291,20 @@ async def _download(
     out.answer([replay_entry(item.episode, directory / item.path.name) for item in have if item.path is not None])
     out.say(f"{plural(len(have), 'replay')} in {shown_path(root)}, listed in {shown_path(root / INDEX_NAME)}.")
     for item in failed:
-        out.note(f"{item.episode.id} could not be fetched: {clean(str(item.error), one_line=True)}")
+        out.note(f"Could not fetch {item.episode.id}: {clean(str(item.error), one_line=True)}")
     if failed:
-        out.note("The same command tries those again.")
+        out.note("Repeat the command to try those again.")
     return exitcodes.ANSWER_IS_NO if failed else exitcodes.OK
 
 
 @commands.command("replay-open")
 @click.argument("episode", type=IdType("episode request"), metavar="EREQ_ID")
-@click.option("--hosted", is_flag=True, help="Let the platform show it, rather than this machine.")
+@click.option("--hosted", is_flag=True, help="Show it on the platform instead of this machine.")
 @_shown_within
-@click.option("--with-artifacts", is_flag=True, help="Download the files that players left, too.")
-@click.option("--artifacts-dir", type=DIRECTORY, metavar="DIR", help="Where to.  [default: ./EREQ_ID-artifacts]")
+@click.option("--with-artifacts", is_flag=True, help="Also download the files that players left.")
+@click.option(
+    "--artifacts-dir", type=DIRECTORY, metavar="DIR", help="Directory to write to.  [default: ./EREQ_ID-artifacts]"
+)
 @click.option("--mine", is_flag=True, help="With --with-artifacts: only those of your players.")
 @browser_option
 @takes("where", WhereOptions)
@@ -315,8 +323,8 @@ def replay_open(
 ) -> int:
     """Show an episode's replay in the browser.
 
-    Here, the Coworld is downloaded if it is not yet, its game started in replay mode, and the page shown until Ctrl-C.
-    With --hosted the platform does that, and only the address is printed.
+    The Coworld is downloaded if necessary, its game is started in replay mode, and the page is shown until Ctrl-C.
+    With --hosted, the platform shows the replay, and only its address is printed.
     """
     if (artifacts_dir is not None or mine) and not with_artifacts:
         raise click.UsageError("--artifacts-dir and --mine need --with-artifacts.")
@@ -356,7 +364,7 @@ def _coworld_of(row: EpisodeRequest) -> str:
     """The Coworld of an episode whose replay can be shown.
 
     Raises:
-        EpisodeError: There is something that it has not.
+        EpisodeError: Something that is needed is missing.
     """
     from coworld_core.errors import EpisodeError
 
@@ -366,7 +374,7 @@ def _coworld_of(row: EpisodeRequest) -> str:
             raise EpisodeError(
                 f"The episode request {row.id} has no {what}, or none yet: it is {status}.",
                 code="no_replay",
-                hint="Episodes that were completed have one.",
+                hint="Completed episodes have one.",
                 context={"episode_request_id": row.id, "status": str(row.status)},
             )
     return row.coworld_id or ""

@@ -1,4 +1,4 @@
-"""The beginning: the sample world, a game, a player."""
+"""Getting started: the sample world, a new game, a new player."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _DEMO = Path("coworld-demo")
     "-o",
     type=DIRECTORY,
     metavar="DIR",
-    help="New or empty directory for the sample, to change and build as your own.  [default: ./coworld-demo]",
+    help="New or empty directory for the sample, which you may change and build.  [default: ./coworld-demo]",
 )
 @browser_option
 @output_options
 def demo(out: Output, output_dir: Path | None, open_browser: bool | None) -> int:
     """Play the sample world, and see its replay.
 
-    The sample, Paint Arena, is copied into a directory here: game, players, pages and Dockerfile. Its two players play
-    for a second or two as local processes, without Docker and without an account. The replay is a page of its own,
-    which opens in any browser.
+    The sample, Paint Arena, is copied into a directory: game, players, pages and Dockerfile. Its two players play
+    for a second or two as local processes, without Docker and without an account. The replay is a single page
+    that opens in any browser.
     """
     from ..running import run_async
 
@@ -50,7 +50,7 @@ def demo(out: Output, output_dir: Path | None, open_browser: bool | None) -> int
 
 
 async def _demo(output_dir: Path | None, running: Running, *, open_browser: bool | None) -> int:
-    """Have the sample's directory, play it, and write its replay's page."""
+    """Write the sample's directory, play it, and write the page of its replay."""
     from importlib.resources import files
 
     from coworld_core.episode.artifacts import EpisodeLayout
@@ -104,10 +104,10 @@ async def _demo(output_dir: Path | None, running: Running, *, open_browser: bool
     out.say(f"\nWatch it:  {click.style(page.as_uri(), bold=True)}\n\nThree things to try next:")
     tries = [
         (command_line("play", shown_path(directory), "--human", "0"), "take a seat yourself, with the arrow keys"),
-        (command_line("init", "game", "my-game"), "begin a game of your own, which is nothing but its rules"),
+        (command_line("init", "game", "my-game"), "start a game of your own, which only needs rules"),
         (
             command_line("certify", shown_path(directory)),
-            "check in ten steps that it keeps the contract",
+            "check in ten steps that it follows the contract",
         ),
     ]
     out.say(table(tries, indent="  "))
@@ -126,9 +126,9 @@ def init() -> None:
 @click.argument("directory", required=False, type=DIRECTORY, metavar="[DIR]")
 @output_options
 def game(out: Output, name: str, directory: Path | None) -> int:
-    """Begin a game called NAME: rules, a player and a manifest, which play as they are.
+    """Start a game called NAME: rules, a player and a manifest, ready to play.
 
-    DIR must be new or empty; by default it is called like the game.
+    DIR must be new or empty; by default it is named after the game.
     """
     from coworld_runner.serving.starting import new_game
 
@@ -141,9 +141,9 @@ def game(out: Output, name: str, directory: Path | None) -> int:
 @click.argument("file", type=FILE)
 @output_options
 def player(out: Output, file: Path) -> int:
-    """Begin a player: FILE gets one function, which plays any game of the kit.
+    """Start a player: FILE gets one function, which plays any game of the kit.
 
-    FILE ends with .py for Python, with .mjs for JavaScript.
+    FILE ends in .py for Python or .mjs for JavaScript.
     """
     from coworld_runner.serving.starting import new_player
 

@@ -50,10 +50,10 @@ _LEFT_OUT = (
 
 @commands.group("tournament", cls=NounGroup)
 def tournament() -> None:
-    """Play a tournament that lives in a folder.
+    """Play a tournament in a folder.
 
-    DIR/tournament.toml says what is wanted, and you may edit it. DIR/events.ndjson says what has happened; standings
-    follow from it alone. Whatever ends a run, the next one goes on from there.
+    DIR/tournament.toml describes the tournament, and you may edit it. DIR/events.ndjson records what has happened;
+    standings follow from it alone. However a run ends, the next one continues from there.
 
     \b
     Example:
@@ -74,12 +74,14 @@ def tournament() -> None:
     "--commissioner",
     default="",
     metavar="ID|IMAGE|COMMAND",
-    help="Have a commissioner decide the rounds: one of the manifest, an image, or a command.",
+    help="Let a commissioner decide the rounds: one from the manifest, an image, or a command.",
 )
-@click.option("--rounds", type=click.IntRange(min=1), metavar="N", help="How many.  [default: as the pairing has it]")
-@click.option("--blocks", type=click.IntRange(min=1), default=1, show_default=True, help="Blocks of each match.")
+@click.option(
+    "--rounds", type=click.IntRange(min=1), metavar="N", help="Number of rounds.  [default: set by the pairing]"
+)
+@click.option("--blocks", type=click.IntRange(min=1), default=1, show_default=True, help="Blocks per match.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Base seed: every block has one of its own.")
-@click.option("--count-starved", is_flag=True, help="Count episodes in which the machine was short of processors.")
+@click.option("--count-starved", is_flag=True, help="Also count episodes in which the machine was short of processors.")
 @output_options
 def init(
     out: Output,
@@ -93,10 +95,10 @@ def init(
     seed: int,
     count_starved: bool,
 ) -> int:
-    """Begin a tournament: write its tournament.toml.
+    """Start a tournament: write its tournament.toml.
 
     Pairings are round-robin, swiss, ladder, single-elimination, double-elimination and free-play, those that other
-    distributions install, and commissioner: then the game's own one has the say, or that of --commissioner. A command
+    distributions install, and commissioner: then the game's own one decides, or that of --commissioner. A command
     runs in the package's image that has Python.
     """
     from ..render.text import clean, shown_path
@@ -127,12 +129,12 @@ def init(
 @tournament.command("add")
 @_directory
 @click.argument("bot", metavar="PLAYER")
-@click.option("--name", default="", help="What it is called in the tournament.  [default: like the player]")
+@click.option("--name", default="", help="Its name in the tournament.  [default: the player's]")
 @output_options
 def add(out: Output, directory: Path, bot: str, name: str) -> int:
     """Enter a player.
 
-    PLAYER is a file or a directory of yours, the id of a bundled player, an image, or random. It is in from the next
+    PLAYER is a file or a directory of yours, the id of a bundled player, an image, or random. It plays from the next
     round on.
     """
     from ..render.text import clean
@@ -158,7 +160,7 @@ def add(out: Output, directory: Path, bot: str, name: str) -> int:
 @click.argument("name")
 @output_options
 def withdraw(out: Output, directory: Path, name: str) -> int:
-    """Take a player out. What it has played stays, what it had still to play is void."""
+    """Withdraw a player. Its played episodes stay, and those still to play are void."""
     from ..render.text import clean
     from ..running import run_async
 
@@ -178,9 +180,10 @@ def withdraw(out: Output, directory: Path, name: str) -> int:
 @takes("options", PlayOptions, without=_LEFT_OUT)
 @output_options
 def run(out: Output, options: PlayOptions, directory: Path) -> int:
-    """Play the tournament on, until it is over.
+    """Continue the tournament until it is over.
 
-    Ctrl-C keeps what was played, and the same command goes on. What tournament.toml says now holds from here on.
+    After Ctrl-C, everything played so far is kept, and the same command continues. Changes to tournament.toml take
+    effect from here on.
     """
     from ..running import run_async
 
@@ -217,7 +220,7 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
 @_rating_option
 @output_options
 def standings(out: Output, directory: Path, rating: str | None) -> int:
-    """Show who stands where. The tournament may be running meanwhile."""
+    """Show the standings, even while the tournament is running."""
     from coworld_runner.tournament import read_tournament
 
     return _show(out, read_tournament(directory, rating=rating or "").report, directory, tables=1)
@@ -229,7 +232,7 @@ def standings(out: Output, directory: Path, rating: str | None) -> int:
 @click.option("--markdown", is_flag=True, help="Write Markdown, for a pull request.")
 @output_options
 def show(out: Output, directory: Path, rating: str | None, markdown: bool) -> int:
-    """Show everything: standings, seats, and all rounds. The tournament may be running meanwhile."""
+    """Show standings, seats and all rounds, even while the tournament is running."""
     from coworld_core.evaluation.markdown import report_markdown
     from coworld_runner.tournament import read_tournament
 
@@ -258,11 +261,13 @@ def export(out: Output, directory: Path, site: Path) -> int:
 
 @tournament.command("serve")
 @_directory
-@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Where.  [default: any free port]")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port to listen on.  [default: any free port]"
+)
 @browser_option
 @output_options
 def serve(out: Output, directory: Path, port: int, open_browser: bool | None) -> int:
-    """Serve the page of the site on this machine. It changes as the tournament goes on, which may be run meanwhile."""
+    """Serve the page of the site on this machine. It is updated while the tournament is running."""
     from ..browser import open_page, wants_browser
     from ..running import run_async
 

@@ -1,4 +1,4 @@
-"""What is put on a platform: Coworlds, certified first, and policies."""
+"""Uploads to a platform: Coworlds, which are certified first, and policies."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ commands = NounGroup()
     "--from-coworld",
     type=IdType("coworld", names=True),
     metavar="COWORLD_ID | NAME",
-    help="Change one that the platform has, rather than upload MANIFEST.",
+    help="Change a Coworld on the platform instead of uploading MANIFEST.",
 )
 @click.option("--version", metavar="VERSION", help="With --from-coworld: the new version.")
 @click.option(
@@ -55,14 +55,14 @@ commands = NounGroup()
 )
 @seconds_option("--timeout-seconds", durations.SMOKE_EPISODE, "Deadline of the certification's episode.", least=1)
 @click.option(
-    "--skip-certification", metavar="REASON", help="Upload it as it is, and say why. The platform may refuse it."
+    "--skip-certification", metavar="REASON", help="Upload it uncertified, giving a reason. The platform may refuse it."
 )
 @click.option(
     "--wait-hosted-smoke/--no-wait-hosted-smoke",
     default=True,
-    help="Wait for the platform's first episodes of it.  [default: wait]",
+    help="Wait for its first episodes on the platform.  [default: wait]",
 )
-@seconds_option("--hosted-smoke-timeout-seconds", durations.HOSTED_SMOKE, "How long to wait.")
+@seconds_option("--hosted-smoke-timeout-seconds", durations.HOSTED_SMOKE, "Maximum time to wait.")
 @takes("where", WhereOptions)
 @platform_options
 def upload_coworld(
@@ -81,10 +81,10 @@ def upload_coworld(
 ) -> int:
     """Certify and upload a Coworld, or a change to one.
 
-    MANIFEST is the file that `coworld build` wrote, or the directory it is in. It is certified here first, and not
-    uploaded if it fails. A version that the platform has already is said to be there.
+    MANIFEST is the file that `coworld build` wrote, or its directory. It is first certified on this machine, and not
+    uploaded if that fails. If the platform already has the version, the command says so.
 
-    The exit status is 1 when it is not certified, or when one of the platform's first episodes failed.
+    The exit status is 1 if it is not certified, or if one of the platform's first episodes failed.
     """
     if from_coworld is None:
         if manifest is None:
@@ -117,12 +117,12 @@ def upload_coworld(
                 return exitcodes.ANSWER_IS_NO
         coworld = done.coworld
         out.say(tables.coworld_details(coworld))
-        out.say("The platform had this version already." if done.already else "Uploaded.")
+        out.say("The platform already had this version." if done.already else "Uploaded.")
         answer = {**dump(coworld), "already": done.already, "images": [dump(image.image) for image in done.images]}
         if not wait_hosted_smoke:
             out.answer(answer)
             return exitcodes.OK
-        out.note(f"Waiting for the platform's own episodes of {clean(coworld.id)}; Ctrl-C leaves them going.")
+        out.note(f"Waiting for the platform's own episodes of {clean(coworld.id)}; they continue after Ctrl-C.")
         status = await wait_smoke(api, coworld.id, hosted_smoke_timeout_seconds, running)
         out.answer({**answer, **tables.smoke_answer(status)})
         out.say(tables.smoke_text(status))
@@ -134,7 +134,7 @@ def upload_coworld(
 async def _upload(
     api: CoworldClient, options: PackageOptions, timeout: float, running: Running, *, reason: str | None
 ) -> UploadedCoworld | None:
-    """Upload a manifest of this machine, once it is certified or there is a reason not to; None when it is not."""
+    """Upload a local manifest, if it is certified or there is a reason not to; None if it is neither."""
     from coworld_client.uploads import Certified, Uncertified
     from coworld_core.errors import UsageError
     from coworld_runner.package.resolving import resolve_package
@@ -143,9 +143,9 @@ async def _upload(
     package = await resolve_package(options.manifest, mode="strict", prefer="manifest", template=False)
     if package.path is None:
         raise UsageError(
-            f"{package.source} is not a file of this machine, so it cannot be uploaded.",
+            f"{package.source} is not a local file, so it cannot be uploaded.",
             code="manifest_not_local",
-            hint="Download it first, or change a Coworld of the platform with --from-coworld.",
+            hint="Download it first, or change a Coworld on the platform with --from-coworld.",
         )
     if reason is not None:
         out.warn(f"not certified: {clean(reason, one_line=True)}")
@@ -162,7 +162,7 @@ async def _upload(
 async def _certified(
     options: PackageOptions, manifest: str, timeout: float, running: Running
 ) -> Mapping[str, Any] | None:
-    """The record of a certification that was passed; one that was not is shown."""
+    """The record of a certification that passed; one that failed is shown."""
     from ..render.certification import verdict_text
     from .packages import certify_here
 
@@ -182,11 +182,11 @@ async def _certified(
 async def _update(
     api: CoworldClient, source: str, changes: Mapping[str, Any], out: Output, *, reason: str | None
 ) -> UploadedCoworld:
-    """Upload a change to a Coworld of the platform, whose other images are not on this machine."""
+    """Upload a change to a Coworld on the platform, whose other images are not on this machine."""
     from coworld_client.uploads import Uncertified
 
     if reason is None:
-        reason = f"changed from {source} on the platform, without its images here"
+        reason = f"changed from {source} on the platform, without local images"
     out.warn(f"not certified on this machine: {clean(reason, one_line=True)}")
     with shown_images(out) as told:
         return await api.coworlds.update(source, certification=Uncertified(reason=reason), on_progress=told, **changes)
@@ -195,16 +195,16 @@ async def _update(
 @commands.command("patch-commissioner")
 @click.argument("name")
 @click.argument("image")
-@click.option("--runnable-id", metavar="ID", help="Which commissioner, when the Coworld has several.")
-@click.option("--version", metavar="VERSION", help="Version to make. Default: the next one.")
+@click.option("--runnable-id", metavar="ID", help="Which commissioner, if the Coworld has several.")
+@click.option("--version", metavar="VERSION", help="Version to create. Default: the next one.")
 @platform_options
 def patch_commissioner(
     out: Output, connection: Connection, name: str, image: str, runnable_id: str | None, version: str | None
 ) -> int:
     """Give a Coworld another commissioner.
 
-    That makes a new version of it. IMAGE is one that the Docker engine here has, or the img_… id of one that the
-    platform has.
+    This creates a new version of the Coworld. IMAGE is an image of the local Docker engine, or the img_… id of one on
+    the platform.
     """
 
     async def body(api: CoworldClient, _: Running) -> int:
@@ -221,9 +221,13 @@ def patch_commissioner(
 
 @commands.command("upload-policy")
 @click.argument("player", metavar="FILE | IMAGE")
-@click.option("--name", "-n", metavar="NAME", help="What the policy is called.  [default: like the file]")
+@click.option("--name", "-n", metavar="NAME", help="Name of the policy.  [default: that of the file]")
 @click.option(
-    "--league", "-l", type=IdType("league", names=True), metavar="LEAGUE", help="Submit it there at once: name or id."
+    "--league",
+    "-l",
+    type=IdType("league", names=True),
+    metavar="LEAGUE",
+    help="Submit it to this league afterwards: name or id.",
 )
 @click.option(
     "--run",
@@ -235,14 +239,14 @@ def patch_commissioner(
     "--secret-env",
     multiple=True,
     metavar="NAME",
-    help="Give the policy this variable of your environment as a secret; repeatable.",
+    help="Pass this variable of your environment to the policy as a secret; repeatable.",
 )
 @click.option(
     "--secret-env-file",
     type=PathType(dir_okay=False, allow_dash=True),
     multiple=True,
     metavar="FILE",
-    help="Give it the variables of a file (- for standard input) with a NAME=VALUE a line; repeatable.",
+    help="Pass it the variables of a file (- for standard input) with one NAME=VALUE per line; repeatable.",
 )
 @click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="A tag of this version; repeatable.")
 @click.option("--use-bedrock", is_flag=True, help="Let the policy use Bedrock on the platform.")
@@ -263,9 +267,9 @@ def upload_policy(
 ) -> int:
     """Upload a player as a version of a policy.
 
-    FILE is a .py file, an executable, or a directory with a pyproject.toml, which runs beside the game's own player
-    image, on platforms that take such. IMAGE is one that the Docker engine here has. What the platform has already is
-    not sent again.
+    FILE is a .py file, an executable, or a directory with a pyproject.toml, which runs in the game's own player
+    image, on platforms that support this. IMAGE is an image of the local Docker engine. Content that the platform
+    already has is not sent again.
     """
     if bedrock_model and not use_bedrock:
         raise click.UsageError("--bedrock-model needs --use-bedrock.")
@@ -281,7 +285,7 @@ def upload_policy(
 
     own = read_own_player(player) if is_player_path(player) else None
     if own is not None and run:
-        raise click.UsageError("--run is for images: a file is run by what it is.")
+        raise click.UsageError("--run is for images; how a file runs follows from the file.")
     name = name or (own.name if own is not None else None)
     if name is None:
         raise click.UsageError("Missing option '--name' / '-n'.", click.get_current_context())
@@ -291,12 +295,12 @@ def upload_policy(
     environment = {**(bedrock if use_bedrock else {}), **secrets.values} or None
 
     async def body(api: CoworldClient, running: Running) -> int:
-        # asked first: what has no place to go is not sent
+        # look up the league before uploading anything
         where = await api.leagues.id_of(league) if league is not None else None
         if files is not None:
             made = await api.policies.upload_player(files, name=name, secret_env=environment, tags=labels or None)
         else:
-            running.to_go_on = "Layers that were sent are not sent again."
+            running.to_go_on = "Layers already sent are not sent again."
             with shown_images(out) as told:
                 made = await api.policies.upload(
                     player, name=name, run=run, secret_env=environment, tags=labels or None, on_progress=told

@@ -1,4 +1,4 @@
-"""Games and players while they are written: served, seated, and worked on while they play."""
+"""Commands for writing games and players: working on them while they play, serving them, taking a seat."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _seed = declared_by(PlayOptions, "seed")
 @declared_by(
     PlayOptions,
     "player",
-    help="Who plays: a file (./bot.py), the id of a bundled player, or human; repeatable, @N behind it seats it N "
-    "times. Default: you in seat 0, and bundled players.",
+    help="Who plays: a file (./bot.py), the id of a bundled player, or human; repeatable. A suffix @N gives it N "
+    "seats. Default: you in seat 0, and bundled players.",
 )
 @declared_by(PlayOptions, "variant", help="Variant to play. Default: the first.")
 @_seed
@@ -51,9 +51,9 @@ def dev(
 ) -> int:
     """Work on the game in DIR while it plays in the browser, until Ctrl-C.
 
-    One page has every seat, the spectators' view and the log. When a file is saved, what it belongs to starts again:
-    the game, or one player. On the page people sit down in any seat and hand it back, and make faults: a player that
-    is not heard, heard late, or cut off.
+    One page shows every seat, the spectators' view and the log. When you save a file, the game or the player that it
+    belongs to restarts. On the page you can take any seat and hand it back, and simulate faults: mute, delay or
+    disconnect a player.
     """
 
     async def work(running: Running) -> int:
@@ -67,7 +67,7 @@ def dev(
             out.answer({"link": session.link})
             out.say(f"Page: {click.style(session.link, bold=True)}")
             sys.stdout.flush()
-            out.note("Whoever has this link can do all of it. Ctrl-C ends it.")
+            out.note("Anyone who has this link can do all of this. Ctrl-C ends it.")
             if wants_browser(open_browser):
                 running.tasks.start_soon(open_page, session.link, out)
             with running.on_hurry(session.hurry):
@@ -79,16 +79,18 @@ def dev(
 
 @commands.command("serve")
 @click.argument("game", metavar="MODULE:CLASS|FILE.py|DIR")
-@click.option("--config", metavar="JSON", help="Game config, as JSON or as a file with it; its tokens are the seats'.")
+@click.option(
+    "--config", metavar="JSON", help="Game config, as JSON or as a file; its tokens become those of the seats."
+)
 @_seed
 @_port
 @browser_option
 @output_options
 def serve(out: Output, game: str, config: str | None, seed: int | None, port: int, open_browser: bool | None) -> int:
-    """Serve one game on this machine, for people and players that have the links.
+    """Serve one game on this machine, for people and players who have the links.
 
-    What is served are rules of the kit, by their class or the file that has them, or the game of a directory with a
-    manifest, in its first variant. `coworld sit` puts a player into a seat.
+    GAME is a class of rules of the kit, a file that contains one, or a directory with a manifest, whose first variant
+    is served. `coworld sit` puts a player into a seat.
     """
 
     async def work(running: Running) -> int:
@@ -125,10 +127,11 @@ def serve(out: Output, game: str, config: str | None, seed: int | None, port: in
 @declared_by(PlayOptions, "secret_env_file")
 @output_options
 def sit(out: Output, address: str, player: str, secret_env: tuple[str, ...], secret_env_file: tuple[Path, ...]) -> int:
-    """Have PLAYER play a seat of a game that runs anywhere.
+    """Let PLAYER play from a seat of a game that runs anywhere.
 
     ADDRESS is the link of the seat's page, or its ws:// address. PLAYER is a file (./bot.py), a directory, or a
-    function (bot:act). It runs on this machine, and of your environment it sees what --secret-env names.
+    function (bot:act). It runs on this machine, and sees only those variables of your environment that --secret-env
+    names.
     """
 
     async def work(running: Running) -> int:

@@ -1,4 +1,4 @@
-"""Single options that commands of several nouns have."""
+"""Options shared by commands of several nouns."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ browser_option = click.option(
     default=None,
     help="Open the page in a browser. Default: only from a terminal with a desktop.",
 )
-overwrite_option = click.option("--overwrite", is_flag=True, help="Replace the file if it is there.")
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")
 
 
 def seconds_option(name: str, default: float, help: str, *, least: float = 0.0) -> Callable[[_F], _F]:
-    """An option for a time, whose help says how long it is by default."""
+    """An option for a duration in seconds, with its default in the help."""
     return click.option(name, type=Seconds(least=least), default=default, help=f"{help}  [default: {default:g}]")
 
 
 def concurrency_option(noun: str) -> Callable[[_F], _F]:
-    """How many of something are fetched at a time."""
+    """An option for how many things are fetched at a time."""
     return click.option(
         "--concurrency",
         type=click.IntRange(1, 16),
         default=4,
         metavar="N",
         show_default=True,
-        help=f"How many {noun} at a time.",
+        help=f"Number of {noun} to fetch at a time.",
     )

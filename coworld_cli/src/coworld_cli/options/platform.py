@@ -63,14 +63,18 @@ class Connection(Options):
         help="Act as your user account, ignoring any active player.",
     )
     as_player: str | None = option(
-        "--as-player", section=SERVER_SECTION, type=IdType("player"), metavar="PLY", help="Act as this player of yours."
+        "--as-player",
+        section=SERVER_SECTION,
+        type=IdType("player"),
+        metavar="PLY",
+        help="Act as this one of your players.",
     )
     elevated: bool = option(
         "--elevated",
         section=SERVER_SECTION,
         default=False,
         is_flag=True,
-        help="Use the rights of the platform's team, where you have them.",
+        help="Use the rights of the platform's team, if you have them.",
     )
 
     def check(self) -> None:
@@ -78,7 +82,7 @@ class Connection(Options):
         if self.as_user and self.as_player:
             raise click.UsageError("--as-user and --as-player exclude each other.", click.get_current_context())
         if self.elevated and self.as_player:
-            raise click.UsageError("A player has no rights of the team: --elevated needs --as-user.")
+            raise click.UsageError("Players do not have the team's rights: --elevated needs --as-user.")
 
     @property
     def identity(self) -> str:
@@ -96,7 +100,7 @@ server_option = declared_by(Connection, "server")
 
 
 class Listing(Options):
-    """How much of a list, and in which form."""
+    """How much of a list to show, and in which form."""
 
     limit: int | None
     """The most rows; None: all of them."""
@@ -123,14 +127,14 @@ def listing_options(limit: int | None, *, offset: bool = False, noun: str = "row
                     type=click.IntRange(min=0),
                     default=0,
                     metavar="N",
-                    help=f"Leave out the first N {noun}.",
+                    help=f"Skip the first N {noun}.",
                 )
             ]
             if offset
             else []
         ),
         click.option("--all", is_flag=True, help=f"List all {noun}, however many there are."),
-        click.option("--jsonl", is_flag=True, help=f"Write the {noun} as JSON, one a line, as they come in."),
+        click.option("--jsonl", is_flag=True, help=f"Write the {noun} as lines of JSON, as they arrive."),
     ]
 
     def decorate(function: _F) -> _F:
@@ -174,5 +178,5 @@ include_option = click.option(
     "--include",
     type=click.Choice(_PARTS),
     multiple=True,
-    help="Only this part; repeatable. Default: everything that you may see.",
+    help="Include only this part; repeatable. Default: everything that you may see.",
 )

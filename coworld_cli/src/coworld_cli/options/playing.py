@@ -146,7 +146,7 @@ class PackageOptions(WhereOptions):
         section="What to play",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Set this variable for the game and the players, over what the manifest says; repeatable.",
+        help="Set this variable for the game and the players, overriding the manifest; repeatable.",
     )
 
     @classmethod
@@ -171,7 +171,7 @@ class PlayOptions(PackageOptions):
         multiple=True,
         metavar="PLAYER",
         help="The same as PLAYER: a file (./bot.py), a directory, the id of a bundled player, an image, "
-        "llm:MODEL, recording:EPISODE@SLOT or random. Repeatable; @N behind it seats it N times.",
+        "llm:MODEL, recording:EPISODE@SLOT or random. Repeatable; a suffix @N gives it N seats.",
     )
     variant: str | None = option(
         "--variant",
@@ -209,7 +209,7 @@ class PlayOptions(PackageOptions):
         section="Evidence",
         default=False,
         is_flag=True,
-        help="Go on with the episodes in the output directory: only those that it lacks are played.",
+        help="Continue the run in the output directory: play only the missing episodes.",
     )
     episodes: int = option(
         "--episodes",
@@ -218,7 +218,7 @@ class PlayOptions(PackageOptions):
         type=click.IntRange(min=1),
         default=1,
         metavar="N",
-        help="How many to play.",
+        help="Number of episodes to play.",
         show_default=True,
     )
     parallel: Parallel = option(
@@ -227,14 +227,14 @@ class PlayOptions(PackageOptions):
         type=AtATime(),
         default="auto",
         metavar="K",
-        help="How many episodes at a time; auto: as many as this machine bears.",
+        help="Number of episodes to play at a time; auto: as many as this machine can handle.",
         show_default=True,
     )
     verify_replay: bool = option(
         "--verify-replay/--no-verify-replay",
         section="Evidence",
         default=False,
-        help="Load the replay afterwards, and fail when the game does not show it.",
+        help="Load the replay afterwards, and fail if the game does not show it.",
     )
     human: tuple[int, ...] = option(
         "--human",
@@ -262,14 +262,14 @@ class PlayOptions(PackageOptions):
         section="Times",
         type=Seconds(),
         default=durations.READY,
-        help=f"For the game to become healthy.  [default: {durations.READY:g}]",
+        help=f"Time for the game to become healthy.  [default: {durations.READY:g}]",
     )
     player_exit_timeout_seconds: float = option(
         "--player-exit-timeout-seconds",
         section="Times",
         type=Seconds(zero=True),
         default=durations.PLAYER_EXIT,
-        help=f"For players to end once the game is over.  [default: {durations.PLAYER_EXIT:g}]",
+        help=f"Time for players to exit once the game is over.  [default: {durations.PLAYER_EXIT:g}]",
     )
     linger_seconds: float = option(
         "--linger-seconds",
@@ -291,7 +291,7 @@ class PlayOptions(PackageOptions):
         "--player-network",
         section="Limits",
         type=click.Choice(["game-only", "open"]),
-        help="What players can reach: the game alone, or the internet and each other too.  "
+        help="What players can reach: only the game, or also the internet and each other.  "
         "[default: game-only; open with --use-bedrock]",
     )
     players_drop_privileges: bool = option(
@@ -330,7 +330,7 @@ class PlayOptions(PackageOptions):
         section="Secrets for players",
         multiple=True,
         metavar="NAME",
-        help="Hand players this variable of your environment; repeatable.",
+        help="Pass this variable of your environment to players; repeatable.",
     )
     secret_env_file: tuple[Path, ...] = option(
         "--secret-env-file",
@@ -338,14 +338,14 @@ class PlayOptions(PackageOptions):
         type=FILE,
         multiple=True,
         metavar="FILE",
-        help="Hand players the variables of a file with a NAME=VALUE a line; repeatable.",
+        help="Pass players the variables of a file with one NAME=VALUE per line; repeatable.",
     )
     use_bedrock: bool = option(
         "--use-bedrock",
         section="Secrets for players",
         default=False,
         is_flag=True,
-        help="Hand players AWS credentials for Bedrock.",
+        help="Pass AWS credentials for Bedrock to players.",
     )
     aws_profile: str | None = option(
         "--aws-profile", section="Secrets for players", metavar="NAME", help="AWS profile; needs --use-bedrock."
@@ -421,28 +421,28 @@ class EvaluationOptions(PlayOptions):
         default=200,
         metavar="N",
         show_default=True,
-        help="Play this many blocks at most: a block is one seed, and everybody in every seat.",
+        help="Play at most this many blocks: a block is one seed, with every player in every seat.",
     )
     metric: str = option(
         "--metric",
         section="What counts",
         default="",
         metavar="POINTER",
-        help="What is measured, by JSON pointer into the results: a list of one number a seat.  [default: the scores]",
+        help="What is measured: a JSON pointer to a list in the results, one number per seat.  [default: the scores]",
     )
     forfeit: float | None = option(
         "--forfeit",
         section="What counts",
         type=float,
         metavar="SCORE",
-        help="Score of a player that failed and left no results.  [default: the worst that was seen by then]",
+        help="Score of a player that failed and left no results.  [default: the worst seen so far]",
     )
     count_starved: bool = option(
         "--count-starved",
         section="What counts",
         default=False,
         is_flag=True,
-        help="Count episodes in which the machine was short of processors: for games in which time does not matter.",
+        help="Also count episodes in which processors were short: for games in which time does not matter.",
     )
 
 

@@ -24,7 +24,7 @@ class Players(Resource):
         """Make a player.
 
         Args:
-            name: Name it shows.
+            name: Displayed name.
             timeout: Seconds for each attempt.
             idempotency_key: To make the same player again rather than another one.
         """

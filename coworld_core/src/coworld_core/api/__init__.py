@@ -1,7 +1,8 @@
-"""The resources of a platform's API, as both ends of the wire know them.
+"""The resources of a platform's API, shared by client and server.
 
-``Model.read(raw)`` is for what a server sent and never fails over a field (see ``odd``); ``Model(...)`` is for a
-server's own answers and ``*Body`` for what a client asks, and both are exact. Names are imported when first used.
+``Model.read(raw)`` reads what a server sent and never fails because of a single field (see ``odd``). A server builds
+its answers with ``Model(...)``, and a client its requests with ``*Body``; both are strict. Names are imported when they
+are first used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Closed sets that are not closed: a server may know more values than we do, and those survive."""
+"""Enumerations that are open: a server may use values that this version does not know, and they are kept."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ __all__ = [
 
 
 class OpenText(str):
-    """A text of which some values are known; any other is kept as it is."""
+    """A string with known values; any other value is kept as it is."""
 
     __slots__ = ()
 
     @classmethod
     def known(cls) -> tuple[str, ...]:
-        """The values that are known, in the order in which a thing goes through them."""
+        """The known values, in the order in which they occur."""
         return ()
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Any text, as this type."""
+        """Any string, as an instance of this type."""
         return core_schema.no_info_after_validator_function(cls, core_schema.str_schema())
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Text, with the known values as examples."""
+        """A string, with the known values as examples."""
         return {"type": "string", **({"examples": list(cls.known())} if cls.known() else {})}
 
     @property
@@ -54,12 +54,12 @@ class _RunStatus(OpenText):
 
     @property
     def is_success(self) -> bool:
-        """Whether it ended as it should."""
+        """Whether it completed successfully."""
         return str(self) == "completed"
 
     @property
     def is_failure(self) -> bool:
-        """Whether it ended otherwise: failed or cancelled."""
+        """Whether it failed or was cancelled."""
         return str(self) == "failed" or self.is_cancelled
 
     @property
@@ -69,7 +69,7 @@ class _RunStatus(OpenText):
 
 
 class RequestStatus(_RunStatus):
-    """Where an episode request stands: ``pending``, ``submitted``, ``dispatched``, ``running``, then its end."""
+    """Status of an episode request: ``pending``, ``submitted``, ``dispatched``, ``running``, then a final one."""
 
     __slots__ = ()
 
@@ -80,7 +80,7 @@ class RequestStatus(_RunStatus):
 
 
 class ExperienceStatus(_RunStatus):
-    """Where an experience request stands; ``completed`` when all its episodes have ended."""
+    """Status of an experience request; ``completed`` once all its episodes have ended."""
 
     __slots__ = ()
 
@@ -91,7 +91,7 @@ class ExperienceStatus(_RunStatus):
 
 
 class RoundStatus(_RunStatus):
-    """Where a round stands."""
+    """Status of a round."""
 
     __slots__ = ()
 
@@ -102,7 +102,7 @@ class RoundStatus(_RunStatus):
 
 
 class SubmissionStatus(OpenText):
-    """Where a submission stands: ``pending``, ``processing``, then ``placed`` or ``rejected``."""
+    """Status of a submission: ``pending``, ``processing``, then ``placed`` or ``rejected``."""
 
     __slots__ = ()
 
@@ -118,7 +118,7 @@ class SubmissionStatus(OpenText):
 
 
 class MembershipStatus(OpenText):
-    """Where a membership stands: ``competing``, ``disqualified``, or a state of the commissioner's own."""
+    """Status of a membership: ``competing``, ``disqualified``, or one that the commissioner defines."""
 
     __slots__ = ()
 
@@ -134,7 +134,7 @@ class MembershipStatus(OpenText):
 
 
 class ImageStatus(OpenText):
-    """Where an uploaded image stands: ``pending`` until its upload is complete, then ``ready``."""
+    """Status of an uploaded image: ``pending`` until its upload is complete, then ``ready``."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
-"""Resources as they go over the wire: forgiving when they are read, exact when they are made.
+"""Resources as they go over the wire: read leniently, built strictly.
 
-``Model.read(raw)`` takes whatever a server sent. Unknown fields are kept. A field that does not fit has its neutral
-value, is reported in ``odd``, and comes out of ``model_dump`` as it came in; so one odd row never breaks a listing.
-``Model(...)`` is what a server builds its answers with: what does not fit is an error there.
+``Model.read(raw)`` accepts whatever a server sent. Unknown fields are kept. A field with a wrong value takes its
+neutral value, is reported in ``odd``, and is dumped by ``model_dump`` as it was received, so one odd row never breaks a
+listing. Servers build their answers with ``Model(...)``, which raises on wrong values.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ __all__ = ["Body", "LongText", "Text", "Time", "Wire", "newer", "part", "read_en
 _Row = TypeVar("_Row", bound="Wire")
 
 _PLAIN: dict[str, bool] = {"plain": True}
-"""Serialisation context of what goes over the wire: without what a client computes."""
+"""Serialisation context for the wire: leaves out fields that a client computes."""
 
 _MAX_ODD = 50
-"""More issues of one value are not listed."""
+"""Maximum number of issues listed for one value."""
 _MAX_CUTS = 200
-"""A value with more mistakes loses the fields they are in, rather than being mended place by place."""
+"""A value with more mistakes than this loses the affected fields, instead of being repaired one mistake at a time."""
 
 
 def _aware(value: datetime) -> datetime:
@@ -51,29 +51,29 @@ def _aware(value: datetime) -> datetime:
 
 
 Time = Annotated[datetime, AfterValidator(_aware)]
-"""A moment; one without a time zone is meant as UTC."""
+"""A point in time; without a time zone it is taken as UTC."""
 
-# no database keeps a NUL in a text, and a server that took texts of any length would be filled with them: what a client
-# may not send is better refused before it is sent
+# Databases cannot store a NUL in a text, and a server has to limit the length of texts. What a server would refuse is
+# better refused before it is sent.
 Text = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00]*$")]
-"""A line of text in a body, such as a name or an id."""
+"""A short text in a body, such as a name or an id."""
 
 LongText = Annotated[str, StringConstraints(max_length=20_000, pattern=r"^[^\x00]*$")]
-"""More than a line."""
+"""A longer text in a body."""
 
 
 def required(description: str, default: Any = "") -> Any:
-    """A field that every such resource has. A server must give it; where one does not, it has its neutral value."""
+    """A field that a server has to send; if it does not, the field takes its neutral value."""
     return Field(default=default, description=description, json_schema_extra={"x-required": True})
 
 
 def part(model: type[Wire], description: str) -> Any:
-    """A resource inside a resource, which must be there. Where it is not, it is one whose fields are all neutral."""
+    """A required nested resource; if it is missing, it takes neutral values in all its fields."""
     return Field(default_factory=model.blank, description=description, json_schema_extra={"x-required": True})
 
 
 def newer(description: str, default: Any = None) -> Any:
-    """A field that not every server knows: it goes out only when it was given."""
+    """A field that only some servers know; it is sent only if it was given."""
     return Field(default=default, description=description, json_schema_extra={"x-newer": True})
 
 
@@ -83,7 +83,7 @@ def _marked(field: FieldInfo, mark: str) -> bool:
 
 
 def _published_schema(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    """The schema says "required" in its own word, keeps our marks to itself, and leaves out what clients compute."""
+    """Declare required fields as JSON Schema does, and remove internal markers and computed fields from the schema."""
     names: list[str] = []
     properties = cast("dict[str, dict[str, Any]]", schema.get("properties", {}))
     for name in model.model_computed_fields:
@@ -99,9 +99,9 @@ def _published_schema(schema: dict[str, Any], model: type[BaseModel]) -> None:
 
 
 class Wire(BaseModel):
-    """A resource as a platform gives it.
+    """A resource as a platform sends it.
 
-    Make one with ``read`` from a server's JSON, or with the constructor to answer a client.
+    Clients create one from a server's JSON with ``read``; servers use the constructor.
     """
 
     __slots__ = ("_odd", "_raw")
@@ -123,7 +123,7 @@ class Wire(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Sort the fields by their marks, once."""
+        """Sort the fields by their markers, once per class."""
         super().__pydantic_init_subclass__(**kwargs)
         fields = cls.model_fields.items()
         cls._required = frozenset(name for name, field in fields if _marked(field, "x-required"))
@@ -138,7 +138,8 @@ class Wire(BaseModel):
             raw: The JSON value.
 
         Raises:
-            RemoteError: Code ``not_an_object``, when it is no object. Anything else that is wrong is in ``odd``.
+            RemoteError: Code ``not_an_object`` if it is not an object. Anything else that is wrong is reported in
+                ``odd``.
         """
         if not isinstance(raw, Mapping):
             raise RemoteError(
@@ -148,16 +149,16 @@ class Wire(BaseModel):
 
     @classmethod
     def blank(cls) -> Self:
-        """One whose fields are all neutral: what stands where a server left one out."""
+        """An instance with neutral values in all fields, used when a server left the resource out."""
         return cls.model_construct()
 
     @property
     def odd(self) -> tuple[Issue, ...]:
-        """What did not fit, here and in the resources within; empty for what is as it should be."""
+        """Issues with wrong values, in this resource and nested ones; empty if there are none."""
         return tuple(_odd_within(self, ()))
 
     def to_wire(self) -> dict[str, Any]:
-        """The resource as JSON-ready data as a server sends it: without fields that a client computes."""
+        """The resource as JSON-ready data for the wire, without fields that a client computes."""
         return self.model_dump(mode="json", by_alias=True, context=_PLAIN)
 
     @model_validator(mode="wrap")
@@ -167,7 +168,7 @@ class Wire(BaseModel):
             return data
         reading = info.context is READING
         if cls._computed and reading and isinstance(data, dict):
-            # computed properties are not fields that a server may set
+            # a server must not set computed properties
             given = cast("dict[str, Any]", data)
             if not cls._computed.isdisjoint(given):
                 data = {key: value for key, value in given.items() if key not in cls._computed}
@@ -186,7 +187,7 @@ class Wire(BaseModel):
 
     @classmethod
     def _mended(cls, data: Mapping[str, Any], handler: ModelWrapValidatorHandler[Self], error: ValidationError) -> Self:
-        """The same without what does not fit: first the very places, then whole fields."""
+        """Read again without the wrong values: first without the exact values, then without whole fields."""
         issues: list[Issue] = []
         reduced: dict[str, Any] = dict(data)
         raw: dict[str, Any] = {}
@@ -225,16 +226,17 @@ class Wire(BaseModel):
 
 
 class Body(BaseModel):
-    """What a client asks a platform for, at both ends. Unknown keys are errors, and what was not given is not sent."""
+    """The body of a request, shared by client and server. Unknown keys are errors, and unset fields are not sent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
     @classmethod
     def of(cls, **values: Any) -> Self:
-        """A body of what a caller wishes, to be sent.
+        """Build a body to send from a caller's values.
 
         Raises:
-            UsageError: No platform takes it (code ``bad_body``); the message says which field is wrong, and why.
+            UsageError: Code ``bad_body`` if no platform would accept it; the message says which field is wrong, and
+                why.
         """
         try:
             return cls(**values)
@@ -252,12 +254,12 @@ def read_entries(model: type[_Row], raw: Iterable[object]) -> tuple[tuple[_Row, 
     """Read the rows of a list.
 
     Args:
-        model: What each row is.
+        model: The model of a row.
         raw: The JSON values.
 
     Returns:
-        The rows that are objects, in order (what is odd about one is in its ``odd``), and one issue for each that is
-        none, with a pointer into the list.
+        The rows that are objects, in order (issues with one are in its ``odd``), and one issue for each row that is
+        not, with a pointer into the list.
     """
     rows: list[_Row] = []
     issues: list[Issue] = []
@@ -285,7 +287,7 @@ _Place = tuple[str | int, ...]
 
 
 def _places(error: ValidationError, data: Mapping[str, Any]) -> list[tuple[_Place, dict[str, Any]]]:
-    """Where to cut, latest list elements first so that the earlier keep their index, and what is wrong there."""
+    """Which values to remove and why, last list elements first so that earlier ones keep their index."""
     found: dict[_Place, dict[str, Any]] = {}
     for raw in error.errors(include_url=False, include_context=False, include_input=False):
         place = _existing(raw["loc"], data)
@@ -301,7 +303,7 @@ def _places(error: ValidationError, data: Mapping[str, Any]) -> list[tuple[_Plac
 def _whole_fields(
     data: Mapping[str, Any], handler: Callable[[dict[str, Any]], object]
 ) -> Iterator[tuple[_Place, dict[str, Any]]]:
-    """The fields that do not fit, each tried by itself."""
+    """The fields with wrong values, each tried on its own."""
     for name, value in data.items():
         try:
             handler({name: value})
@@ -319,7 +321,7 @@ def _odd(place: _Place, value: Any, why: str) -> dict[str, Any]:
 
 
 def _existing(loc: _Place, data: Any) -> _Place:
-    """The part of a location that leads somewhere in the data: pydantic adds names of branches."""
+    """The part of a location that exists in the data; pydantic also adds the names of union branches."""
     place: list[str | int] = []
     for key in loc:
         if (isinstance(data, Mapping) and key in data) or (
@@ -333,7 +335,7 @@ def _existing(loc: _Place, data: Any) -> _Place:
 
 
 def _without(data: Any, place: _Place) -> Any:
-    """A copy without one place, sharing everything beside the way to it."""
+    """A copy without the value at one path, sharing everything off that path."""
     copy: Any = dict(cast("Mapping[str, Any]", data)) if isinstance(data, Mapping) else list(data)
     if len(place) == 1:
         del copy[place[0]]

@@ -1,4 +1,4 @@
-"""Following many episodes at once: rows in short, changes since a cursor, and what there is to download."""
+"""Following many episodes at once: short rows, changes since a cursor, and files to download."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = [
 ]
 
 EpisodeView = Literal["progress", "results"]
-"""How much of an episode is told: where it stands, or with scores, participants and replay."""
+"""How much of an episode is sent: its status only, or also scores, participants and replay."""
 
 DownloadCategory = Literal["results", "replay", "events", "error_info", "game_logs", "player_logs", "player_artifact"]
-"""What there is to download of an episode."""
+"""The kinds of files that an episode may offer for download."""
 
 DOWNLOAD_CATEGORIES: tuple[DownloadCategory, ...] = (
     "results",
@@ -38,7 +38,7 @@ DOWNLOAD_CATEGORIES: tuple[DownloadCategory, ...] = (
     "player_logs",
     "player_artifact",
 )
-"""All of them."""
+"""All download categories."""
 
 
 class EpisodeProgress(Wire):
@@ -46,13 +46,15 @@ class EpisodeProgress(Wire):
 
     id: str = required("``ereq_<uuid>``.")
     experience_request_id: str | None = Field(default=None, description="The experience request it belongs to.")
-    created_at: Time | None = required("When it was asked for.", None)
-    status: RequestStatus = required("Where it stands.", RequestStatus(""))
+    created_at: Time | None = required("When it was requested.", None)
+    status: RequestStatus = required("Its status.", RequestStatus(""))
     error_type: EpisodeErrorType | None = Field(default=None, description="Why it failed.")
     evidence_state: str | None = Field(default=None, description="pending, or sealed when nothing will be added.")
     scores: tuple[EpisodeScore, ...] | None = Field(default=None, description="Scores; with view results.")
-    participants: tuple[Participant, ...] | None = Field(default=None, description="Who sat where; with view results.")
-    replay_url: str | None = Field(default=None, description="Where its replay is; with view results.")
+    participants: tuple[Participant, ...] | None = Field(
+        default=None, description="The occupant of each slot; with view results."
+    )
+    replay_url: str | None = Field(default=None, description="URL of its replay; with view results.")
     error: str | None = Field(default=None, description="Why it failed, in words; with view results.")
 
 
@@ -66,56 +68,56 @@ class ProgressPage(Wire):
 
 
 class BatchState(Wire):
-    """Where one of the things watched stands."""
+    """Status of one of the watched requests."""
 
     id: str = required("``xreq_<uuid>`` or ``ereq_<uuid>``.")
-    status: ExperienceStatus = required("Where it stands.", ExperienceStatus(""))
-    episode_count: int = required("How many episodes it has.", 0)
+    status: ExperienceStatus = required("Its status.", ExperienceStatus(""))
+    episode_count: int = required("Number of its episodes.", 0)
 
 
 class ChangeEntry(Wire):
-    """One episode that is new, has changed or has gone."""
+    """One episode that was added, changed or removed."""
 
     id: str = required("``ereq_<uuid>``.")
     experience_request_id: str | None = Field(default=None, description="The experience request it belongs to.")
-    revision: int = required("Grows with every change of the episode.", 0)
-    removed: bool = Field(default=False, description="Whether it has gone.")
-    episode: EpisodeProgress | None = Field(default=None, description="How it is now.")
+    revision: int = required("Increases with every change of the episode.", 0)
+    removed: bool = Field(default=False, description="Whether it was removed.")
+    episode: EpisodeProgress | None = Field(default=None, description="Its current state.")
 
 
 class ChangePage(Wire):
-    """What has changed since a cursor: first everything (``snapshot``), then what happens (``changes``)."""
+    """Changes since a cursor: first everything (``snapshot``), then later changes (``changes``)."""
 
-    batches: tuple[BatchState, ...] = Field(default=(), description="Where the things watched stand.")
+    batches: tuple[BatchState, ...] = Field(default=(), description="Status of the watched requests.")
     phase: str = required("snapshot or changes.")
-    entries: tuple[ChangeEntry, ...] = Field(default=(), description="What has changed, oldest first.")
-    next_cursor: str = required("Where to go on.")
-    has_more: bool = Field(default=False, description="Whether there is more at once.")
-    poll_after_seconds: float | None = Field(default=None, description="How long to wait before the next call.")
-    expires_at: Time | None = Field(default=None, description="Until when the cursor is good.")
+    entries: tuple[ChangeEntry, ...] = Field(default=(), description="Changes, oldest first.")
+    next_cursor: str = required("Cursor for the next call.")
+    has_more: bool = Field(default=False, description="Whether more is available immediately.")
+    poll_after_seconds: float | None = Field(default=None, description="Seconds to wait before the next call.")
+    expires_at: Time | None = Field(default=None, description="When the cursor expires.")
 
 
 class DownloadEntry(Wire):
-    """One thing to download."""
+    """One file to download."""
 
     episode_request_id: str = required("``ereq_<uuid>``.")
     category: str = required("One of the download categories.")
-    position: int | None = Field(default=None, description="The slot, for what is a player's.")
-    artifact_id: str = required("What it is known by.")
-    version: str | None = Field(default=None, description="Which state of it.")
-    filename: str = required("What the server calls it; never the name of a file of ours.")
+    position: int | None = Field(default=None, description="The slot, for files of a player.")
+    artifact_id: str = required("Id of the artifact.")
+    version: str | None = Field(default=None, description="Version of its content.")
+    filename: str = required("Name on the server; never used as a local file name.")
     state: str = required("pending, ready, not_produced or unavailable.")
-    media_type: str | None = Field(default=None, description="What it is.")
+    media_type: str | None = Field(default=None, description="Media type.")
     encoding: str | None = Field(default=None, description="identity, zlib or gzip.")
     size: int | None = Field(default=None, ge=0, description="Bytes.")
-    etag: str | None = Field(default=None, description="To be sent as If-Match.")
-    url: str | None = Field(default=None, description="Where it is, for a while.", repr=False)
-    expires_at: Time | None = Field(default=None, description="Until when the URL is good.")
-    inline_json: Any = Field(default=None, description="The thing itself, when it is small.")
+    etag: str | None = Field(default=None, description="Value to send as If-Match.")
+    url: str | None = Field(default=None, description="Temporary URL to download it from.", repr=False)
+    expires_at: Time | None = Field(default=None, description="When the URL expires.")
+    inline_json: Any = Field(default=None, description="The content itself, if it is small.")
 
 
 class DownloadPage(Wire):
-    """A page of things to download."""
+    """A page of files to download."""
 
     entries: tuple[DownloadEntry, ...] = Field(default=(), description="The things.")
     unavailable_ids: tuple[str, ...] = Field(default=(), description="What is not there, or not yours to see.")

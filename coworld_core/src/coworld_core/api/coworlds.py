@@ -1,4 +1,4 @@
-"""Coworlds, images and secrets as a platform keeps them."""
+"""Coworlds, images and secrets on a platform."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ class Coworld(Wire):
     id: str = required("``cow_<uuid>``, one for each name and version.")
     name: str = required("Name, from the manifest.")
     version: str = required("Version, from the manifest.")
-    manifest: dict[str, Any] = required("The manifest; its images are ones that can be pulled.", {})
-    manifest_hash: str = required("What the manifest is known by.")
+    manifest: dict[str, Any] = required("The manifest; its images can be pulled.", {})
+    manifest_hash: str = required("Hash of the manifest.")
     size_bytes: int = required("Size of the manifest.", 0)
     canonical: bool = Field(default=False, description="Whether the name alone means this version.")
     created_at: Time | None = newer("When it was uploaded.")
     visibility: str | None = newer("public or private.")
-    forum_markdown_url: str | None = newer("Where it is talked about.")
-    wiki_markdown_url: str | None = newer("What is known about it.")
+    forum_markdown_url: str | None = newer("URL of its forum.")
+    wiki_markdown_url: str | None = newer("URL of its wiki.")
     documentation_url: str | None = newer("Its documentation.")
-    certification_status_url: str | None = newer("Where its certification stands.")
-    certification_transcript_url: str | None = newer("What its certification did.")
+    certification_status_url: str | None = newer("URL of its certification status.")
+    certification_transcript_url: str | None = newer("URL of its certification transcript.")
 
 
 class CoworldSummary(Wire):
-    """A version of a Coworld in short, on newer servers."""
+    """Summary of a version of a Coworld, on newer servers."""
 
     id: str = required("``cow_<uuid>``.")
     name: str = required("Name, from the manifest.")
@@ -56,7 +56,7 @@ class CoworldSummary(Wire):
     manifest_summary: dict[str, Any] = Field(
         default_factory=dict, description="description, owner, variants and role_counts of the manifest."
     )
-    manifest_hash: str | None = Field(default=None, description="What the manifest is known by.")
+    manifest_hash: str | None = Field(default=None, description="Hash of the manifest.")
     size_bytes: int | None = Field(default=None, description="Size of the manifest.")
     canonical: bool = Field(default=False, description="Whether the name alone means this version.")
     created_at: Time | None = Field(default=None, description="When it was uploaded.")
@@ -64,7 +64,7 @@ class CoworldSummary(Wire):
 
 
 Visibility = Literal["public", "private"]
-"""Whether everybody may see a Coworld, or its owner alone."""
+"""Whether everyone may see a Coworld, or only its owner."""
 
 
 class CoworldUploadBody(Body):
@@ -73,45 +73,45 @@ class CoworldUploadBody(Body):
     manifest: dict[str, Any] = Field(description="The manifest, images as ``img_`` ids or pinned by digest.")
     visibility: Visibility | None = Field(default=None, description="Who may see it; the platform's default if absent.")
     certification: dict[str, Any] | None = Field(
-        default=None, description="What the uploader says about its certification; kept, and shown."
+        default=None, description="What the uploader says about its certification; stored and shown."
     )
 
 
 class PatchCommissionerBody(Body):
-    """Make a version of a Coworld with another commissioner."""
+    """Create a version of a Coworld with a different commissioner."""
 
     coworld_name: Text = Field(min_length=1, description="Which Coworld.")
     container_image_id: Text = Field(description="The commissioner's new image, ``img_<uuid>``.")
-    runnable_id: Text | None = Field(default=None, description="Which commissioner, when there are several.")
+    runnable_id: Text | None = Field(default=None, description="Which commissioner, if there are several.")
     version: Text | None = Field(default=None, description="The new version; the next one by default.")
 
 
 class VisibilityBody(Body):
-    """Say who may see a Coworld from now on."""
+    """Change who may see a Coworld."""
 
     visibility: Visibility = Field(description="public or private.")
 
 
 class CoworldVisibility(Wire):
-    """Who may see a Coworld, and what of it stays private when the rest is public."""
+    """Who may see a Coworld, and which parts stay private even if it is public."""
 
     name: str = required("Its name.")
     visibility: str = required("public or private.")
-    changed: bool = Field(default=False, description="Whether it was otherwise before.")
+    changed: bool = Field(default=False, description="Whether this request changed it.")
     versions: tuple[dict[str, Any], ...] = Field(default=(), description="Its versions: id, version and canonical.")
-    private_league_ids: tuple[str, ...] = Field(default=(), description="Its leagues that not everybody sees.")
-    private_seed_ids: tuple[str, ...] = Field(default=(), description="The standing orders of those leagues.")
+    private_league_ids: tuple[str, ...] = Field(default=(), description="Its private leagues.")
+    private_seed_ids: tuple[str, ...] = Field(default=(), description="The seeds of those leagues.")
 
 
 class ImageUploadBody(Body):
-    """Ask for leave to push an image."""
+    """Request permission to push an image."""
 
     name: Text = Field(min_length=1, description="Last part of its reference, without tag and digest.")
-    client_hash: Text = Field(min_length=1, description="What its uploader knows its content by.")
+    client_hash: Text = Field(min_length=1, description="Hash by which the uploader identifies its content.")
 
 
 class ImageCompleteBody(Body):
-    """Say that an image has been pushed."""
+    """Report that an image has been pushed."""
 
     id: Text = Field(description="``img_<uuid>``.")
 
@@ -119,22 +119,22 @@ class ImageCompleteBody(Body):
 class CertificationFailure(Wire):
     """Why a platform's certification failed."""
 
-    kind: str | None = Field(default=None, description="What kind of failure.")
+    kind: str | None = Field(default=None, description="Kind of failure.")
     detail: str | None = Field(default=None, description="What happened.")
     remediation: str | None = Field(default=None, description="What to do.")
     retryable: bool | None = Field(default=None, description="Whether trying again may help.")
-    documentation_url: str | None = Field(default=None, description="Where it is explained.")
+    documentation_url: str | None = Field(default=None, description="URL of an explanation.")
 
 
 class CertificationState(Wire):
-    """Where a platform's certification of a Coworld stands."""
+    """Status of a platform's certification of a Coworld."""
 
     coworld_id: str = required("``cow_<uuid>``.")
     state: str = required("never_run, queued, certifying, certified or failed.")
     certified: bool = Field(default=False, description="Whether it has passed.")
-    contract_version: str | None = Field(default=None, description="By which rules.")
+    contract_version: str | None = Field(default=None, description="Version of the rules it was certified by.")
     certification_job_id: str | None = Field(default=None, description="UUID of the job.")
-    failed_step: str | None = Field(default=None, description="Where it failed.")
+    failed_step: str | None = Field(default=None, description="The step that failed.")
     failure: CertificationFailure | None = Field(default=None, description="Why it failed.")
     transcript_summary: tuple[dict[str, Any], ...] = Field(default=(), description="Steps: id and status.")
     completed_at: Time | None = Field(default=None, description="When it ended.")
@@ -146,45 +146,47 @@ class Image(Wire):
     id: str = required("``img_<uuid>``.")
     name: str = required("Name, the last part of the reference it was uploaded from.")
     version: int = required("Number among the images of that name, from 1.", 0)
-    client_hash: str | None = Field(default=None, description="What the uploader knows its content by.")
+    client_hash: str | None = Field(default=None, description="Hash by which the uploader identifies its content.")
     status: ImageStatus = required("pending, then ready.", ImageStatus(""))
-    image_uri: str | None = Field(default=None, description="Where the platform keeps it.")
+    image_uri: str | None = Field(default=None, description="Reference of the platform's own copy.")
     image_digest: str | None = Field(default=None, description="Digest of its manifest.")
-    public_image_uri: str | None = Field(default=None, description="Where anyone can pull it.")
+    public_image_uri: str | None = Field(default=None, description="Reference that anyone can pull.")
 
 
 class PushGrant(Wire):
-    """Leave to push to a registry for a while."""
+    """Temporary permission to push to a registry."""
 
     kind: str = required("Kind of registry: ecr.")
-    region: str | None = Field(default=None, description="Where it is.")
+    region: str | None = Field(default=None, description="Region of the registry.")
     registry: str = required("Host, and port if any, of the registry.")
     repository: str = required("Path of the repository.")
     tag: str = required("Tag to push.")
-    image_uri: str = required("What it will be pulled as.")
-    endpoint_url: str | None = Field(default=None, description="Its address when that is not https://registry.")
+    image_uri: str = required("Reference to pull it by.")
+    endpoint_url: str | None = Field(default=None, description="Its address, if that is not https://registry.")
     authorization_token: str = Field(
         default="",
         description="``user:password`` in base64, as for HTTP Basic.",
         repr=False,
         json_schema_extra={"x-required": True},
     )
-    expires_at: Time | None = Field(default=None, description="Until when it is good.")
+    expires_at: Time | None = Field(default=None, description="When the permission expires.")
 
 
 class ImageUpload(Wire):
-    """Where to push an image to; without a grant, it is there already."""
+    """Where to push an image; there is no grant if the platform already has it."""
 
     image: Image = Field(default_factory=Image.blank, description="The image.", json_schema_extra={"x-required": True})
-    pre_signed_info: PushGrant | None = Field(default=None, description="Leave to push; null when it is there.")
+    pre_signed_info: PushGrant | None = Field(
+        default=None, description="Permission to push; null if the image is already there."
+    )
 
 
 class Secret(Wire):
-    """A secret of a Coworld: that it is there, never what it is."""
+    """A secret of a Coworld, without its value."""
 
     coworld_id: str | None = Field(default=None, description="``cow_<uuid>``.")
     coworld_name: str = required("Which Coworld.")
-    owner_user_id: str | None = Field(default=None, description="Who keeps it.")
+    owner_user_id: str | None = Field(default=None, description="The user who set it.")
     secret_name: str = required("Its name.")
-    size_bytes: int = required("How long it is.", 0)
+    size_bytes: int = required("Size of its value.", 0)
     updated_at: Time | None = Field(default=None, description="When it was last written.")

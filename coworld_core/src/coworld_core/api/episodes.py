@@ -26,13 +26,13 @@ __all__ = [
 ]
 
 ArtifactType = Literal["spec", "game-config", "logs", "error-info", "results", "replay"]
-"""What ``/artifacts/{type}`` gives."""
+"""Types that ``/artifacts/{type}`` serves."""
 
 ARTIFACT_TYPES: tuple[ArtifactType, ...] = ("spec", "game-config", "logs", "error-info", "results", "replay")
-"""All of them."""
+"""All artifact types."""
 
 BundlePart = Literal["results", "replay", "error_info", "game_logs", "player_logs", "player_artifact"]
-"""What a bundle may include."""
+"""Parts that a bundle may include."""
 
 BUNDLE_PARTS: tuple[BundlePart, ...] = (
     "results",
@@ -42,7 +42,7 @@ BUNDLE_PARTS: tuple[BundlePart, ...] = (
     "player_logs",
     "player_artifact",
 )
-"""All of them, in the order of a bundle."""
+"""All parts, in the order of a bundle."""
 
 
 class EpisodeErrorType(OpenText):
@@ -67,7 +67,7 @@ class EpisodeErrorType(OpenText):
 
 
 class Participant(Wire):
-    """The occupant of a slot: a policy version, or on newer servers a person."""
+    """The occupant of a slot: a policy version or, on newer servers, a person."""
 
     position: int = required("The slot, from 0.", -1)
     policy_version_id: str | None = Field(default=None, description="UUID.")
@@ -75,16 +75,16 @@ class Participant(Wire):
     policy_name: str | None = Field(default=None, description="Name of the policy.")
     version: int | None = Field(default=None, description="Number of the version.")
     player_id: str | None = Field(default=None, description="Whose, ``ply_<uuid>``.")
-    player_name: str | None = Field(default=None, description="Whose, as people know it.")
+    player_name: str | None = Field(default=None, description="Name of its player.")
     kind: str | None = newer("policy or human.")
-    is_filler: bool | None = newer("Whether it only fills the seat.")
-    user_id: str | None = newer("For a person: who.")
+    is_filler: bool | None = newer("Whether it only fills an empty seat.")
+    user_id: str | None = newer("For a person: the user's id.")
     name: str | None = newer("For a person: the name shown.")
 
     @computed_field
     @property
     def label(self) -> str:
-        """How people name it: ``name:v3``, or a person's name."""
+        """A label for display: ``name:v3``, or a person's name."""
         return label_of(self.policy_name or self.name or "", self.version or 0)
 
 
@@ -92,41 +92,43 @@ class EpisodeScore(Wire):
     """The score of a policy version in an episode."""
 
     policy_version_id: str = required("UUID.")
-    score: float | None = required("As the game counts.", None)
+    score: float | None = required("The score given by the game.", None)
 
 
 class EpisodeRequest(Wire):
-    """An episode that was asked for: waiting, running, or over."""
+    """A requested episode: waiting, running or over."""
 
     id: str = required("``ereq_<uuid>``.")
-    requester_user_id: str | None = Field(default=None, description="Who asked for it.")
+    requester_user_id: str | None = Field(default=None, description="The user who requested it.")
     round_id: str | None = Field(default=None, description="The round it belongs to.")
     mod_name: str | None = Field(default=None, description="Name of the game's program, on older servers.")
     env_config_name: str | None = Field(default=None, description="Name of the configuration, on older servers.")
-    coworld_id: str | None = Field(default=None, description="What is played, ``cow_<uuid>``.")
-    game_config: dict[str, Any] | None = Field(default=None, description="How; lists of newer servers leave it out.")
+    coworld_id: str | None = Field(default=None, description="The Coworld that is played, ``cow_<uuid>``.")
+    game_config: dict[str, Any] | None = Field(
+        default=None, description="The game config; newer servers leave it out of lists."
+    )
     seed: int | None = Field(default=None, description="The game's seed.")
-    max_steps: int | None = Field(default=None, description="Longest length, on older servers.")
-    status: RequestStatus = required("Where it stands.", RequestStatus(""))
-    policy_version_ids: tuple[str, ...] = Field(default=(), description="UUID by slot.")
-    participants: tuple[Participant, ...] = Field(default=(), description="Who sits where.")
+    max_steps: int | None = Field(default=None, description="Maximum number of steps, on older servers.")
+    status: RequestStatus = required("Its status.", RequestStatus(""))
+    policy_version_ids: tuple[str, ...] = Field(default=(), description="UUIDs of the policy versions, by slot.")
+    participants: tuple[Participant, ...] = Field(default=(), description="The occupants of the slots.")
     job_id: str | None = Field(default=None, description="UUID of the job that runs it.")
-    episode_id: str | None = Field(default=None, description="UUID of the episode, once there is one.")
-    replay_url: str | None = Field(default=None, description="Where its replay is; opaque.")
-    live_url: str | None = Field(default=None, description="Where to watch, while it runs.")
+    episode_id: str | None = Field(default=None, description="UUID of the episode, once it exists.")
+    replay_url: str | None = Field(default=None, description="URL of its replay; opaque.")
+    live_url: str | None = Field(default=None, description="URL to watch it while it runs.")
     error_type: EpisodeErrorType | None = Field(default=None, description="Why it failed.")
     error: str | None = Field(default=None, description="Why it failed, in words.")
     failed_policy_index: int | None = Field(default=None, description="The slot whose player failed.")
     failed_agent_index: int | None = Field(default=None, description="The agent that failed.")
     scores: tuple[EpisodeScore, ...] = Field(default=(), description="Scores, once it is over.")
-    created_at: Time | None = required("When it was asked for.", None)
+    created_at: Time | None = required("When it was requested.", None)
     experience_request_id: str | None = newer("The experience request it belongs to.")
     pool_id: str | None = newer("The pool it belongs to, on older servers.")
     assignments: tuple[int, ...] | None = newer("Policy by agent, on older servers.")
 
 
 class AgentStats(Wire):
-    """What one agent of a policy did."""
+    """Metrics of one agent of a policy."""
 
     agent_id: int | None = Field(default=None, description="Which one.")
     reward: float | None = Field(default=None, description="Its reward.")
@@ -134,37 +136,37 @@ class AgentStats(Wire):
 
 
 class PolicyStats(Wire):
-    """What the agents of a policy did in an episode."""
+    """Metrics of a policy's agents in an episode."""
 
     position: int = required("The slot, from 0.", -1)
     policy_version_id: str | None = Field(default=None, description="UUID.")
     policy_name: str | None = Field(default=None, description="Name of the policy.")
     policy_version: int | None = Field(default=None, description="Number of the version.")
-    num_agents: int = required("How many agents it had.", 0)
-    avg_metrics: dict[str, float] = Field(default_factory=dict, description="Mean by name.")
+    num_agents: int = required("Number of its agents.", 0)
+    avg_metrics: dict[str, float] = Field(default_factory=dict, description="Mean value by name.")
     avg_reward: float | None = required("Mean reward.", None)
-    agents: tuple[AgentStats, ...] = Field(default=(), description="One by one.")
+    agents: tuple[AgentStats, ...] = Field(default=(), description="The agents, one by one.")
 
     @computed_field
     @property
     def label(self) -> str:
-        """How people name it: ``name:v3``."""
+        """A label for display: ``name:v3``."""
         return label_of(self.policy_name or "", self.policy_version or 0)
 
 
 class EpisodeStats(Wire):
-    """Numbers of an episode, as the game counts."""
+    """Statistics of an episode, reported by the game."""
 
-    game_stats: dict[str, float] = Field(default_factory=dict, description="Value by name, of the whole.")
+    game_stats: dict[str, float] = Field(default_factory=dict, description="Values for the whole game, by name.")
     policy_stats: tuple[PolicyStats, ...] = Field(default=(), description="By slot.")
-    steps: int | None = Field(default=None, description="How long it was.")
+    steps: int | None = Field(default=None, description="Number of steps.")
 
 
 class PlayerEvidence(Wire):
-    """What a player left behind in an episode, and you may see."""
+    """What a player left behind in an episode, as far as you may see it."""
 
     position: int = required("The slot, from 0.", -1)
     policy_version_id: str | None = Field(default=None, description="UUID.")
     policy_name: str | None = Field(default=None, description="Name of the policy.")
-    has_log: bool | None = Field(default=None, description="Whether there is a log, where that is known.")
-    has_artifact: bool | None = Field(default=None, description="Whether there is an artifact, where that is known.")
+    has_log: bool | None = Field(default=None, description="Whether there is a log, if known.")
+    has_artifact: bool | None = Field(default=None, description="Whether there is an artifact, if known.")

@@ -1,4 +1,4 @@
-"""Experience requests: episodes that somebody asks for, to learn or to compare."""
+"""Experience requests: episodes that users request, to train or to compare policies."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ __all__ = [
 
 
 class ExperienceRequest(Wire):
-    """Episodes that were asked for together."""
+    """Episodes that were requested together."""
 
     id: str = required("``xreq_<uuid>``.")
     requester_user_id: str | None = Field(default=None, description="Who asked.")
-    requester: Any = Field(default=None, description="Who asked, as the server shows it.")
-    coworld_id: str | None = Field(default=None, description="What is played, ``cow_<uuid>``.")
+    requester: Any = Field(default=None, description="Who requested them, as the server shows it.")
+    coworld_id: str | None = Field(default=None, description="The Coworld that is played, ``cow_<uuid>``.")
     coworld_name: str | None = Field(default=None, description="Its name.")
     coworld_version: str | None = Field(default=None, description="Its version.")
-    variant_id: str | None = Field(default=None, description="In which variant.")
-    status: ExperienceStatus = required("Where it stands.", ExperienceStatus(""))
-    episode_count: int = required("How many episodes.", 0)
-    pending_count: int = required("How many wait.", 0)
-    submitted_count: int = required("How many have been handed out.", 0)
-    running_count: int = required("How many run.", 0)
-    completed_count: int = required("How many have ended well.", 0)
-    failed_count: int = required("How many have not.", 0)
+    variant_id: str | None = Field(default=None, description="The variant that is played.")
+    status: ExperienceStatus = required("Its status.", ExperienceStatus(""))
+    episode_count: int = required("Number of episodes.", 0)
+    pending_count: int = required("Number of waiting episodes.", 0)
+    submitted_count: int = required("Number of submitted episodes.", 0)
+    running_count: int = required("Number of running episodes.", 0)
+    completed_count: int = required("Number of completed episodes.", 0)
+    failed_count: int = required("Number of failed episodes.", 0)
     error: str | None = Field(default=None, description="Why it failed, if it did.")
-    created_at: Time | None = required("When it was asked for.", None)
+    created_at: Time | None = required("When it was requested.", None)
     started_at: Time | None = Field(default=None, description="When the first episode began.")
     completed_at: Time | None = Field(default=None, description="When the last one ended.")
-    title: str | None = newer("What its owner calls it.")
-    description: str | None = newer("What it is for.")
+    title: str | None = newer("Title given by its owner.")
+    description: str | None = newer("Its purpose.")
 
 
 class ExperienceDetail(ExperienceRequest):
@@ -55,13 +55,13 @@ class ExperienceDetail(ExperienceRequest):
 
 
 MAX_EPISODES = 100
-"""Episodes of one request."""
+"""Maximum number of episodes in one request."""
 MAX_ROSTER = 256
-"""Seats of one episode."""
+"""Maximum number of seats in one episode."""
 
 
 class ExperienceTarget(Body):
-    """The league or division whose game and champions are meant; one of its ways to name it."""
+    """A league or division whose game and champions to use, given in exactly one way."""
 
     league_id: Text | None = Field(default=None, description="``league_<uuid>``.")
     division_id: Text | None = Field(default=None, description="``div_<uuid>``.")
@@ -72,10 +72,10 @@ class ExperienceTarget(Body):
 
 
 class RosterPlayer(Body):
-    """The occupant of a seat: exactly one of the three."""
+    """The occupant of a seat, given by exactly one of the three fields."""
 
     policy_ref: Text | None = Field(default=None, description="``name:v3``, or a policy version's UUID.")
-    top_n: int | None = Field(default=None, ge=1, le=1000, description="One of that many best champions of the target.")
+    top_n: int | None = Field(default=None, ge=1, le=1000, description="One of the best N champions of the target.")
     random: bool | None = Field(default=None, description="Any champion of the target.")
 
     @model_validator(mode="after")
@@ -87,20 +87,20 @@ class RosterPlayer(Body):
 
 
 class RosterEntry(Body):
-    """A seat."""
+    """A seat and its occupant."""
 
-    player: RosterPlayer = Field(description="Who takes it.")
-    slot: int | None = Field(
-        default=None, ge=-1, lt=MAX_ROSTER, description="Which one; absent or -1: any that is left."
-    )
+    player: RosterPlayer = Field(description="The occupant.")
+    slot: int | None = Field(default=None, ge=-1, lt=MAX_ROSTER, description="The slot; absent or -1: any free one.")
 
 
 class EpisodeBody(Body):
-    """Ask for an episode."""
+    """Request an episode."""
 
-    coworld_id: Text | None = Field(default=None, description="What to play, ``cow_<uuid>``; or give a target.")
-    variant_id: Text | None = Field(default=None, description="In which variant.")
-    target: ExperienceTarget | None = Field(default=None, description="The league or division that is meant.")
+    coworld_id: Text | None = Field(
+        default=None, description="The Coworld to play, ``cow_<uuid>``, unless there is a target."
+    )
+    variant_id: Text | None = Field(default=None, description="The variant to play.")
+    target: ExperienceTarget | None = Field(default=None, description="The league or division to take the game from.")
     roster: tuple[RosterEntry, ...] = Field(min_length=1, max_length=MAX_ROSTER, description="One entry for each seat.")
     execution_backend: Text | None = Field(default=None, description="Where to run it.")
     game_config_overrides: dict[str, Any] | None = Field(default=None, description="Replaces keys of the game config.")
@@ -114,11 +114,11 @@ class EpisodeBody(Body):
 
 
 class ExperienceBody(EpisodeBody):
-    """Ask for episodes."""
+    """Request several episodes."""
 
-    num_episodes: int = Field(default=1, ge=1, le=MAX_EPISODES, description="How many episodes.")
-    title: Text | None = Field(default=None, description="What you call it.")
-    description: LongText | None = Field(default=None, description="What it is for.")
-    episode_player_llm_spend_limit_usd: float | None = Field(default=None, ge=0, description="US dollars a player.")
+    num_episodes: int = Field(default=1, ge=1, le=MAX_EPISODES, description="Number of episodes.")
+    title: Text | None = Field(default=None, description="A title.")
+    description: LongText | None = Field(default=None, description="Its purpose.")
+    episode_player_llm_spend_limit_usd: float | None = Field(default=None, ge=0, description="US dollars per player.")
     game_config_overlay_secret: Text | None = Field(default=None, description="Name of a secret configuration.")
     state: Text | None = Field(default=None, description="head or snapshot, with a secret configuration.")

@@ -1,4 +1,4 @@
-"""Games and replays that run on the platform, to be played and watched in a browser."""
+"""Games and replays hosted on the platform, to play and watch in a browser."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ class PlaySessionBody(Body):
     """Start a game."""
 
     coworld_id: Text = Field(description="``cow_<uuid>``.")
-    variant_id: Text | None = Field(default=None, description="In which variant; the first by default.")
+    variant_id: Text | None = Field(default=None, description="The variant to play; the first one by default.")
     allow_spectators: bool = Field(default=True, description="Whether anyone with the link may watch.")
 
 
 class PlayConfigBody(Body):
-    """Change a game that nobody has joined yet."""
+    """Change a game before anyone has joined it."""
 
-    kind: Literal["variant", "spectators"] = Field(description="What is changed.")
-    variant_id: Text | None = Field(default=None, description="For ``variant``: which one is played.")
+    kind: Literal["variant", "spectators"] = Field(description="What to change.")
+    variant_id: Text | None = Field(default=None, description="For ``variant``: the variant to play.")
     allow_spectators: bool | None = Field(default=None, description="For ``spectators``: whether anyone may watch.")
 
 
 class PlaySession(Wire):
-    """A game that waits for its players. The links let in whoever has them."""
+    """A game that waits for its players. Anyone who has one of its links can enter."""
 
     session_id: str = required("Opaque.")
-    join_url: str | None = Field(default=None, description="Where players join.", repr=False)
-    lobby_url: str | None = Field(default=None, description="Where players meet.", repr=False)
-    player_count: int = required("How many slots there are.", 0)
-    global_url: str | None = Field(default=None, description="Where to watch.", repr=False)
+    join_url: str | None = Field(default=None, description="Link for players to join.", repr=False)
+    lobby_url: str | None = Field(default=None, description="Link to the lobby.", repr=False)
+    player_count: int = required("Number of slots.", 0)
+    global_url: str | None = Field(default=None, description="Link to watch.", repr=False)
 
 
 class SessionPlayer(Wire):
     """The occupant of a slot."""
 
     slot: int = required("From 0.", -1)
-    label: str | None = Field(default=None, description="Name it shows.")
+    label: str | None = Field(default=None, description="Displayed name.")
     user_id: str | None = Field(default=None, description="The user.")
     player_id: str | None = Field(default=None, description="The player.")
     player_name: str | None = Field(default=None, description="The player's name.")
@@ -61,7 +61,7 @@ class JoinedSession(Wire):
 
     player_url: str | None = Field(
         default=None,
-        description="Where you play; it lets in whoever has it.",
+        description="Link to play; anyone who has it can enter.",
         validation_alias=AliasChoices("player_url", "target_url"),
         repr=False,
     )
@@ -71,15 +71,15 @@ class JoinedSession(Wire):
 
 
 class ReplaySessionBody(Body):
-    """Start a replay viewer. Not every platform needs both to find the replay, so either alone may be given."""
+    """Start a replay viewer. Some platforms need only the episode or only the URI to find the replay."""
 
     coworld_id: Text = Field(description="The Coworld that played it, ``cow_<uuid>``.")
     episode_id: Text | None = Field(default=None, description="UUID of the episode, or the episode request.")
-    replay_uri: LongText | None = Field(default=None, description="The replay, as the episode request names it.")
+    replay_uri: LongText | None = Field(default=None, description="URI of the replay, as in the episode request.")
 
 
 class HostedReplaySession(Wire):
     """A replay viewer."""
 
-    viewer_url: str = required("Where to look.")
-    ready: bool | None = newer("Whether it can be opened at once.")
+    viewer_url: str = required("URL of the viewer.")
+    ready: bool | None = newer("Whether it can be opened now.")

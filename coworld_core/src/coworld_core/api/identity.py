@@ -21,7 +21,7 @@ __all__ = [
 
 
 class SubjectType(OpenText):
-    """What a token stands for: ``user``, ``player``, or ``anonymous`` when it is not valid."""
+    """The account type of a token: ``user``, ``player``, or ``anonymous`` if the token is invalid."""
 
     __slots__ = ()
 
@@ -37,10 +37,10 @@ class SubjectType(OpenText):
 
 
 class Player(Wire):
-    """A player as it appears beside its policies."""
+    """A player as shown with its policies."""
 
     id: str = required("``ply_<uuid>``.")
-    name: str | None = Field(default=None, description="Name it shows.")
+    name: str | None = Field(default=None, description="Displayed name.")
     avatar_url: str | None = Field(default=None, description="Its picture.")
 
 
@@ -48,11 +48,11 @@ class OwnedPlayer(Wire):
     """A player as its owner sees it."""
 
     id: str = required("``ply_<uuid>``.")
-    name: str = required("Name it shows.")
-    is_default: bool = Field(default=False, description="Whether the owner's policies are its own when none is named.")
+    name: str = required("Displayed name.")
+    is_default: bool = Field(default=False, description="Whether new policies of the owner belong to it by default.")
     avatar_url: str | None = Field(default=None, description="Its picture.")
-    created_at: Time | None = required("When it was made.", None)
-    disabled_at: Time | None = Field(default=None, description="When it was shut, if it was.")
+    created_at: Time | None = required("When it was created.", None)
+    disabled_at: Time | None = Field(default=None, description="When it was disabled, if it was.")
     user_id: str | None = Field(default=None, description="Its owner.")
 
 
@@ -65,23 +65,25 @@ def _printable(name: str) -> str:
 PlayerName = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64), AfterValidator(_printable)
 ]
-"""As it stands in tables and logs: nothing in it breaks a line or moves a cursor."""
+"""Names appear in tables and logs, so they must not break a line or move the cursor."""
 
 
 class SignInCodeBody(Body):
-    """Trade a sign-in code for a token."""
+    """Exchange a sign-in code for a token."""
 
-    code: LongText = Field(description="As the browser got it.", repr=False)
+    code: LongText = Field(description="The code that the browser received.", repr=False)
 
 
 class PlayerBody(Body):
-    """Make a player."""
+    """Create a player."""
 
-    name: PlayerName = Field(description="Name it shows, unique among one's own: 1 to 64 printable characters.")
+    name: PlayerName = Field(
+        description="Displayed name, unique among the owner's players: 1 to 64 printable characters."
+    )
 
 
 class PlayerLogin(Wire):
-    """A token to act as a player for a while."""
+    """A temporary token to act as a player."""
 
     player_id: str = required("``ply_<uuid>``.")
     token: str = Field(
@@ -90,7 +92,7 @@ class PlayerLogin(Wire):
         repr=False,
         json_schema_extra={"x-required": True},
     )
-    expires_at: Time | None = required("When it ends.", None)
+    expires_at: Time | None = required("When it expires.", None)
 
 
 class Whoami(Wire):
@@ -98,8 +100,8 @@ class Whoami(Wire):
 
     user_email: str | None = Field(default=None, description="The user's address, or ``unknown``.")
     name: str | None = Field(default=None, description="The user's name.")
-    is_softmax_team_member: bool = Field(default=False, description="Whether team rights may be asked for.")
-    is_softmax_admin: bool = Field(default=False, description="Whether the user runs the platform.")
+    is_softmax_team_member: bool = Field(default=False, description="Whether the user may request team rights.")
+    is_softmax_admin: bool = Field(default=False, description="Whether the user administers the platform.")
     subject_type: SubjectType = Field(
         default=SubjectType("anonymous"),
         description="user, player or anonymous.",
@@ -107,4 +109,4 @@ class Whoami(Wire):
     )
     subject_id: str | None = Field(default=None, description="Id of the user or of the player.")
     owner_user_id: str | None = Field(default=None, description="For a player: its owner.")
-    scopes: tuple[str, ...] = Field(default=(), description="What the token may do, where the server limits it.")
+    scopes: tuple[str, ...] = Field(default=(), description="What the token permits, if the server limits it.")

@@ -1,4 +1,4 @@
-"""The ids of a platform: what each kind begins with, and saying so when another was given."""
+"""The ids of a platform: the prefix of each kind, and helpful errors when another kind was given."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ ID_PREFIXES: dict[str, str] = {
     "submission": "sub_",
     "user": "user_",
 }
-"""How the ids of each kind begin; a UUID follows."""
+"""Prefix of the ids of each kind; a UUID follows."""
 
 _UUID_KINDS = ("policy", "policy version", "job", "episode")
 """Kinds whose id is a bare UUID."""
 
 _OPAQUE_KINDS = ("play session", "user")
-"""Kinds whose ids are the server's own business."""
+"""Kinds whose ids have no defined format."""
 
 _ALSO = {"player": ("player_",), "coworld": ("coworld_",), "round": ("rnd_",)}
-"""Other beginnings that have been seen."""
+"""Other prefixes that have been seen."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _IMAGE = re.compile(r"img_[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
@@ -56,30 +56,30 @@ def is_image_id(text: str) -> bool:
 
 
 def id_kind(text: str) -> str | None:
-    """The kind of thing an id names, by its beginning, or None."""
+    """The kind of an id, judged by its prefix, or None."""
     matches = [kind for kind, prefix in ID_PREFIXES.items() if text.startswith((prefix, *_ALSO.get(kind, ())))]
     return matches[0] if matches else None
 
 
 def check_id(text: str, kind: str | Sequence[str]) -> str:
-    """Refuse what cannot be the id of such a thing, before a server is asked.
+    """Refuse an id that cannot be of the given kind, before asking a server.
 
     Args:
         text: The candidate.
         kind: A key of ``ID_PREFIXES``, or ``policy``, ``policy version``, ``job``, ``episode`` (UUIDs) or ``play
-            session`` (anything); several when any of them will do.
+            session`` (anything); a sequence accepts any of them.
 
     Returns:
         The id, unchanged.
 
     Raises:
-        UsageError: Code ``bad_id``; the message says what was expected, and what the id is of, where that shows.
+        UsageError: Code ``bad_id``; the message says what was expected and, if it can be told, what the id is of.
     """
     kinds = (kind,) if isinstance(kind, str) else tuple(kind)
     shown = repr(text if len(text) <= 80 else f"{text[:79]}…")
     wanted = listed(f"{'an' if name[0] in 'aeiou' else 'a'} {name}" for name in kinds)
     if not text or len(text) > _MAX_LENGTH or text in (".", "..") or not text.isprintable():
-        said = "An empty text" if not text else shown
+        said = "An empty string" if not text else shown
         raise UsageError(f"{said} is not the id of {wanted}.", code="bad_id", hint=_hint(kinds))
     if any(_fits(text, name) for name in kinds):
         return text
@@ -93,7 +93,7 @@ def check_id(text: str, kind: str | Sequence[str]) -> str:
 
 
 def same_coworld(one: str, other: str) -> bool:
-    """Whether two names are of the same Coworld: hyphens and underscores are equal."""
+    """Whether two names mean the same Coworld, treating hyphens and underscores as equal."""
     return one.replace("-", "_") == other.replace("-", "_")
 
 

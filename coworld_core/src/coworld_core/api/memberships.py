@@ -1,4 +1,4 @@
-"""Memberships and submissions: how a policy gets into a league, and what it is there."""
+"""Memberships and submissions: how a policy enters a league, and its standing there."""
 
 from __future__ import annotations
 
@@ -15,53 +15,53 @@ from .policies import PolicyVersion
 __all__ = ["AutoChampion", "Membership", "RetireBody", "Submission", "SubmissionBody", "SubmissionCreated"]
 
 AutoChampion = Literal["always", "never", "lineage"]
-"""Whether a submission becomes its owner's champion: always, never, or if it descends from the present one."""
+"""Whether a submission becomes its owner's champion: always, never, or if it descends from the current one."""
 
 
 class Membership(Wire):
     """A policy version in a division."""
 
     id: str = required("``lpm_<uuid>``.")
-    status: MembershipStatus = required("Where it stands.", MembershipStatus(""))
-    substatus: str | None = Field(default=None, description="More exactly, in the commissioner's words.")
-    is_champion: bool = Field(default=False, description="Whether its owner nominates it; not whether it wins.")
+    status: MembershipStatus = required("Its status.", MembershipStatus(""))
+    substatus: str | None = Field(default=None, description="The status in more detail, defined by the commissioner.")
+    is_champion: bool = Field(default=False, description="Whether its owner nominates it, not whether it has won.")
     start_time: Time | None = Field(default=None, description="Since when.")
-    end_time: Time | None = Field(default=None, description="Until when, if it has ended.")
+    end_time: Time | None = Field(default=None, description="When it ended, if it has.")
     league: League = part(League, "Where.")
     division: Division = part(Division, "Where.")
     policy_version: PolicyVersion = part(PolicyVersion, "What.")
     player: Player | None = Field(default=None, description="Whose.")
-    created_at: Time | None = required("When it was made.", None)
+    created_at: Time | None = required("When it was created.", None)
     is_active: bool | None = newer("Whether it competes, on older servers.")
 
 
 class RetireBody(Body):
     """End a membership."""
 
-    reason: LongText | None = Field(default=None, description="Why, in your words.")
+    reason: LongText | None = Field(default=None, description="The reason, as free text.")
 
 
 class Submission(Wire):
-    """A request to let a policy version play in a league."""
+    """A request to enter a policy version into a league."""
 
     id: str = required("``sub_<uuid>``.")
     auto_champion: str = Field(default="always", description="always, never or lineage.")
-    status: SubmissionStatus = required("Where it stands.", SubmissionStatus(""))
+    status: SubmissionStatus = required("Its status.", SubmissionStatus(""))
     league: League = part(League, "Where.")
     policy_version: PolicyVersion = part(PolicyVersion, "What.")
     player: Player | None = Field(default=None, description="Whose.")
     league_policy_membership_id: str | None = Field(default=None, description="The membership, once it is placed.")
-    notes: str | None = Field(default=None, description="The platform's words.")
-    created_at: Time | None = required("When it was made.", None)
+    notes: str | None = Field(default=None, description="The platform's notes.")
+    created_at: Time | None = required("When it was created.", None)
 
 
 class SubmissionCreated(Wire):
-    """What a new submission gives. Newer servers send the whole ``Submission``; its fields are kept here too."""
+    """The answer to a new submission. Newer servers send the whole ``Submission``, whose fields are kept here, too."""
 
     id: str = required("``sub_<uuid>``.")
-    status: SubmissionStatus = required("Where it stands.", SubmissionStatus(""))
+    status: SubmissionStatus = required("Its status.", SubmissionStatus(""))
     league_policy_membership_id: str | None = Field(default=None, description="The membership, if it is placed.")
-    notes: str | None = Field(default=None, description="The platform's words.")
+    notes: str | None = Field(default=None, description="The platform's notes.")
 
 
 class SubmissionBody(Body):
@@ -70,5 +70,7 @@ class SubmissionBody(Body):
     league_id: Text = Field(description="``league_<uuid>``.")
     policy_version_id: Text = Field(description="UUID.")
     auto_champion: AutoChampion = Field(default="always", description="Whether it becomes your champion.")
-    preferences: dict[str, Any] | None = Field(default=None, description="Wishes the commissioner knows.")
+    preferences: dict[str, Any] | None = Field(
+        default=None, description="Preferences that the commissioner understands."
+    )
     player_id: Text | None = Field(default=None, description="The player to submit as.")

@@ -1,4 +1,4 @@
-"""Policies: what players are uploaded as, by name and version."""
+"""Policies: the uploads of players, by name and version."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ class PolicyVersion(Wire):
     """One version of a policy."""
 
     id: str = required("UUID.")
-    policy: Policy = part(Policy, "What it is a version of.")
+    policy: Policy = part(Policy, "The policy it is a version of.")
     version: int = required("Number, from 1.", 0)
     player_id: str | None = Field(default=None, description="The player it is assigned to, ``ply_<uuid>``.")
 
     @computed_field
     @property
     def label(self) -> str:
-        """How people name it: ``name:v3``."""
+        """A label for display: ``name:v3``."""
         return label_of(self.policy.name, self.version)
 
 
 class PolicyVersionRow(Wire):
-    """One version of a policy as a lookup by name gives it."""
+    """One version of a policy as returned by a lookup by name."""
 
     id: str = Field(
         default="",
@@ -79,18 +79,20 @@ class PolicyVersionRow(Wire):
     )
     version: int = required("Number, from 1.", 0)
     player_id: str | None = Field(default=None, description="The player it is assigned to.")
-    disabled_at: Time | None = Field(default=None, description="When an operator disabled it: it is not scheduled.")
-    disabled_reason: str | None = Field(default=None, description="What the operator says about that.")
+    disabled_at: Time | None = Field(
+        default=None, description="When an operator disabled it, so that it is not scheduled."
+    )
+    disabled_reason: str | None = Field(default=None, description="The operator's reason.")
 
     @computed_field
     @property
     def label(self) -> str:
-        """How people name it: ``name:v3``."""
+        """A label for display: ``name:v3``."""
         return label_of(self.name, self.version)
 
 
 class PolicyVersionCreated(Wire):
-    """What an upload of a policy gives."""
+    """The answer to an upload of a policy."""
 
     id: str = required("UUID of the new version.")
     name: str = required("Name of the policy.")
@@ -101,42 +103,42 @@ class PolicyVersionCreated(Wire):
     @computed_field
     @property
     def label(self) -> str:
-        """How people name it: ``name:v3``."""
+        """A label for display: ``name:v3``."""
         return label_of(self.name, self.version)
 
 
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
 EnvValue = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$", max_length=32_768)]
 PolicyName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f:/\\]+$", min_length=1, max_length=100)]
-"""No colon: it stands before the version; no slash: it becomes part of names and paths."""
+"""No colon, which separates name and version; no slash, because the name becomes part of other names and paths."""
 
 
 class PolicySecretEnvBody(Body):
-    """Environment variables that only a policy version's own player gets."""
+    """Environment variables that only the policy version's own player receives."""
 
     policy_secret_env: dict[EnvName, EnvValue] = Field(
-        min_length=1, max_length=100, description="Value by name.", repr=False
+        min_length=1, max_length=100, description="Values by name.", repr=False
     )
 
 
 class PolicyVersionBody(Body):
-    """Make the next version of a policy."""
+    """Create the next version of a policy."""
 
-    name: PolicyName = Field(description="Name of the policy; a name that is there gets its next version.")
+    name: PolicyName = Field(description="Name of the policy; an existing one gets its next version.")
     container_image_id: Text = Field(description="The image it runs from, ``img_<uuid>``.")
     run: tuple[EnvValue, ...] | None = Field(
-        default=None, max_length=100, description="Command instead of the image's own."
+        default=None, max_length=100, description="Command to run instead of the image's own."
     )
     policy_secret_env_id: Text | None = Field(default=None, description="Its secret environment variables.")
     tags: dict[Text, Text] | None = Field(default=None, max_length=100, description="Free labels.")
 
 
 MOST_PLAYER_BYTES = 4 << 20
-"""Most that a player's own files may have for a platform to take them."""
+"""Maximum total size in bytes of a player's own files on a platform."""
 
 
 def _file_name(name: str) -> str:
-    """A path below a directory that no reading of it leads out of."""
+    """Check that a path stays below its directory, however it is interpreted."""
     parts = name.split("/")
     if not all(part not in ("", ".", "..") and len(part.encode("utf-8", "replace")) <= 200 for part in parts):
         raise ValueError("not a path below a directory")
@@ -149,72 +151,72 @@ FileName = Annotated[
 
 
 class PlayerFiles(Body):
-    """A player that is a file or a directory, which runs beside the game's own player image."""
+    """A player that is a file or a directory and runs in the game's own player image."""
 
     file: FileName = Field(description="Name of its file or directory.")
     files: dict[FileName, Base64Bytes] = Field(
         min_length=1,
         max_length=1000,
-        description="What it holds, in Base64, by path relative to its directory.",
+        description="Contents of its files in Base64, by path relative to its directory.",
         repr=False,
     )
     command: tuple[EnvValue, ...] = Field(
-        min_length=1, max_length=100, description="How it is run; ``{}`` stands for the directory with its files."
+        min_length=1, max_length=100, description="Command to run it; ``{}`` stands for the directory with its files."
     )
-    runnable: tuple[FileName, ...] = Field(
-        default=(), max_length=1000, description="Those of its files that may be executed."
+    runnable: tuple[FileName, ...] = Field(default=(), max_length=1000, description="Its files that are executable.")
+    needs_client: bool = Field(default=False, description="Whether it is played through ``coworld_client.seat``.")
+    needs: str = Field(
+        default="", max_length=100, description="os/architecture of its machine code, if it contains any."
     )
-    needs_client: bool = Field(default=False, description="Whether ``coworld_client.seat`` plays it.")
-    needs: str = Field(default="", max_length=100, description="os/architecture of the machine code it is.")
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
         if sum(map(len, self.files.values())) > MOST_PLAYER_BYTES:
-            raise ValueError(f"the files have more than {MOST_PLAYER_BYTES >> 20} MiB; build an image of them")
+            raise ValueError(f"the files are larger than {MOST_PLAYER_BYTES >> 20} MiB; build an image from them")
         for name in self.files:
             if any(parent.as_posix() in self.files for parent in PurePosixPath(name).parents):
-                raise ValueError(f"{name} lies in what is a file")
+                raise ValueError(f"{name} is below another file")
         return self
 
     @classmethod
     def of_bytes(cls, files: Mapping[str, bytes], **values: Any) -> PlayerFiles:
-        """Files as they are on the disk.
+        """Build a body from the contents of files.
 
         Raises:
-            UsageError: No platform takes them (code ``bad_body``).
+            UsageError: Code ``bad_body`` if no platform would accept them.
         """
         return cls.of(files={name: base64.b64encode(content) for name, content in files.items()}, **values)
 
 
 class PolicyFilesBody(Body):
-    """Make the next version of a policy out of a player's own files."""
+    """Create the next version of a policy from a player's own files."""
 
-    name: PolicyName = Field(description="Name of the policy; a name that is there gets its next version.")
+    name: PolicyName = Field(description="Name of the policy; an existing one gets its next version.")
     player: PlayerFiles = Field(description="What plays.")
     policy_secret_env_id: Text | None = Field(default=None, description="Its secret environment variables.")
     tags: dict[Text, Text] | None = Field(default=None, max_length=100, description="Free labels.")
 
 
 class SelectionAccessBody(Body):
-    """Set who may use a policy in their own episodes."""
+    """Set who may select a policy for their own episodes."""
 
-    selection_scope: Literal["any_request", "owner_visible"] = Field(description="Anybody, or its owner alone.")
+    selection_scope: Literal["any_request", "owner_visible"] = Field(description="Anyone, or only its owner.")
 
 
 class PolicySecretEnvCreated(Wire):
-    """Where secret environment variables are kept: an id, never the values."""
+    """The id of stored secret environment variables, never their values."""
 
-    id: str = required("To be given with the upload of the policy version.")
+    id: str = required("Id to give when uploading the policy version.")
 
 
 class SelectionAccess(Wire):
-    """Who may choose a policy for their episodes."""
+    """Who may select a policy for their own episodes."""
 
     selection_scope: str = required("``any_request`` or ``owner_visible``.")
 
 
 def label_of(name: str, version: int) -> str:
-    """``name:v3``; the name alone where the version is not known."""
+    """``name:v3``, or only the name if the version is not known."""
     return f"{name}:v{version}" if version else name
 
 
@@ -223,22 +225,22 @@ _VERSION = re.compile(r"v?([0-9]{1,9})")
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyRef:
-    """Which policy, or which version of it, somebody means."""
+    """A reference to a policy or to one of its versions."""
 
     name: str | None = None
-    """Name of the policy; None when the version is given by its id."""
+    """Name of the policy; None if the version is given by its id."""
     version: int | None = None
-    """Number of the version; None when any, or the newest, is meant."""
+    """Number of the version; None for any or the newest."""
     id: str | None = None
     """UUID of the version."""
 
     @classmethod
     def parse(cls, text: str, *, kind: Literal["any", "name"] = "any") -> PolicyRef:
-        """Read ``NAME``, ``NAME:3``, ``NAME:v3`` or the UUID of a policy version. The last colon counts.
+        """Parse ``NAME``, ``NAME:3``, ``NAME:v3`` or the UUID of a policy version. The last colon is the separator.
 
         Args:
-            text: What somebody wrote.
-            kind: ``name`` where a UUID is not accepted.
+            text: The reference.
+            kind: ``name`` to refuse a UUID.
 
         Raises:
             UsageError: Code ``bad_policy``; the message says what is wrong with it.
@@ -256,13 +258,13 @@ class PolicyRef:
         if not name:
             raise _refused(text, "lacks the name before the colon")
         if number is None:
-            raise _refused(text, f"has {tail!r} after its colon, which is no version" if tail else "ends in a colon")
+            raise _refused(text, f"has {tail!r} after its colon, which is not a version" if tail else "ends in a colon")
         if int(number[1]) < 1:
             raise _refused(text, "has version 0; versions begin with 1")
         return cls(name=name, version=int(number[1]))
 
     def matches(self, version: Any) -> bool:
-        """Whether a policy version is (one of) the meant.
+        """Whether the reference includes a policy version.
 
         Args:
             version: A ``PolicyVersion``, ``PolicyVersionRow``, or a participant of an episode.

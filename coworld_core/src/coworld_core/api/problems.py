@@ -1,4 +1,4 @@
-"""How a platform says no."""
+"""Error answers of a platform."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ class Problem(Wire):
 
     detail: Any = Field(default=None, description="Text, an object with ``message``, or a list of wrong fields.")
     type: str | None = newer("Name of the kind of error, for programs.")
-    documentation_url: str | None = newer("Where it is explained.")
+    documentation_url: str | None = newer("URL of an explanation.")

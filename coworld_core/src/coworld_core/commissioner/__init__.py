@@ -1,6 +1,6 @@
-"""Commissioners: the messages that they and whoever hosts them exchange, and the rules of what each may say.
+"""Commissioners: the messages between a commissioner and its host, and the rules for them.
 
-Nothing here opens a connection (``coworld_runner.commissioner`` does) or knows what a tournament is.
+Nothing here opens a connection, which ``coworld_runner.commissioner`` does, or knows about tournaments.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The messages of a commissioner's socket, in both directions, as the published version 0.1.26 has them.
+"""The messages on a commissioner's socket, in both directions, as in the published version 0.1.26.
 
-A round: ``round_start``, then ``schedule_episodes`` as often as the commissioner likes, each answered by
-``episodes_accepted`` or ``episodes_rejected``, an ``episode_result`` or ``episode_failed`` for each episode, and in the
-end ``round_complete``. Everything else is a request and its response.
+A round begins with ``round_start``. The commissioner then sends ``schedule_episodes`` as often as it likes; each is
+answered by ``episodes_accepted`` or ``episodes_rejected``, and each episode by ``episode_result`` or
+``episode_failed``. ``round_complete`` ends the round. Everything else is a request and its response.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ _T = TypeVar("_T")
 
 
 class Message(Part):
-    """A message; its field ``type`` says which."""
+    """A message; its ``type`` field says which one."""
 
     def to_json(self) -> dict[str, Any]:
-        """The message as JSON has it."""
+        """The message as a JSON object."""
         return self.model_dump(mode="json")
 
 
@@ -94,18 +94,18 @@ class RoundStart(Message):
     recent_results: tuple[RecentResult, ...] = ()
     variants: tuple[VariantInfo, ...]
     state: Any = None
-    """What the last ``round_complete`` left; null at first."""
+    """The state from the last ``round_complete``; null at first."""
 
 
 class EpisodesAccepted(Message):
-    """Episodes are played."""
+    """The scheduled episodes will be played."""
 
     type: Literal["episodes_accepted"] = "episodes_accepted"
     request_ids: tuple[str, ...]
 
 
 class EpisodesRejected(Message):
-    """Episodes are not played."""
+    """The scheduled episodes will not be played."""
 
     type: Literal["episodes_rejected"] = "episodes_rejected"
     request_ids: tuple[str, ...]
@@ -122,7 +122,7 @@ class EpisodeResult(Message):
 
 
 class EpisodeFailed(Message):
-    """An episode came to nothing."""
+    """An episode failed."""
 
     type: Literal["episode_failed"] = "episode_failed"
     request_id: Name
@@ -130,14 +130,14 @@ class EpisodeFailed(Message):
 
 
 class RoundAbort(Message):
-    """The round is given up: the commissioner is to end without ``round_complete``."""
+    """The round is aborted: the commissioner must end without ``round_complete``."""
 
     type: Literal["round_abort"] = "round_abort"
     reason: str
 
 
 class ScheduleRoundsRequest(Message):
-    """Which rounds are due?"""
+    """Asks which rounds are due."""
 
     type: Literal["schedule_rounds_request"] = "schedule_rounds_request"
     league: LeagueInfo
@@ -147,7 +147,7 @@ class ScheduleRoundsRequest(Message):
 
 
 class LeagueMigrationConfigRequest(Message):
-    """Which divisions are there to be?"""
+    """Asks which divisions there should be."""
 
     type: Literal["league_migration_config_request"] = "league_migration_config_request"
     league: LeagueInfo
@@ -155,7 +155,7 @@ class LeagueMigrationConfigRequest(Message):
 
 
 class LeagueMigrationRequest(Message):
-    """Who is to be in which of them?"""
+    """Asks who should be in which division."""
 
     type: Literal["league_migration_request"] = "league_migration_request"
     league: LeagueInfo
@@ -164,7 +164,7 @@ class LeagueMigrationRequest(Message):
 
 
 class RankDivisionRequest(Message):
-    """Who stands where in a division?"""
+    """Asks for the ranking of a division."""
 
     type: Literal["rank_division_request"] = "rank_division_request"
     league: LeagueInfo
@@ -175,7 +175,7 @@ class RankDivisionRequest(Message):
 
 
 class DescribeDivisionRequest(Message):
-    """What is there to say about a division?"""
+    """Asks for the description of a division."""
 
     type: Literal["describe_division_request"] = "describe_division_request"
     league: LeagueInfo
@@ -185,7 +185,7 @@ class DescribeDivisionRequest(Message):
 
 
 class RoundCompletedRequest(Message):
-    """A round is over: what follows from it?"""
+    """Reports that a round is over, and asks for the consequences."""
 
     type: Literal["round_completed_request"] = "round_completed_request"
     league: LeagueInfo
@@ -199,7 +199,7 @@ class RoundCompletedRequest(Message):
 
 
 class EpisodeCompletedRequest(Message):
-    """An episode is over: what follows from it? One of ``episode_result`` and ``episode_failed`` is there."""
+    """Reports that an episode is over, with ``episode_result`` or ``episode_failed``, and asks for the consequences."""
 
     type: Literal["episode_completed_request"] = "episode_completed_request"
     round_start: dict[str, Any]
@@ -213,14 +213,14 @@ class EpisodeCompletedRequest(Message):
 
 
 class ScheduleEpisodes(Message):
-    """These episodes are to be played."""
+    """Episodes to play."""
 
     type: Literal["schedule_episodes"] = "schedule_episodes"
     episodes: tuple[EpisodeWish, ...]
 
 
 class EpisodeCancel(Message):
-    """An episode is not wanted any more."""
+    """An episode is no longer wanted."""
 
     type: Literal["episode_cancel"] = "episode_cancel"
     request_id: Name
@@ -239,42 +239,42 @@ class RoundComplete(Message):
 
 
 class ScheduleRoundsResponse(Message):
-    """These rounds are due; none: nothing is."""
+    """The rounds that are due; empty if none are."""
 
     type: Literal["schedule_rounds_response"] = "schedule_rounds_response"
     rounds: tuple[RoundSpec, ...] = ()
 
 
 class LeagueMigrationConfigResponse(Message):
-    """These divisions are to be there."""
+    """The divisions that there should be."""
 
     type: Literal["league_migration_config_response"] = "league_migration_config_response"
     divisions: tuple[DivisionConfig, ...] = ()
 
 
 class LeagueMigrationResponse(Message):
-    """These memberships change with them."""
+    """The memberships that change with the divisions."""
 
     type: Literal["league_migration_response"] = "league_migration_response"
     policy_membership_events: tuple[MembershipEvent, ...] = ()
 
 
 class RankDivisionResponse(Message):
-    """The places in a division."""
+    """The ranking of a division."""
 
     type: Literal["rank_division_response"] = "rank_division_response"
     rankings: tuple[DivisionLeaderboardEntry, ...] = ()
 
 
 class DescribeDivisionResponse(Message):
-    """What there is to say about a division."""
+    """The description of a division."""
 
     type: Literal["describe_division_response"] = "describe_division_response"
     description: DivisionWords
 
 
 class RoundCompletedResponse(Message):
-    """What follows from a round."""
+    """The consequences of a round."""
 
     type: Literal["round_completed_response"] = "round_completed_response"
     policy_membership_events: tuple[MembershipEvent, ...] = ()
@@ -283,7 +283,7 @@ class RoundCompletedResponse(Message):
 
 
 class EpisodeCompletedResponse(Message):
-    """What follows from an episode."""
+    """The consequences of an episode."""
 
     type: Literal["episode_completed_response"] = "episode_completed_response"
     episodes: tuple[EpisodeWish, ...] = ()
@@ -305,7 +305,7 @@ HostMessage: TypeAlias = (
     | RoundCompletedRequest
     | EpisodeCompletedRequest
 )
-"""What a host says."""
+"""Messages from the host."""
 
 CommissionerMessage: TypeAlias = (
     ScheduleEpisodes
@@ -319,7 +319,7 @@ CommissionerMessage: TypeAlias = (
     | RoundCompletedResponse
     | EpisodeCompletedResponse
 )
-"""What a commissioner says."""
+"""Messages from the commissioner."""
 
 
 _HOST: TypeAdapter[HostMessage] = TypeAdapter(Annotated[HostMessage, Field(discriminator="type")])
@@ -329,19 +329,19 @@ _COMMISSIONER: TypeAdapter[CommissionerMessage] = TypeAdapter(
 
 
 def read_host_message(text: str | bytes) -> HostMessage:
-    """A message of a host, as a commissioner reads it.
+    """Parse a message from the host, on the commissioner's side.
 
     Raises:
-        CommissionerError: Code ``commissioner_nonsense``: it is none.
+        CommissionerError: Code ``commissioner_nonsense`` if it is not a valid message.
     """
     return _read(text, _HOST, get_args(HostMessage))
 
 
 def read_commissioner_message(text: str | bytes) -> CommissionerMessage:
-    """A message of a commissioner, as its host reads it.
+    """Parse a message from the commissioner, on the host's side.
 
     Raises:
-        CommissionerError: Code ``commissioner_nonsense``: it is none.
+        CommissionerError: Code ``commissioner_nonsense`` if it is not a valid message.
     """
     return _read(text, _COMMISSIONER, get_args(CommissionerMessage))
 
@@ -350,14 +350,14 @@ def _read(text: str | bytes, adapter: TypeAdapter[_T], models: tuple[type[Part],
     try:
         value: Any = json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise _nonsense(f"is no JSON: {str(error)[:200] or 'nested too deeply'}") from None
+        raise _nonsense(f"is not JSON: {str(error)[:200] or 'nested too deeply'}") from None
     if not isinstance(value, dict):
-        raise _nonsense("is no JSON object")
+        raise _nonsense("is not a JSON object")
     said = cast("dict[str, Any]", value).get("type")
     known = [str(model.model_fields["type"].default) for model in models]
     if said not in known:
         raise _nonsense(
-            f"has no type that is known here: {str(said)[:80]!r}" if "type" in value else "has no type",
+            f"has an unknown type: {str(said)[:80]!r}" if "type" in value else "has no type",
             hint=did_you_mean(said[:80], known) if isinstance(said, str) else None,
         )
     try:
@@ -365,17 +365,17 @@ def _read(text: str | bytes, adapter: TypeAdapter[_T], models: tuple[type[Part],
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"][1:])) or "the message"
-        raise _nonsense(f"of the type {said} is not right: {place}: {first['msg']}") from None
+        raise _nonsense(f"of the type {said} is not valid: {place}: {first['msg']}") from None
 
 
 def _no_number(word: str) -> float:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 def _nonsense(what: str, hint: str | None = None) -> CommissionerError:
-    return CommissionerError(f"A message of the commissioner's socket {what}.", code="commissioner_nonsense", hint=hint)
+    return CommissionerError(f"A message on the commissioner's socket {what}.", code="commissioner_nonsense", hint=hint)
 
 
 def state_bytes(state: Any) -> int:
-    """How many bytes of JSON a state has."""
+    """The size of a state in bytes of JSON."""
     return len(json.dumps(state, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass"))

@@ -1,4 +1,4 @@
-"""What the messages of a commissioner's socket are made of."""
+"""The parts of the messages on a commissioner's socket."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ __all__ = [
 COMPETING = "competing"
 """The status of a membership that takes part in rounds."""
 ACTIVE = "active"
-"""The substatus of a competing membership that its owner nominates."""
+"""The substatus of a competing membership nominated by its owner."""
 BENCHED = "benched"
-"""The substatus of one that its owner does not."""
+"""The substatus of a competing membership not nominated by its owner."""
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-"""A text that stands for something."""
+"""A non-empty name or id."""
 
 
 class Part(BaseModel):
-    """A part of a message. Fields that are not known here are passed over, as the published version does."""
+    """A part of a message. Unknown fields are ignored, as in the published version."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class LeagueInfo(Part):
-    """The league."""
+    """A league."""
 
     id: UUID
     commissioner_key: str | None = None
@@ -62,7 +62,7 @@ class LeagueInfo(Part):
 
 
 class DivisionInfo(Part):
-    """A division of it."""
+    """A division of a league."""
 
     id: UUID
     name: str
@@ -71,14 +71,14 @@ class DivisionInfo(Part):
 
 
 class DivisionConfig(Part):
-    """A division as a commissioner wants it."""
+    """A division that a commissioner wants."""
 
     name: Name
     level: int
     type: str = "competition"
     description: str | None = None
     previous_name: str | None = None
-    """What it is called until now, where it is renamed."""
+    """Its current name, if it is to be renamed."""
 
 
 class MembershipInfo(Part):
@@ -92,11 +92,11 @@ class MembershipInfo(Part):
     status: str = COMPETING
     substatus: str | None = None
     is_champion: bool = False
-    """Whether its owner nominates it; not the commissioner's to change."""
+    """Whether its owner nominates it, which the commissioner cannot change."""
 
 
 class RecentResult(Part):
-    """What a player achieved in a round before."""
+    """A player's result in an earlier round."""
 
     round_id: UUID
     division_id: UUID
@@ -107,7 +107,7 @@ class RecentResult(Part):
 
 
 class VariantInfo(Part):
-    """A variant that may be played."""
+    """A variant that can be played."""
 
     id: str
     name: str
@@ -121,13 +121,13 @@ class EpisodeWish(Part):
     request_id: Name
     variant_id: Name
     policy_version_ids: Annotated[tuple[UUID, ...], Field(min_length=1)]
-    """Who sits where, by slot."""
+    """The policy versions that play, by slot."""
     seed: int | None = None
     tags: dict[str, str] = {}
 
 
 class SeatScore(Part):
-    """What a seat scored."""
+    """The score of a seat."""
 
     policy_version_id: UUID
     player_id: str | None = None
@@ -135,7 +135,7 @@ class SeatScore(Part):
 
 
 class RankingEntry(Part):
-    """The place of a player in a round."""
+    """The rank of a player in a round."""
 
     policy_version_id: UUID
     player_id: str | None = None
@@ -145,14 +145,14 @@ class RankingEntry(Part):
 
 
 class DivisionRanking(Part):
-    """The places in a division."""
+    """The ranking of a division."""
 
     division_id: UUID
     rankings: tuple[RankingEntry, ...]
 
 
 class MembershipChange(Part):
-    """A change of a membership, in the older form."""
+    """A change to a membership, in the older form."""
 
     membership_id: UUID
     from_division_id: UUID
@@ -162,7 +162,7 @@ class MembershipChange(Part):
 
 
 class MembershipEvidence(Part):
-    """What a change of a membership rests on."""
+    """Evidence for a change to a membership."""
 
     type: str
     public_id: str | None = None
@@ -172,7 +172,7 @@ class MembershipEvidence(Part):
 
 
 class MembershipEvent(Part):
-    """A change of a membership."""
+    """A change to a membership."""
 
     league_policy_membership_id: UUID
     from_division_id: UUID | None = None
@@ -195,7 +195,7 @@ class StageConfig(Part):
 
 
 class RoundConfig(Part):
-    """What a round is to be."""
+    """The configuration of a round."""
 
     stages: tuple[StageConfig, ...] | None = None
     entrant_policy_version_ids: tuple[UUID, ...] | None = None
@@ -211,7 +211,7 @@ class RoundSpec(Part):
 
 
 class RoundInfo(Part):
-    """A round as its host knows it."""
+    """A round as known to the host."""
 
     id: UUID
     public_id: str | None = None
@@ -225,7 +225,7 @@ class RoundInfo(Part):
 
 
 class RoundResultInfo(Part):
-    """A place that somebody had in a round."""
+    """A result in a round."""
 
     round_id: UUID
     policy_version_id: UUID
@@ -235,14 +235,14 @@ class RoundResultInfo(Part):
 
 
 class LeaderboardRoundResultInfo(RoundResultInfo):
-    """The same, with whose it is."""
+    """A result in a round, with its player."""
 
     player_id: str
     player_name: str | None = None
 
 
 class DivisionLeaderboardEntry(Part):
-    """The place of somebody in a division, over all rounds."""
+    """The standing of a player in a division, over all rounds."""
 
     player_id: Name
     player_name: str | None = None
@@ -254,7 +254,7 @@ class DivisionLeaderboardEntry(Part):
 
 
 class DivisionWords(Part):
-    """What a commissioner says about a division."""
+    """A commissioner's description of a division."""
 
     round_schedule: str | None = None
     next_round: str | None = None

@@ -1,4 +1,4 @@
-"""The manifest of a Coworld: its models, its rules, every generation of it, and the documents whose shape it defines.
+"""The manifest of a Coworld: its models, its rules, older generations, and the documents whose shape it defines.
 
-Game configs and results are here because the manifest has their schemas. What an episode is, is not.
+Game configs and results are here because the manifest contains their schemas. Episodes are elsewhere.
 """

@@ -1,4 +1,4 @@
-"""What the models of a manifest are made of: their base, and text that a field will not take as it comes."""
+"""What the models of a manifest are made of: their base class, and types for text that has to be checked."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ __all__ = [
 ]
 
 JsonObject: TypeAlias = Mapping[str, Any]
-"""Anyone's JSON object: a game config, a JSON Schema, results."""
+"""A JSON object whose shape somebody else defines: a game config, a JSON Schema, results."""
 
 
 def absent(value: object) -> bool:
-    """Whether a field was left out; one that older readers refuse is then not written either, not even as null."""
+    """Whether a field was left out. Older readers refuse some fields even as null, so these are not written."""
     return value is None
 
 
 def refuse(code: str, message: str, hint: str | None = None) -> PydanticCustomError:
-    # Messages go on where the name of the field ended: "player[0].id", and "contains a slash". The text goes through
-    # the context, because a message template would interpret its braces.
+    # A message continues the name of the field: "player[0].id", then "contains a slash". The text is passed in the
+    # context, because a message template would interpret its braces.
     context: dict[str, Any] = {"text": message}
     if hint:
         context["hint"] = hint
@@ -68,13 +68,13 @@ def _check_image(value: str) -> str:
 
 
 def fitting(pattern: str, words: str, *, hint: str | None = None, longest: int = 500) -> AfterValidator:
-    """A rule for text: the whole of it is as a pattern says.
+    """A rule that the whole of a text matches a pattern.
 
     Args:
         pattern: Regular expression.
-        words: How a sentence goes on that says what is wrong.
+        words: The end of a sentence that says what is wrong.
         hint: What to write.
-        longest: Most characters.
+        longest: Maximum number of characters.
     """
     compiled = re.compile(pattern)
 
@@ -144,7 +144,7 @@ def quantity(resource: str) -> AfterValidator:
 
 
 Place: TypeAlias = Annotated[str, AfterValidator(_check_place)]
-"""A path inside the package, or the digest of what was uploaded."""
+"""A path inside the package, or the digest of an upload."""
 NonEmpty: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
 SafeId: TypeAlias = Annotated[
     str,
@@ -175,7 +175,7 @@ Env: TypeAlias = Annotated[
 
 
 class Model(BaseModel):
-    # built when it is first used: what is nested in another is then built with it, and not for itself too
+    # built on first use: a nested model is then built with its parent, and not a second time by itself
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_by_alias=True, validate_by_name=True, defer_build=True
     )

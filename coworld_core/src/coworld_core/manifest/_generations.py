@@ -1,6 +1,6 @@
-"""Manifests of other generations, brought into the shape of this one.
+"""Converts manifests of other generations to the current one.
 
-What 0.1.0 and 0.1.7 left out is filled in; what had another form is given today's; every change is said.
+Fields that 0.1.0 and 0.1.7 left out are filled in, older forms are replaced by today's, and every change is reported.
 Source: manifest contract, "Backward compatibility table".
 """
 
@@ -20,10 +20,10 @@ from .published import newer_fields
 __all__ = ["API_VERSIONS", "TEMPLATE_VERSION", "Lifted", "is_placeholder", "lift", "optional_field"]
 
 API_VERSIONS = ("coworld.softmax.com/v0", "coworld.softmax.com/v1")
-"""Values of ``apiVersion`` that exist; a manifest without one is v0."""
+"""Known values of ``apiVersion``; a manifest without one is v0."""
 
 TEMPLATE_VERSION = "0.0.0.dev0"
-"""Version of a template, which has none of its own."""
+"""The version given to a template, which has none of its own."""
 
 _FOR_PLATFORMS: tuple[Path, ...] = (
     ("tags",),
@@ -37,33 +37,33 @@ _FOR_PLATFORMS_IN_RUNNABLES: tuple[Path, ...] = (
     ("resources", "requests", "gpu"),
     ("resources", "requests", "instance-type"),
 )
-"""Fields that may be wrong without stopping a game, as places in the document and in each of its programs."""
+"""Fields that may be wrong without stopping a game, as paths in the document and in each of its programs."""
 _HEEDED: tuple[Path, ...] = (("startup",), ("resources", "limits"), ("resources", "requests", "gpu"))
-"""Those of them that have an effect here, as places in programs."""
+"""Those of them that have an effect on this machine, as paths in programs."""
 
 
 @dataclass
 class Lifted:
-    """A document in the shape of this generation."""
+    """A document converted to the current generation."""
 
     document: dict[str, Any]
     findings: Findings = field(default_factory=Findings)
     kept: list[tuple[Path, Any]] = field(default_factory=list[tuple[Path, Any]])
-    """What the document says beyond this generation, by its place; it is written again with it."""
+    """Parts of the document that this generation does not know, by path; they are written back unchanged."""
 
 
 def is_placeholder(image: object) -> bool:
-    """Whether a value stands for an image that ``coworld build`` puts in."""
+    """Whether a value is a placeholder for an image that ``coworld build`` fills in."""
     return isinstance(image, str) and image.startswith("{{") and image.endswith("}}")
 
 
 def lift(raw: Mapping[str, Any], *, strict: bool, template: bool) -> Lifted:
-    """Bring a document into the shape of this generation.
+    """Convert a document to the current generation.
 
     Args:
-        raw: Plain JSON; it is not changed.
-        strict: Whether what belongs to another generation is an error; then nothing is filled in.
-        template: Whether a template may be read as it is.
+        raw: Plain JSON; it is not modified.
+        strict: Treat anything from another generation as an error, and fill nothing in.
+        template: Accept a template as it is.
     """
     lifted = Lifted(dict(raw))
     document = lifted.document
@@ -117,7 +117,7 @@ def _copy(value: Any) -> Any:
 
 
 def _copied(parent: dict[str, Any], key: str) -> dict[str, Any]:
-    """A copy of an object inside, put in its place; an empty one when it is none."""
+    """Replace a nested object by a copy and return the copy; an empty object if the value is not one."""
     value = parent.get(key)
     if not isinstance(value, dict):
         return {}
@@ -134,7 +134,7 @@ def _entries(document: Mapping[str, Any]) -> Iterable[tuple[str, int, dict[str, 
 
 
 def _left_out(entry: Mapping[str, Any], name: str, known: tuple[str, ...]) -> bool:
-    """Whether a key is missing, and not merely misspelt."""
+    """Whether a key is missing rather than misspelt."""
     strangers = islice((key for key in entry if key not in known), 100)
     return name not in entry and not any(meant(key, [name]) for key in strangers)
 
@@ -143,7 +143,7 @@ def _api_version(lifted: Lifted) -> None:
     version = lifted.document.get("apiVersion")
     path = ("apiVersion",)
     if version == API_VERSIONS[0]:
-        message = f"{version} is what a manifest without apiVersion is; published versions refuse it spelled out."
+        message = f"{version} is the default apiVersion; published versions refuse a manifest that states it."
         lifted.findings.add(
             "api_version",
             path,
@@ -161,7 +161,7 @@ def _api_version(lifted: Lifted) -> None:
 
 
 def _resources(lifted: Lifted) -> None:
-    """The other name of one request, which was always accepted, as the one that is written."""
+    """Rename a resource request that has always been accepted under a second name."""
     game = lifted.document.get("game")
     runnables = [entry for _, _, entry in _entries(lifted.document)]
     if isinstance(game, dict) and isinstance(runnable := cast("dict[str, Any]", game).get("runnable"), dict):
@@ -173,8 +173,8 @@ def _resources(lifted: Lifted) -> None:
 
 
 def optional_field(path: Path) -> Path | None:
-    """The field without effect here that a place is in, if it is in one."""
-    # the game's program is at game.runnable, others at player[0]: two parts either way
+    """The field without effect on this machine that contains a path, if there is one."""
+    # the path of a program has two parts, be it game.runnable or player[0]
     for start, fields in ((0, _FOR_PLATFORMS), (2, _FOR_PLATFORMS_IN_RUNNABLES)):
         for place in fields:
             if path[start : start + len(place)] == place and (start == 0 or path[0] in ("game", *ROLE_SECTIONS)):
@@ -183,7 +183,7 @@ def optional_field(path: Path) -> Path | None:
 
 
 def _without_effect(lifted: Lifted) -> None:
-    """One remark on all that is for whoever hosts the Coworld."""
+    """Report, in a single remark, all fields that only hosting platforms read."""
     newer = [path for path, _ in newer_fields(lifted.document) if optional_field(path) == path]
     found = [path for path in newer if path[2:] not in _HEEDED]
     found = [path for path in found if _value(lifted.document, path) not in (None, {}, [])]
@@ -191,9 +191,9 @@ def _without_effect(lifted: Lifted) -> None:
         have = "has" if len(found) == 1 else "have"
         message = f"{listed(map(dotted, found), limit=8, word='and')} {have} no effect on this machine."
         hint = (
-            "Platforms read it; it is written again as it is."
+            "Platforms read it; it is kept unchanged."
             if len(found) == 1
-            else ("Platforms read them; they are written again as they are.")
+            else ("Platforms read them; they are kept unchanged.")
         )
         lifted.findings.add("newer_field", found[0], message, hint, severity="info", at_key=True)
 
@@ -214,8 +214,8 @@ def _file_players(lifted: Lifted) -> None:
         lifted.findings.add(
             "player_file",
             ("player", found[0], "file"),
-            f"{places} {what}, and the game does not say that it hosts its players.",
-            'Say "player_runtime": "game-hosted" in game if it runs them itself; else name images.',
+            f"{places} {what}, but the game does not declare that it hosts its players.",
+            'Set "player_runtime": "game-hosted" in game if it runs them itself; otherwise name images.',
             severity="warning",
             at_key=True,
         )
@@ -259,7 +259,7 @@ def _docs(lifted: Lifted, game: dict[str, Any], docs: dict[str, Any]) -> None:
 
 
 def _nested_runnables(lifted: Lifted) -> None:
-    """A role's program in an object of its own, as some early manifests had it."""
+    """Flatten a role's program that is a nested object, as in some early manifests."""
     for section, index, entry in _entries(lifted.document):
         nested = entry.get("runnable")
         if not isinstance(nested, dict):
@@ -270,20 +270,20 @@ def _nested_runnables(lifted: Lifted) -> None:
         twice = [name for name, value in inner.items() if name in entry and entry[name] != value]
         if strangers or twice:
             names = listed(strangers or twice, limit=4, word="and")
-            also = f"also says {names}, otherwise" if twice else f"has {names}, which no program has"
+            also = f"contradicts the entry's {names}" if twice else f"has {names}, which is not a field of a program"
             message = f"{dotted(path)} is where early manifests had a player's program; it {also}."
             lifted.findings.add("unclear_form", path, message, "Write the program's fields beside id and name.")
             continue
         entry.pop("runnable")
         entry.update(inner)
         message = f"The fields of {dotted(path)} are read as if they stood beside id and name."
-        # the first takes the place of the object, and the order stays
+        # the first field replaces the object, which keeps the order
         edits = [Edit("set", (section, index, name), value) for name, value in inner.items()]
         _said(lifted, "lifted_runnable", path, message, *edits, Edit("remove", path))
 
 
 def _image_uris(lifted: Lifted) -> None:
-    """An image under the name that it has where platforms list images."""
+    """Rename ``image_uri``, the name that platforms use when they list images."""
     game = lifted.document.get("game")
     runnable = cast("dict[str, Any]", game).get("runnable") if isinstance(game, dict) else None
     places: list[tuple[Path, dict[str, Any]]] = [
@@ -302,8 +302,8 @@ def _image_uris(lifted: Lifted) -> None:
             entry.pop("image_uri")
             edit = Edit("remove", path)
         else:
-            message = f"{dotted(place)} has both an image and another image_uri; the image is taken."
-            hint = "Name the one that is meant as image, and leave image_uri out."
+            message = f"{dotted(place)} has both an image and a different image_uri; image is used."
+            hint = "Set image to the intended one, and remove image_uri."
             lifted.findings.add("unclear_form", path, message, hint, severity="warning", at_key=True)
             lifted.kept.append((path, entry.pop("image_uri")))
             continue
@@ -311,7 +311,7 @@ def _image_uris(lifted: Lifted) -> None:
 
 
 def _fixture_variant(lifted: Lifted) -> None:
-    """A certification that says whose config it takes instead of the config."""
+    """Replace a certification's variant id by the config of that variant."""
     fixture = _copied(lifted.document, "certification")
     if "variant_id" not in fixture:
         return
@@ -329,9 +329,9 @@ def _fixture_variant(lifted: Lifted) -> None:
         message = f"certification.variant_id is read as the config of the variant {quoted(name)}."
         _said(lifted, "lifted_variant_id", path, message, *edits, Edit("remove", path))
         return
-    told = "names no variant" if not configs else "is not the config that certification.game_config has"
+    told = "is not the id of a variant" if not configs else "differs from certification.game_config"
     message = f"certification.variant_id {quoted(name)} {told}; it has no effect."
-    hint = "Write the config that is meant as certification.game_config, and leave variant_id out."
+    hint = "Write the intended config as certification.game_config, and remove variant_id."
     lifted.findings.add("unclear_form", path, message, hint, severity="warning", at_key=True)
 
 
@@ -355,5 +355,5 @@ def _parent_ids(lifted: Lifted) -> None:
             edits = [Edit("remove", path)] if parent is None else []
             lifted.findings.add("lifted_parent_id", path, f"{message}.", severity="info", at_key=True, edits=edits)
         else:
-            message = f"{message}; {quoted(parent)} is no other variant anyway."
+            message = f"{message}; {quoted(parent)} is not another variant either."
             lifted.findings.add("lifted_parent_id", path, message, severity="warning", at_key=True)

@@ -1,7 +1,7 @@
-"""Rules of a manifest that no single field can hold: references, duplicates, reserved names, schemas and configs.
+"""Rules of a manifest that span several fields: references, duplicates, reserved names, schemas and configs.
 
-They look at plain JSON, so that they speak up even where the shape is wrong elsewhere; what has not the shape a rule
-needs, the rule passes over, because that was said already.
+They look at plain JSON, so that they also apply when another part of the document has the wrong shape. A rule skips
+whatever does not have the shape it needs, because that has already been reported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["manifest_rules", "request_player_rules"]
 
 
 def manifest_rules(document: Mapping[str, Any], *, strict: bool, template: bool) -> Findings:
-    """Check a document in the shape of this generation.
+    """Check a document of the current generation.
 
     Args:
         document: Plain JSON.
@@ -74,7 +74,7 @@ def request_player_rules(players: object, *, strict: bool, template: bool) -> Fi
         path: Path = ("players", index)
         findings.extend(_runnable(path, player, strict=strict))
         if not template and is_placeholder(image := player.get("image")):
-            message = f"players[{index}].image is {quoted(image)}, a placeholder of a template."
+            message = f"players[{index}].image is {quoted(image)}, a placeholder from a template."
             findings.add("template_not_built", (*path, "image"), message, "Name an image.")
         if isinstance(kind := player.get("type"), str) and kind != "player":
             message = f"players.{index}.type must be 'player', not {quoted(kind)}."
@@ -83,7 +83,7 @@ def request_player_rules(players: object, *, strict: bool, template: bool) -> Fi
 
 
 def _named(findings: list[Finding], path: Path) -> Iterator[Finding]:
-    """Findings whose messages say where they are, for those who see only the first of them."""
+    """Findings whose messages include their location, for readers who see only the first of them."""
     for finding in findings:
         told = str(path[-1]) in finding.message
         yield finding if told else replace(finding, message=f"In {dotted(path)}: {finding.message}")
@@ -115,8 +115,8 @@ def _placeholders(document: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(
             code="template_not_built",
             path=(*found[0][0], "image"),
-            message=f"This is a template: {what} still to be put in ({listed(names, limit=4, word='and')}).",
-            hint="Run `coworld build` to make a manifest of it, or use the process backend, which needs no images.",
+            message=f"This is a template: {what} not filled in yet ({listed(names, limit=4, word='and')}).",
+            hint="Run `coworld build` to make a manifest from it, or use the process backend, which needs no images.",
         )
 
 
@@ -138,8 +138,8 @@ def _runnable(path: Path, runnable: Mapping[str, Any], *, strict: bool) -> Itera
         yield Finding(
             code="run_with_spaces",
             path=(*path, "run", 0),
-            message=f"{where}.run begins with {quoted(first)}, which is read as the name of one program.",
-            hint=f"Write its words as elements of the list: {', '.join(quoted(word) for word in words)}.",
+            message=f"{where}.run begins with {quoted(first)}, which is taken as the name of a single program.",
+            hint=f"Write each word as an element of the list: {', '.join(quoted(word) for word in words)}.",
             severity="warning",
         )
     env = _object(runnable.get("env"))
@@ -170,7 +170,7 @@ def _environment(path: Path, where: str, env: Mapping[str, Any], *, game: bool, 
             yield Finding(
                 code="reserved_env_prefix",
                 path=(*path, name),
-                message=f"{where}.env sets {quoted(name)}; names that begin so are kept for runners.",
+                message=f"{where}.env sets {quoted(name)}; names with this prefix are reserved for runners.",
                 hint="Use another name.",
                 severity="error" if strict else "warning",
                 at_key=True,
@@ -186,7 +186,7 @@ def _sections(document: Mapping[str, Any]) -> Iterator[Finding]:
         for index, entry in _objects(document.get(section)):
             if (kind := entry.get("type")) != section and kind in ROLE_SECTIONS:
                 message = f"{section}.{index}.type must be '{section}', not '{kind}'."
-                hint = f"Entries of type '{kind}' belong into the section of that name."
+                hint = f"Entries of type '{kind}' belong in the section of that name."
                 yield Finding(code="wrong_section_type", path=(section, index, "type"), message=message, hint=hint)
         yield from _duplicates(section, document.get(section), (section,))
     yield from _duplicates(
@@ -195,7 +195,7 @@ def _sections(document: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _hosted_by(document: Mapping[str, Any], game: Mapping[str, Any], *, strict: bool) -> Iterator[Finding]:
-    """Files are for players that the game hosts, images for all others."""
+    """Check that players hosted by the game have files, and all others have images."""
     hosted = game.get("player_runtime") == "game-hosted"
     for section in ROLE_SECTIONS:
         for index, entry in _objects(document.get(section)):
@@ -213,7 +213,7 @@ def _hosted_by(document: Mapping[str, Any], game: Mapping[str, Any], *, strict: 
                 name = "file" if "file" in entry else "image"
                 message = f"{where} is a{'n' if name == 'image' else ''} {name}, but game.player_runtime is "
                 message += '"game-hosted".' if hosted else 'not "game-hosted".'
-                hint = "A game hosts players that are files, and no others."
+                hint = "Players hosted by the game are files; all other players have images."
                 place: Path = (section, index, name)
                 yield Finding(code="other_runtime", path=place, message=message, hint=hint, at_key=True)
 
@@ -239,7 +239,7 @@ def _pages(game: Mapping[str, Any]) -> Iterator[Finding]:
     path: Path = ("game", "docs", "pages")
     pages = _object(game.get("docs")).get("pages")
     for finding in _duplicates("game.docs.pages", pages, path):
-        # The contract allows it, but it does not help a reader.
+        # The contract allows it, but readers are not served by it.
         yield Finding(
             code="duplicate_page_id", path=finding.path, message=finding.message, hint=finding.hint, severity="warning"
         )
@@ -250,7 +250,7 @@ def _pages(game: Mapping[str, Any]) -> Iterator[Finding]:
                 code="unwise_page_id",
                 path=(*path, index, "id"),
                 message=f"The page id {quoted(name)} {problem}.",
-                hint="Where pages become files, this one would be left out.",
+                hint="Tools that write pages to files would leave this one out.",
                 severity="warning",
             )
 

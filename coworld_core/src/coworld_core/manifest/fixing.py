@@ -1,4 +1,4 @@
-"""Manifests put right by themselves: what has one right answer is changed in the text, and nothing else in it."""
+"""Fixes manifests automatically: changes only the parts of the text for which there is exactly one right answer."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from .loading import check_manifest, examine_manifest, read_document
 __all__ = ["FixedManifest", "fixed_manifest"]
 
 _ROUNDS = 8
-"""What is put right may show what else is to be; in a few rounds all of it is."""
+"""One fix may reveal the next issue, so fixing is repeated this often at most."""
 
 
 @dataclass(frozen=True)
 class FixedManifest:
-    """A manifest and what it became."""
+    """A manifest before and after it was fixed."""
 
     path: Path
-    """The file; it is not written yet."""
+    """The file, which has not been written yet."""
     before: str
-    """Its text."""
+    """The original text."""
     after: str
-    """Its text with all that has one right answer."""
+    """The fixed text."""
     done: tuple[Issue, ...]
-    """What was put right, with the places before."""
+    """The issues that were fixed, with their positions in the original text."""
     left: Report
-    """What there still is to say by the strict rules: what nobody but the author can answer."""
+    """The issues that remain under the strict rules, which only the author can resolve."""
 
     def write(self) -> None:
-        """Write the text to its file, with the line ends it had."""
+        """Write the fixed text to the file, keeping its line endings."""
         self.path.write_bytes(self.after.encode("utf-8"))
 
 
 def fixed_manifest(path: Path, *, template: bool = True) -> FixedManifest:
-    """Put a manifest right as far as that loses nothing: what is removed was empty, or is said in another place.
+    """Fix a manifest without losing anything: only what was empty or is also stated elsewhere is removed.
 
     Args:
         path: The manifest's file, or a directory that holds one.
-        template: Whether it may be a template.
+        template: Accept a template.
 
     Raises:
-        UsageError: The path is wrong.
-        ManifestError: It is not JSON.
+        UsageError: If the path is wrong.
+        ManifestError: If the file is not JSON.
     """
     document, file = read_document(path, template=template)
     if document.text is None or file is None or not document.usable or document.findings:

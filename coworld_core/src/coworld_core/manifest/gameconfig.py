@@ -1,4 +1,4 @@
-"""Rules of game configs: the tokens a runner adds, how many players there are, and what they are called.
+"""Rules of game configs: the tokens that a runner adds, the number of players and their names.
 
 A *game config* is what the game reads when it starts. Authors write it without ``tokens``; a runner adds one secret per
 slot, so the number of tokens is the number of slots. Source of the rules: manifest contract, "Game-config rules".
@@ -32,11 +32,11 @@ __all__ = [
 ]
 
 MAX_SLOTS = 4096
-"""More slots than any machine can seat; a guard against a config that asks for a billion."""
+"""More slots than any machine can run; a guard against a config that asks for a billion."""
 
 
 def find_variant(manifest: Manifest, variant_id: str) -> Variant:
-    """The variant with an id.
+    """The variant with the given id.
 
     Raises:
         UsageError: Code ``unknown_variant``; the message lists the known ones.
@@ -54,34 +54,35 @@ def find_variant(manifest: Manifest, variant_id: str) -> Variant:
 
 
 def game_config_for(manifest: Manifest, variant: str | None = None) -> dict[str, Any]:
-    """The game config of a variant, or of the certification fixture, as a copy to change at will.
+    """A modifiable copy of the game config of a variant, or of the certification fixture.
 
     Args:
         manifest: The manifest.
         variant: A variant's id, or None for the certification fixture.
 
     Raises:
-        UsageError: When there is no such variant.
+        UsageError: If there is no such variant.
     """
     config = manifest.certification.game_config if variant is None else find_variant(manifest, variant).game_config
     return copy.deepcopy(dict(config))
 
 
 def token_bounds(manifest: Manifest) -> tuple[int, int]:
-    """The least and the most slots the game allows: ``minItems`` and ``maxItems`` of ``tokens``."""
+    """The minimum and maximum number of slots: ``minItems`` and ``maxItems`` of ``tokens``."""
     bounds = _bounds(manifest.game.config_schema)
     assert bounds is not None, "a manifest that was loaded has bounds"
     return bounds
 
 
 def slot_count(manifest: Manifest, config: JsonObject) -> int:
-    """How many slots an episode with a config has.
+    """The number of slots in an episode with this config.
 
-    The length of ``players`` in the config, if it is a list and the schema declares one; else the one number the bounds
-    of ``tokens`` allow.
+    This is the length of ``players`` in the config, if it is a list and the schema declares one. Otherwise it is the
+    only number that the bounds of ``tokens`` allow.
 
     Raises:
-        UsageError: Code ``slots_unknown``, when neither says; ``slots_out_of_bounds``, when they contradict each other.
+        UsageError: Code ``slots_unknown`` if neither determines it, ``slots_out_of_bounds`` if they contradict each
+            other.
     """
     least, most = token_bounds(manifest)
     players = config.get("players")
@@ -103,10 +104,10 @@ def slot_count(manifest: Manifest, config: JsonObject) -> int:
 
 
 def with_tokens(config: JsonObject, tokens: Sequence[str]) -> dict[str, Any]:
-    """A copy of a config with the slots' tokens in it. Only the game may read it.
+    """A copy of a config with the slots' tokens added. Only the game may read it.
 
     Raises:
-        UsageError: Code ``runner_managed_tokens``, when the config already has tokens.
+        UsageError: Code ``runner_managed_tokens`` if the config already has tokens.
     """
     if "tokens" in config:
         raise UsageError("game_config must not include runner-managed tokens.", code="runner_managed_tokens")
@@ -121,7 +122,7 @@ def validate_game_config(
     Args:
         manifest: The manifest.
         config: The config.
-        slots: How many players there are; by default as many as ``players`` in the config, else the least allowed.
+        slots: Number of players; by default the length of ``players`` in the config, or else the minimum.
         source: The name for the report.
     """
     document = wrap_json(config, source=source)
@@ -132,7 +133,7 @@ def validate_game_config(
 
 
 def declares_named_players(config_schema: JsonObject) -> bool:
-    """Whether a config schema gives every player an object with a text ``name``; ``$ref`` inside it are followed."""
+    """Whether a config schema declares an object with a string ``name`` for every player, following local ``$ref``."""
     players = _property(config_schema, config_schema, "players")
     if not _has_type(players, "array"):
         return False
@@ -141,13 +142,13 @@ def declares_named_players(config_schema: JsonObject) -> bool:
 
 
 def named_players(manifest: Manifest, config: JsonObject, names: Sequence[str]) -> dict[str, Any]:
-    """A copy of a config in which player ``i`` is called ``names[i]``; without named players, just a copy.
+    """A copy of a config in which player ``i`` is named ``names[i]``; a plain copy if the game does not name players.
 
     A missing ``players`` becomes one object per name. The same name twice becomes ``X`` and ``X (2)``.
 
     Raises:
-        ManifestError: When the config has ``player_names``, when ``players`` is not a list of objects, or when its
-            length is not that of ``names``.
+        ManifestError: If the config has ``player_names``, if ``players`` is not a list of objects, or if its length
+            differs from that of ``names``.
     """
     result = _nameable(config)
     if not declares_named_players(manifest.game.config_schema):
@@ -167,7 +168,7 @@ def overwritten_named_players(manifest: Manifest, config: JsonObject, names: Seq
     """Like ``named_players``, but the number of names decides: the config's players are repeated or cut to fit.
 
     Raises:
-        ManifestError: When the config has ``player_names`` or ``players`` is not a list of objects.
+        ManifestError: If the config has ``player_names`` or ``players`` is not a list of objects.
     """
     result = _nameable(config)
     if not declares_named_players(manifest.game.config_schema):
@@ -205,7 +206,7 @@ def _name_error(code: str, path: Path, message: str, hint: str | None = None) ->
 
 
 def distinct_names(names: Iterable[str]) -> list[str]:
-    """The names in their order, each once: the same name twice becomes ``X`` and ``X (2)``."""
+    """The names in order, made distinct: the same name twice becomes ``X`` and ``X (2)``."""
     wanted = list(names)
     taken: set[str] = set()
     result: list[str] = []
@@ -219,12 +220,12 @@ def distinct_names(names: Iterable[str]) -> list[str]:
     return result
 
 
-_PLAYER_NAMES = "`player_names` does not belong into a game config."
+_PLAYER_NAMES = "`player_names` does not belong in a game config."
 _PLAYER_NAMES_HINT = "Name players with players[].name."
 
 
 def config_schema_findings(schema: Mapping[str, Any]) -> list[Finding]:
-    """What is wrong with a config schema; paths are relative to it."""
+    """Findings about a config schema, with paths relative to it."""
     checked = check_schema(schema)
     findings = Findings(list(checked.findings))
     required = schema.get("required")
@@ -293,7 +294,7 @@ def _tokens_findings(schema: Mapping[str, Any]) -> list[Finding]:
 
 
 def config_findings(schema: Mapping[str, Any], config: Mapping[str, Any], *, slots: int | None = None) -> list[Finding]:
-    """What is wrong with an authored config; paths are relative to it. Nothing is said about the schema itself."""
+    """Findings about an authored config, with paths relative to it; the schema itself is not checked."""
     findings = Findings()
     if "tokens" in config:
         findings.add(
@@ -327,7 +328,7 @@ def config_findings(schema: Mapping[str, Any], config: Mapping[str, Any], *, slo
 
 
 def _checked_config(checked: CheckedSchema, config: Mapping[str, Any], count: int) -> list[Finding]:
-    # As long as real tokens, so that a schema that would refuse those fails here.
+    # As long as real tokens, so that a schema that would refuse real ones fails here.
     placeholders = [f"token-{index}".ljust(22, "x") for index in range(count)]
     authored = {key: value for key, value in config.items() if key not in ("tokens", "player_names")}
     findings: list[Finding] = []

@@ -1,8 +1,8 @@
-"""Reading and writing manifests: all findings are reported at once, and there is one strict written form.
+"""Reading and writing manifests. All findings are reported at once, and there is one strict written form.
 
-``load_manifest`` reads leniently: manifests of every published generation load, and what was filled in or left out is
-said. ``mode="strict"`` is for what is certified, built or uploaded: there, only the form that ``dump_manifest`` writes
-is right.
+``load_manifest`` is lenient: it loads manifests of every published generation and reports what it filled in or left
+out. ``mode="strict"``, for manifests to be certified, built or uploaded, accepts only the form that ``dump_manifest``
+writes.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ __all__ = [
 ]
 
 MANIFEST_NAME = "coworld_manifest.json"
-"""What a manifest's file is called."""
+"""File name of a manifest."""
 
 TEMPLATE_NAME = "coworld_manifest_template.json"
-"""What the file of a template is called, from which ``coworld build`` makes a manifest."""
+"""File name of a template, from which ``coworld build`` makes a manifest."""
 
 Mode = Literal["read", "strict"]
-"""``read``: leniently, to run it; ``strict``: as it is written, to certify, build or upload it."""
+"""``read``: lenient, to run it; ``strict``: only the written form, to certify, build or upload it."""
 
 Source: TypeAlias = Path | str | bytes | Mapping[str, Any]
 """A path (of a file, or of a directory that holds one), the content as bytes, or the JSON as a Python value."""
@@ -57,29 +57,29 @@ Source: TypeAlias = Path | str | bytes | Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class LoadedManifest:
-    """A manifest that was read, and what there was to say about it."""
+    """A manifest that was read, with the findings about it."""
 
     manifest: Manifest
-    """The manifest in the shape of this generation."""
+    """The manifest in its current form."""
 
     path: Path | None
-    """The file it was read from, absolute; None when it came as a value."""
+    """Absolute path of the file it was read from; None if it was given as a value."""
 
     raw: JsonObject
     """The JSON object as it was read, whatever its generation."""
 
     mode: Mode
-    """How it was read."""
+    """The mode it was read in."""
 
     document: JsonDocument = field(repr=False)
     """The text it was read from."""
 
     findings: tuple[Finding, ...] = field(repr=False)
-    """What there is to say; ``report`` has it with lines and columns."""
+    """The findings; ``report`` has them with lines and columns."""
 
     @cached_property
     def report(self) -> Report:
-        """Warnings and remarks, with line and column; there are no errors in it."""
+        """Warnings and remarks with line and column. It contains no errors."""
         return json_report(self.document, self.findings)
 
     @property
@@ -97,7 +97,7 @@ class LoadedManifest:
         return game_config_for(self.manifest, variant)
 
     def slot_count(self, config: JsonObject) -> int:
-        """How many slots an episode with a config has (see ``gameconfig.slot_count``)."""
+        """The number of slots in an episode with this config (see ``gameconfig.slot_count``)."""
         return slot_count(self.manifest, config)
 
     def validate_game_config(self, config: JsonObject) -> Report:
@@ -123,18 +123,18 @@ def load_manifest(
     """Read a manifest.
 
     Args:
-        source: A path of a file or of a directory that holds one, the content as bytes, or the JSON as a Python value.
-        mode: ``read`` leniently, or ``strict``.
-        template: Let a template load as it is, for running it without images: a missing version becomes
-            ``0.0.0.dev0``, and placeholders may stand for images.
-        published: A published version; whatever that one would refuse is an error, too.
+        source: Path of a file or of a directory that contains one, the content as bytes, or the JSON as a Python value.
+        mode: ``read`` (lenient) or ``strict``.
+        template: Accept a template as it is, for running it without images: a missing version becomes
+            ``0.0.0.dev0``, and placeholders are allowed for images.
+        published: A published version; anything that version would refuse is also an error.
 
     Returns:
-        The manifest with its report of warnings and remarks.
+        The manifest, with a report of warnings and remarks.
 
     Raises:
-        ManifestError: With the report of all issues, when there is an error among them.
-        UsageError: When the path itself is wrong (codes ``manifest_not_found``, ``manifest_unreadable``,
+        ManifestError: With a report of all issues, if any of them is an error.
+        UsageError: If the path itself is wrong (codes ``manifest_not_found``, ``manifest_unreadable``,
             ``manifest_not_local``).
     """
     manifest, document, path, findings = _examine(source, mode=mode, template=template, published=published)
@@ -153,7 +153,7 @@ def load_manifest(
 def check_manifest(
     source: Source, *, mode: Mode = "read", template: bool = False, published: Published | None = None
 ) -> Report:
-    """Like ``load_manifest``, but for the report alone; nothing that is in the document makes it raise.
+    """Like ``load_manifest``, but returns only the report; the content of the document never makes it raise.
 
     Raises:
         UsageError: When the path itself is wrong.
@@ -163,14 +163,14 @@ def check_manifest(
 
 
 def find_manifest(path: Path | str, *, template: bool = False) -> Path:
-    """The manifest that a path means: the file itself, or the one in the directory.
+    """Find the manifest that a path refers to: the file itself, or the one in the directory.
 
-    In a directory it is ``coworld_manifest.json``, else ``dist/coworld_manifest.json`` (where ``coworld build`` writes
-    it), else, if one may be used, ``coworld_manifest_template.json``.
+    In a directory, looks for ``coworld_manifest.json``, then ``dist/coworld_manifest.json`` (where ``coworld build``
+    writes it), then ``coworld_manifest_template.json`` if templates are accepted.
 
     Args:
         path: A file or a directory.
-        template: Whether a template will do.
+        template: Accept a template.
 
     Raises:
         UsageError: Codes ``manifest_not_found`` or ``manifest_not_local``.
@@ -196,7 +196,7 @@ def find_manifest(path: Path | str, *, template: bool = False) -> Path:
     except (OSError, ValueError):
         exists = False
     if not exists:
-        hint = f"A directory that holds {MANIFEST_NAME} will do, too."
+        hint = f"A directory that contains {MANIFEST_NAME} works, too."
         raise UsageError(f"There is no file {path}.", code="manifest_not_found", hint=hint)
     return path
 
@@ -207,25 +207,25 @@ def _in_directory(path: Path, *, template: bool) -> Path:
             return path / name
     if (path / TEMPLATE_NAME).is_file():
         raise UsageError(
-            f"{path} holds a template, but no {MANIFEST_NAME}.",
+            f"{path} contains a template, but no {MANIFEST_NAME}.",
             code="manifest_not_found",
             hint="Run `coworld build` to make a manifest of it, or use the process backend, which needs no images.",
         )
-    hint = f"Name the file, or a directory with {MANIFEST_NAME} or {TEMPLATE_NAME} in it."
+    hint = f"Name the file, or a directory that contains {MANIFEST_NAME} or {TEMPLATE_NAME}."
     raise UsageError(f"{path} is a directory without a {MANIFEST_NAME}.", code="manifest_not_found", hint=hint)
 
 
 def dump_manifest(manifest: Manifest, *, mode: Mode = "strict", template: bool = False) -> str:
-    """A manifest in its one written form: JSON with an indent of 2, nulls left out, and a newline at the end.
+    """The written form of a manifest: JSON with an indent of 2, without nulls, and with a newline at the end.
 
     Args:
         manifest: The manifest.
-        mode: By which rules it has to be right. What was ignored when it was read leniently is written again, so by the
-            strict ones it is refused: nothing is lost in silence.
-        template: Let placeholders stand for images.
+        mode: Which rules it has to satisfy. Whatever a lenient read ignored is written back, so the strict rules
+            refuse it: nothing is lost silently.
+        template: Allow placeholders for images.
 
     Raises:
-        ManifestError: When it is not right by the rules, with all issues.
+        ManifestError: If it breaks the rules, with all issues.
     """
     value = _written(manifest)
     for place, kept in manifest.kept:
@@ -237,7 +237,7 @@ def dump_manifest(manifest: Manifest, *, mode: Mode = "strict", template: bool =
 
 
 def manifest_sha256(manifest: Manifest) -> str:
-    """Digest of a manifest's content: the same for all spellings of the same JSON, whatever its key order and nulls."""
+    """Digest of a manifest's content, independent of key order, nulls and formatting."""
     value = _written(manifest)
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -256,7 +256,7 @@ def read_document(source: Source, *, template: bool = False) -> tuple[JsonDocume
     path = find_manifest(source, template=template)
     try:
         with path.open("rb") as file:
-            # One byte more than allowed tells that there is more, without reading it.
+            # Reading one byte more than allowed shows that there is more, without reading all of it.
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(
@@ -279,7 +279,7 @@ def _examine(
 def examine_manifest(
     value: object, findings: Findings, *, mode: Mode, template: bool, published: Published | None = None
 ) -> Manifest | None:
-    """Check a JSON value as a manifest, recording what there is to say; used for manifests inside other documents."""
+    """Check a JSON value as a manifest and record the findings; for manifests inside other documents."""
     if not isinstance(value, dict):
         message = f"A manifest is a JSON object, not {type_word(value)}."
         findings.add("not_an_object", (), message)
@@ -304,7 +304,7 @@ def _written(manifest: Manifest) -> dict[str, Any]:
 
 
 def _put_back(value: Any, place: tuple[str | int, ...], kept: Any) -> None:
-    """Put what a generation does not know where it stood, unless what it stood in is gone."""
+    """Restore an unknown part at its original path, unless its parent is gone."""
     for part in place[:-1]:
         below = isinstance(part, int) and isinstance(value, list) and part < len(cast("list[Any]", value))
         if not below and not (isinstance(value, dict) and part in value):
@@ -315,7 +315,7 @@ def _put_back(value: Any, place: tuple[str | int, ...], kept: Any) -> None:
 
 
 def _drop_absent(value: dict[str, Any], model: object) -> None:
-    """Remove nulls of the model's own fields; those inside anyone's JSON (configs, schemas) mean something."""
+    """Remove nulls from the model's own fields. Inside configs and schemas they are significant and stay."""
     from pydantic import BaseModel
 
     if not isinstance(model, BaseModel):

@@ -1,9 +1,9 @@
 """The manifest of a Coworld, as frozen models: what a game is, who can play it, and in which variants.
 
-The models are the strict form, the one that is written: all that the newest published generation knows, no unknown
-keys, no legacy shapes. Older documents are brought into it by ``coworld_core.manifest.loading``, which also holds the
-rules that span several fields. What is newer than 0.1.26 is written only where it was given, so that a manifest which
-needs none of it is accepted there, too.
+The models are the strict form, which is also the written one: everything that the newest published generation knows,
+without unknown keys or legacy shapes. ``coworld_core.manifest.loading`` converts older documents to it and holds the
+rules that span several fields. Fields newer than 0.1.26 are written only if they were given, so that 0.1.26 still
+accepts a manifest that does not use them.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ __all__ = [
 ]
 
 RunnableType = Literal["game", "player", "reporter", "commissioner", "grader", "diagnoser", "optimizer"]
-"""What a runnable is in a Coworld."""
+"""The roles of a runnable in a Coworld."""
 
 RoleType = Literal["player", "reporter", "commissioner", "grader", "diagnoser", "optimizer"]
-"""What an entry of a role section is: anything but the game."""
+"""The roles of an entry in a role section: all but the game."""
 
 RoleSection = RoleType
-"""Name of a role section; each holds entries of the type of the same name."""
+"""Name of a role section; its entries have the type of the same name."""
 
 ROLE_SECTIONS: tuple[RoleSection, ...] = ("player", "reporter", "commissioner", "grader", "diagnoser", "optimizer")
 """The role sections in the order used everywhere."""
@@ -115,7 +115,7 @@ def _without_line_end(value: object) -> object:
 
 
 class TextDoc(Model):
-    """A document written into the manifest itself."""
+    """A document inside the manifest itself."""
 
     type: Literal["text"] = Field(description="Always `text`.")
     value: NonEmpty = Field(description="The text, usually Markdown.")
@@ -125,7 +125,7 @@ class TextDoc(Model):
 
 
 class UriDoc(Model):
-    """A document that stands somewhere public."""
+    """A document at a public URL."""
 
     type: Literal["uri"] = Field(description="Always `uri`.")
     value: Annotated[str, StringConstraints(min_length=1, pattern=r"^https?://")] = Field(
@@ -141,12 +141,12 @@ Doc: TypeAlias = Annotated[TextDoc | UriDoc, Field(discriminator="type")]
 
 
 class ProtocolDocs(Model):
-    """What goes over the game's two websockets."""
+    """The protocols of the game's two websockets."""
 
     player: Doc = Field(description="The protocol of `/player`: what a player receives and sends.")
     global_: Doc = Field(alias="global", description="The protocol of `/global`: what a viewer receives.")
     engine_runtime: Literal["mettagrid", "cogweb", "bitworld", "nimgrid"] | None = Field(
-        default=None, exclude_if=absent, description="What the game is made with, as a label."
+        default=None, exclude_if=absent, description="Label for what the game is made with."
     )
 
 
@@ -166,12 +166,12 @@ class DocPage(Model):
 class Docs(Model):
     """The game's documentation."""
 
-    readme: Doc = Field(description="What a person reads first.")
+    readme: Doc = Field(description="The first page to read.")
     pages: tuple[DocPage, ...] = Field(default=(), description="Further pages.")
 
 
 class ResourceRequests(Model):
-    """What a runnable asks for, as Kubernetes quantities; what is left out takes the role's default."""
+    """Resources that a runnable requests, as Kubernetes quantities; anything left out takes the role's default."""
 
     cpu: Annotated[str, quantity("cpu")] | None = Field(default=None, description="Processors, e.g. `500m` or `2`.")
     memory: Annotated[str, quantity("memory")] | None = Field(default=None, description="Bytes, e.g. `256Mi`.")
@@ -186,11 +186,11 @@ class ResourceRequests(Model):
             Field(json_schema_extra={"pattern": f"^{_INSTANCE_TYPE}$"}),
         ]
         | None
-    ) = Field(default=None, alias="instance-type", exclude_if=absent, description="Kind of machine to be hosted on.")
+    ) = Field(default=None, alias="instance-type", exclude_if=absent, description="Type of machine to host it on.")
 
 
 class ResourceLimits(Model):
-    """The most that a runnable may use, as Kubernetes quantities."""
+    """Upper limits on the resources of a runnable, as Kubernetes quantities."""
 
     cpu: Annotated[str, quantity("cpu")] | None = Field(
         default=None, exclude_if=absent, description="Processors, e.g. `500m` or `2`."
@@ -201,16 +201,16 @@ class ResourceLimits(Model):
 
 
 class Resources(Model):
-    """Resources of a runnable. Limits that it does not name are derived by whoever runs it."""
+    """Resources of a runnable. The runner derives limits that are not given."""
 
-    requests: ResourceRequests | None = Field(default=None, exclude_if=absent, description="What it asks for.")
-    limits: ResourceLimits | None = Field(default=None, exclude_if=absent, description="The most it may use.")
+    requests: ResourceRequests | None = Field(default=None, exclude_if=absent, description="Requested resources.")
+    limits: ResourceLimits | None = Field(default=None, exclude_if=absent, description="Upper limits.")
 
 
 class Runnable(Model):
-    """Something that can be started: an image, a command, an environment."""
+    """A program that can be started: an image, a command and an environment."""
 
-    type: RunnableType = Field(description="What it is in the Coworld.")
+    type: RunnableType = Field(description="Its role in the Coworld.")
     image: Image
     run: Run = ()
     env: Env = Field(default_factory=dict)
@@ -226,8 +226,8 @@ class RoleRunnable(Model):
 
     id: SafeId = Field(description="Id, unique in its section; becomes a directory name and a label.")
     name: NonEmpty = Field(description="Display name.")
-    type: RoleType = Field(description="What it is; the name of its section.")
-    description: NonEmpty = Field(description="What it does, for people choosing one.")
+    type: RoleType = Field(description="Its role; the same as the name of its section.")
+    description: NonEmpty = Field(description="What it does, for people who choose one.")
     image: Image
     run: Run = ()
     env: Env = Field(default_factory=dict)
@@ -237,17 +237,17 @@ class RoleRunnable(Model):
     file: Place | None = Field(
         default=None,
         exclude_if=absent,
-        description="Of a player that its game hosts: a file or directory in the package, or its digest; then it has "
-        "no image.",
+        description="For a player that its game hosts: a file or directory in the package, or its digest, instead of "
+        "an image.",
     )
     startup: Startup | None = Field(
-        default=None, exclude_if=absent, description="Of a player: what it serves once it is ready to connect."
+        default=None, exclude_if=absent, description="For a player: what it serves once it is ready to connect."
     )
 
     @model_validator(mode="before")
     @classmethod
     def _stand_in(cls, value: object) -> object:
-        """Whoever asks for the image of a player without one is told that there is none, by an image nobody has."""
+        """Give a player that is a file an image that no engine has, so that asking for its image fails clearly."""
         if not isinstance(value, dict) or "image" in value or value.get("file") is None:  # pyright: ignore[reportUnknownMemberType]
             return cast("object", value)
         entry = cast("dict[str, Any]", value)
@@ -278,7 +278,7 @@ class RoleRunnable(Model):
 
 
 GAME_HOSTED: Literal["game-hosted"] = "game-hosted"
-"""That a game runs its players itself, from files: ``player_runtime``."""
+"""Value of ``player_runtime`` for a game that runs its players itself, from files."""
 
 
 class GameManifest(Model):
@@ -287,18 +287,18 @@ class GameManifest(Model):
     name: NonEmpty = Field(description="The game's name; the first authenticated upload claims it.")
     version: Annotated[NonEmpty, AfterValidator(_check_version)] = Field(description="PEP 440 version.")
     description: NonEmpty = Field(description="What the game is, in a sentence or two.")
-    owner: NonEmpty = Field(description="Who answers for it: an e-mail address or a handle.")
+    owner: NonEmpty = Field(description="Who is responsible for it: an e-mail address or a handle.")
     config_schema: JsonObject = Field(description="JSON Schema (2020-12) of a game config, with required `tokens`.")
     results_schema: JsonObject = Field(description="JSON Schema (2020-12) of the results, with required `scores`.")
-    runnable: Runnable = Field(description="The game server; its type is `game`.")
-    protocols: ProtocolDocs = Field(description="What goes over its websockets.")
+    runnable: Runnable = Field(description="The game server, of type `game`.")
+    protocols: ProtocolDocs = Field(description="The protocols of its websockets.")
     docs: Docs = Field(description="Its documentation.")
     player_runtime: Literal["platform-hosted", "game-hosted"] | None = Field(
-        default=None, exclude_if=absent, description="Who runs players: whoever runs the game (null), or the game."
+        default=None, exclude_if=absent, description="Who runs the players: the runner (null), or the game itself."
     )
-    promo: Promo | None = Field(default=None, exclude_if=absent, description="What is shown of it before.")
+    promo: Promo | None = Field(default=None, exclude_if=absent, description="What platforms show to advertise it.")
     replay_viewer: ReplayViewer | None = Field(
-        default=None, exclude_if=absent, description="A page that shows its replays without its program."
+        default=None, exclude_if=absent, description="A page that shows its replays without running the game."
     )
     achievements: tuple[Achievement, ...] | None = Field(
         default=None, exclude_if=absent, description="What players can earn."
@@ -306,7 +306,7 @@ class GameManifest(Model):
     log: GameLog | None = Field(default=None, exclude_if=absent, description="How its events are shown.")
     memory: Memory | None = Field(default=None, exclude_if=absent, description="What it keeps between episodes.")
     task_environments: Mapping[str, JsonObject] | None = Field(
-        default=None, exclude_if=absent, description="Environments that it has tasks done in, by name."
+        default=None, exclude_if=absent, description="Environments in which it has tasks carried out, by name."
     )
 
     def __repr__(self) -> str:
@@ -319,7 +319,7 @@ class Variant(Model):
     id: SafeId = Field(description="Id, unique among the variants.")
     name: NonEmpty = Field(description="Display name.")
     game_config: JsonObject = Field(description="A config that satisfies `game.config_schema`, without `tokens`.")
-    description: NonEmpty = Field(description="What is different in it.")
+    description: NonEmpty = Field(description="How it differs from the others.")
 
     def __repr__(self) -> str:
         return f"<Variant {self.id!r}: {self.name}>"
@@ -336,7 +336,7 @@ class CertificationFixture(Model):
 
     game_config: JsonObject = Field(description="A config that satisfies `game.config_schema`, without `tokens`.")
     players: Annotated[tuple[CertificationPlayer, ...], Field(min_length=1)] = Field(
-        description="Who plays, one entry per slot."
+        description="The players, one entry per slot."
     )
 
     def __repr__(self) -> str:
@@ -347,7 +347,7 @@ _Optional: TypeAlias = tuple[RoleRunnable, ...]
 
 
 def reporter_kind(value: object) -> str:
-    """Which of the forms of a reporter a value has."""
+    """Which form of reporter a value has."""
     if isinstance(value, ReporterReference | WasmReporter):
         return "reference" if isinstance(value, ReporterReference) else "component"
     if not isinstance(value, dict) or "image" in value:
@@ -361,7 +361,7 @@ Reporter: TypeAlias = Annotated[
     | Annotated[WasmReporter, Tag("component")],
     Discriminator(reporter_kind),
 ]
-"""A reporter: a container, as published up to 0.1.29, or what has taken its place since."""
+"""A reporter: a container, as up to 0.1.29, or one of the forms that have replaced it."""
 
 
 class Manifest(Model):
@@ -374,7 +374,7 @@ class Manifest(Model):
     game: GameManifest = Field(description="The game.")
     player: Annotated[tuple[RoleRunnable, ...], Field(min_length=1)] = Field(description="Bundled players.")
     reporter: tuple[Reporter, ...] = Field(
-        default=(), description="Programs that turn finished episodes into a report, or references to some."
+        default=(), description="Programs that turn finished episodes into a report, or references to published ones."
     )
     commissioner: _Optional = Field(default=(), description="Services that decide the rounds of a league.")
     grader: _Optional = Field(default=(), description="Programs that grade an episode.")
@@ -383,32 +383,33 @@ class Manifest(Model):
     variants: Annotated[tuple[Variant, ...], Field(min_length=1)] = Field(description="Named game configs.")
     certification: CertificationFixture = Field(description="The episode it is certified with.")
     players_per_user: Annotated[StrictInt, Field(ge=1)] | None = Field(
-        default=None, description="Most active players one user may have in this Coworld's league; null: the default."
+        default=None,
+        description="Maximum number of active players per user in this Coworld's league; null: the default.",
     )
     tags: Tags | None = Field(default=None, exclude_if=absent, description="Words to find it by, at least three.")
     episode_timeout_minutes: Annotated[StrictInt, Field(ge=1, le=1440)] | None = Field(
-        default=None, exclude_if=absent, description="How long an episode may take where it is hosted; null: 20."
+        default=None, exclude_if=absent, description="Minutes an episode may take on a platform; null: 20."
     )
     _kept: tuple[tuple[Path, Any], ...] = PrivateAttr(default=())
 
     @property
     def kept(self) -> tuple[tuple[Path, Any], ...]:
-        """What a document says beyond what is known here, each with its place: not used, but written again."""
+        """Unknown parts of the document, each with its path: not used, but written back."""
         return self._kept
 
     def keeping(self, kept: Iterable[tuple[Path, Any]]) -> Manifest:
-        """The same with what its document says beyond it."""
+        """A copy that keeps unknown parts of its document."""
         manifest = self.model_copy()
         manifest._kept = tuple(kept)
         return manifest
 
     def section(self, name: RoleSection) -> tuple[RoleRunnable, ...]:
-        """The entries of a role section by its name; of the reporters, those that are containers."""
+        """The entries of the named role section; for reporters, only containers."""
         entries: tuple[object, ...] = getattr(self, name)
         return tuple(entry for entry in entries if isinstance(entry, RoleRunnable))
 
     def with_images(self, images: Mapping[str, str]) -> Manifest:
-        """The same with images under other names; one that is not in ``images`` keeps its own."""
+        """A copy with images renamed; an image that is not in ``images`` keeps its name."""
 
         def renamed(entry: Any) -> Any:
             image: str = getattr(entry, "image", "")

@@ -1,6 +1,6 @@
-"""Which published versions accept a manifest: what each field is since, and what later versions have given up.
+"""Which published versions accept a manifest: when each field was introduced, and what later versions dropped.
 
-Accepted means: built, certified and uploaded. For playing alone, versions since 0.1.27 leave out what they do not know.
+Accepted means built, certified and uploaded. To play a manifest, versions since 0.1.27 ignore what they do not know.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FIELDS: tuple[tuple[Path, int], ...] = (
     (("game", "memory"), 55),
     (("game", "task_environments"), 63),
 )
-"""The first version sampled that has a field; the first of all is at most two before it."""
+"""The first sampled version that has a field; the real first one is at most two earlier."""
 
 _RUNNABLE_FIELDS: tuple[tuple[Path, int], ...] = (
     (("resources", "limits"), 28),
@@ -51,9 +51,9 @@ class Accepted:
     """The published versions that accept a manifest."""
 
     since: int
-    """The last part of the oldest one's number."""
+    """Last part of the oldest version's number."""
     until: int | None = None
-    """The last part of the newest one's number; None: the newest there is."""
+    """Last part of the newest version's number; None for the newest that exists."""
 
     def __bool__(self) -> bool:
         return self.until is None or self.since <= self.until
@@ -67,7 +67,7 @@ class Accepted:
 
 
 def accepted_by(manifest: Manifest) -> Accepted:
-    """Which published versions accept a manifest as it is written."""
+    """Which published versions accept the written form of a manifest."""
     document = manifest.model_dump(mode="json", by_alias=True)
     bounds = list(_bounds(document))
     since = max([OLDEST, *(least for _, least, _ in bounds)])
@@ -75,19 +75,19 @@ def accepted_by(manifest: Manifest) -> Accepted:
 
 
 def published_findings(document: Mapping[str, Any], version: Published) -> Iterator[Finding]:
-    """What a published version would refuse in a document in the shape of this generation."""
+    """What a published version would refuse in a document of the current generation."""
     number = int(version.rpartition(".")[2])
     bounds = list(_bounds(document))
     missing = {path for path, least, _ in bounds if number < least}
     for path, least, most in bounds:
         if number < least and not any(path[:length] in missing for length in range(1, len(path))):
-            message = f"{dotted(path)} is there since 0.1.{least}; {version} refuses the manifest for it."
-            hint = f"Leave it out for {version}, or ask for 0.1.{least} and newer."
+            message = f"{dotted(path)} exists since 0.1.{least}; {version} refuses a manifest that has it."
+            hint = f"Remove it for {version}, or require 0.1.{least} or newer."
             yield Finding(code="not_yet_published", path=path, message=message, hint=hint, at_key=_keyed(path))
         if most is not None and number > most:
-            last = f"only accepted up to 0.1.{most}" if most else "not accepted by any version when it is spelled out"
-            message = f"{dotted(path)} is {last}; {version} refuses the manifest for it."
-            hint = 'Publish it apart, and refer to it: {"reporter": "owner/name@1"}.' if most else "Remove it."
+            last = f"only accepted up to 0.1.{most}" if most else "not accepted by any version when it is stated"
+            message = f"{dotted(path)} is {last}; {version} refuses a manifest that has it."
+            hint = 'Publish it separately and refer to it: {"reporter": "owner/name@1"}.' if most else "Remove it."
             yield Finding(code="no_longer_published", path=path, message=message, hint=hint, at_key=_keyed(path))
     if number >= _TAGS and document.get("tags") is None:
         message = f"There are no tags: {version} plays and builds the manifest, but does not certify it."
@@ -95,7 +95,7 @@ def published_findings(document: Mapping[str, Any], version: Published) -> Itera
 
 
 def newer_fields(document: Mapping[str, Any]) -> Iterator[tuple[Path, int]]:
-    """Fields of a document that 0.1.26 does not know, with the last part of the version that brought each."""
+    """Fields of a document that 0.1.26 does not know, with the last part of the version that introduced each."""
     for path, since in _FIELDS:
         if _has(document, path):
             yield path, since
@@ -110,7 +110,7 @@ def _keyed(path: Path) -> bool:
 
 
 def _bounds(document: Mapping[str, Any]) -> Iterator[tuple[Path, int, int | None]]:
-    """Places that not every version accepts: from which on, and up to which one does."""
+    """Paths that not every version accepts, with the first and the last version that do."""
     for path, since in newer_fields(document):
         spelled_out = path == ("apiVersion",) and str(document["apiVersion"]).endswith("/v0")
         yield path, since, 0 if spelled_out else None
@@ -142,7 +142,7 @@ def _players(document: Mapping[str, Any]) -> Iterator[tuple[Path, tuple[tuple[Pa
 
 
 def _at(document: Any, path: Path) -> dict[str, Any]:
-    """The object at a place; an empty one when there is none."""
+    """The object at a path, or an empty one."""
     for part in path:
         inside = isinstance(document, dict) if isinstance(part, str) else isinstance(document, list)
         if not inside or (isinstance(part, str) and part not in document):

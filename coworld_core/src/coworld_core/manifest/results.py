@@ -1,4 +1,4 @@
-"""What a game hands back: a JSON object with one score per slot, in the shape its own schema promises."""
+"""The results of a game: a JSON object with one score per slot, as described by the game's own schema."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .models import JsonObject
 __all__ = ["MAX_RESULTS_BYTES", "Results", "check_results", "read_results"]
 
 MAX_RESULTS_BYTES = 2 * 1024 * 1024
-"""Largest results read, in bytes; what is bigger belongs into the replay."""
+"""Maximum size of results in bytes; anything larger belongs in the replay."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +46,11 @@ def read_results(
         source: The file, or its content as bytes.
         results_schema: ``game.results_schema`` of the manifest.
         slots: How many slots the episode had.
-        max_bytes: Refuse longer results.
+        max_bytes: Refuse results larger than this.
 
     Raises:
-        ManifestError: Code ``results_missing`` when there is no such file, else ``results_malformed``, with the report
-            of everything that is wrong.
+        ManifestError: Code ``results_missing`` if the file does not exist, otherwise ``results_malformed``, with a
+            report of everything that is wrong.
     """
     results, report = check_results(source, results_schema, slots, max_bytes=max_bytes)
     if results is None:
@@ -62,7 +62,7 @@ def read_results(
 def check_results(
     source: Path | str | bytes, results_schema: JsonObject, slots: int, *, max_bytes: int = MAX_RESULTS_BYTES
 ) -> tuple[Results | None, Report]:
-    """Like ``read_results``, but with the report as a value: results are None exactly when it has errors."""
+    """Like ``read_results``, but returns the report; the results are None exactly if the report has errors."""
     document = _read(source, max_bytes)
     findings = Findings(list(document.findings))
     if document.usable:
@@ -80,7 +80,7 @@ def _read(source: Path | str | bytes, max_bytes: int) -> JsonDocument:
     path = Path(source)
     try:
         with path.open("rb") as file:
-            # One byte more than allowed tells that there is more, without reading it.
+            # Reading one byte more than allowed shows that there is more, without reading all of it.
             data = file.read(max_bytes + 1)
     except OSError as error:
         code = "results_missing" if isinstance(error, FileNotFoundError) else "results_unreadable"
@@ -132,12 +132,12 @@ def _finite(number: int | float) -> bool:
 
 
 def results_schema_findings(schema: Mapping[str, Any], *, strict: bool = True) -> list[Finding]:
-    """What is wrong with a results schema; paths are relative to it.
+    """Findings about a results schema, with paths relative to it.
 
     Args:
         schema: The schema.
-        strict: Whether one that does not require scores is wrong. Otherwise the game may be played: results without
-            scores will be found when they are there.
+        strict: Whether a schema that does not require scores is an error. If not, the game can be played, and results
+            without scores are reported when they arrive.
     """
     checked = check_schema(schema)
     findings = Findings(list(checked.findings))
@@ -146,7 +146,7 @@ def results_schema_findings(schema: Mapping[str, Any], *, strict: bool = True) -
         findings.add(
             "scores_not_required",
             ("required",) if "required" in schema else (),
-            "results_schema must require `scores`: one number per slot is what an episode is for.",
+            "results_schema must require `scores`: the point of an episode is one number per slot.",
             hint,
             severity="error" if strict else "warning",
             edits=_requiring(schema),
@@ -158,7 +158,7 @@ def results_schema_findings(schema: Mapping[str, Any], *, strict: bool = True) -
     known: dict[int, frozenset[str] | None] = {}
     types = _types(schema, schema, known)
     if types is not None and "object" not in types:
-        findings.add("scores_not_numbers", ("type",), "results_schema must allow an object; results are one.", hint)
+        findings.add("scores_not_numbers", ("type",), "results_schema must allow an object, which results are.", hint)
     rules = list(_facets(schema, [((), schema)], "scores"))
     if not rules:
         findings.add(
@@ -204,7 +204,7 @@ def _requires(root: Mapping[str, Any], schema: object, name: str, known: dict[in
         return False
     keywords = cast("dict[str, Any]", schema)
     if id(keywords) not in known:
-        # A schema that contains itself adds nothing, and each is visited once however often it is referred to.
+        # A schema that contains itself adds nothing. Each is visited once, however often it is referenced.
         known[id(keywords)] = False
         known[id(keywords)] = _requires_itself(root, keywords, name, known, room - 1)
     return known[id(keywords)]
@@ -234,7 +234,7 @@ def _branches(schema: Mapping[str, Any], keyword: str) -> list[Any]:
 def _facets(
     root: Mapping[str, Any], start: list[tuple[Place, object]], name: str
 ) -> list[tuple[Place, dict[str, Any]]]:
-    """Every schema that certainly applies to a property, with its place where that is inside the schema as written."""
+    """Every schema that certainly applies to a property, with its path in the schema as written."""
     applying = _applying(root, start)
     below: list[tuple[Place, object]] = []
     for path, part in applying:
@@ -245,7 +245,7 @@ def _facets(
 
 
 def _below(path: Place, *parts: str | int) -> Place:
-    """A place deeper in the schema. What a reference leads to is shown at the reference."""
+    """A path deeper in the schema. The target of a reference is reported at the reference."""
     return path if path[-1:] == ("$ref",) else (*path, *parts)
 
 
@@ -269,7 +269,7 @@ def _applying(root: Mapping[str, Any], start: list[tuple[Place, object]]) -> lis
 def _types(
     root: Mapping[str, Any], schema: object, known: dict[int, frozenset[str] | None], room: int = 64
 ) -> frozenset[str] | None:
-    """The JSON types a schema certainly confines a value to, or None when it does not say."""
+    """The JSON types that a schema certainly restricts a value to, or None if it does not say."""
     if not isinstance(schema, dict) or room <= 0:
         return None
     keywords = cast("dict[str, Any]", schema)

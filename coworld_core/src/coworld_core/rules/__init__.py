@@ -1,7 +1,7 @@
-"""A game as its rules: what may be done, what follows from it, and who has won.
+"""A game as rules: which actions are legal, what they do, and who has won.
 
-Here live `Rules`, the play of one episode, schemas made of types, replays and the audit.
-No socket, clock, file or thread may be used here: serving and sitting in a seat are the runner's and the client's.
+This package contains `Rules`, the play of one episode, schemas generated from types, replays and the audit. It uses no
+sockets, clocks, files or threads: the runner serves games, and the client plays in them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A player in whichever form it is written, whoever asks it: a seat at a websocket, or a rollout in this process."""
+"""Players in any of their forms, for a seat at a websocket or for a rollout in this process."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ..errors import UsageError
 __all__ = ["FORMS", "Act", "PlayerForm", "is_session", "load_player", "seated"]
 
 Act = Callable[[Any, Any, random.Random], Any | Awaitable[Any]]
-"""A player: `act(observation, legal, rng)` returns an action as JSON, or awaits one. `legal` is the list of legal
-actions, or None where the game does not list them."""
+"""A player: `act(observation, legal, rng)` returns an action as JSON, or an awaitable of one. `legal` is the list of
+legal actions, or None if the game does not list them."""
 
 FORMS: Final = ("act", "Player", "play")
-"""What a file may call its player; the first that it has counts."""
+"""Names under which a file may define its player; the first one found is used."""
 
 PlayerForm = Any
-"""A function `act`; a class with `act`, which may have `start(hello)` and `over(over)` too and is made anew for each
-game; or a session, `async def play(seat)`."""
+"""A function `act`; a class with `act` and optionally `start(hello)` and `over(over)`, instantiated for each game; or a
+session, `async def play(seat)`."""
 
 
 def is_session(player: PlayerForm) -> bool:
-    """Whether a player is an asynchronous function of one argument, its seat: it speaks for itself."""
+    """Whether a player is a session: an asynchronous function of one argument, its seat."""
     if not inspect.iscoroutinefunction(player):
         return False
     parameters = inspect.signature(player).parameters.values()
@@ -40,15 +40,15 @@ def is_session(player: PlayerForm) -> bool:
 
 
 def seated(player: PlayerForm) -> Any:
-    """A player for one game: an object with `act`, which is new where the player is a class."""
+    """A player for one game: an object with `act`, newly created if the player is a class."""
     return player() if inspect.isclass(player) else player
 
 
 def load_player(name: str) -> PlayerForm:
-    """The player that a name means: `bot.py`, `bot.py:act`, `package.module` or `package.module:act`.
+    """Load a player by name: `bot.py`, `bot.py:act`, `package.module` or `package.module:act`.
 
     Raises:
-        UsageError: There is no such file, module or player. Whatever the module itself raises comes through.
+        UsageError: If there is no such file, module or player. Errors raised by the module itself are passed on.
     """
     place, _, named = name.partition(":")
     module = _loaded(place, name)
@@ -60,7 +60,7 @@ def load_player(name: str) -> PlayerForm:
     raise UsageError(
         f"{place} has no function {wanted}(observation, legal, rng).",
         code="no_player",
-        hint="A player is that, a class Player with a method act, or async def play(seat).",
+        hint="A player is this function, a class Player with a method act, or async def play(seat).",
     )
 
 
@@ -73,7 +73,7 @@ def _loaded(place: str, name: str) -> ModuleType:
     path = Path(place).resolve()
     if not path.is_file():
         raise UsageError(f"There is no player at {place}.", code="no_player")
-    # Beside it may be what it imports.
+    # It may import modules in its own directory.
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None

@@ -1,4 +1,4 @@
-"""Whether rules are what they promise: the same game from the same seed and actions, and nothing read from outside."""
+"""Checks that rules keep their promises: the same seed and actions give the same game, and nothing outside is read."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from .play import Play, to_json
 __all__ = ["AUDIT_CODES", "audit_rules"]
 
 AUDIT_CODES: Final = {
-    "rules_failed": "the rules raise, or return what they may not",
-    "rules_not_deterministic": "the same seed and actions have given another game",
-    "rules_change_when_asked": "asking what is to be seen has changed the game",
-    "rules_ignore_seed": "chance is used, and another seed has changed nothing",
+    "rules_failed": "the rules raise an exception or return something invalid",
+    "rules_not_deterministic": "the same seed and actions gave a different game",
+    "rules_change_when_asked": "looking at the game changed it",
+    "rules_ignore_seed": "the game uses randomness, but another seed changed nothing",
     "rules_read_clock": "a clock is read",
     "rules_use_files": "a file is opened",
     "rules_use_sockets": "a socket is opened",
-    "rules_use_global_random": "random numbers that are not those of `rng`",
+    "rules_use_global_random": "random numbers other than those of `rng` are used",
 }
-"""What an audit may find."""
+"""Codes of an audit's findings, with their meanings."""
 
 _HERE: Final = str(Path(__file__).parent)
 _STDLIB: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
@@ -51,26 +51,26 @@ def audit_rules(
     ticks: int = 1000,
     sample: Callable[[random.Random], Any] | None = None,
 ) -> Report:
-    """Play random legal actions several times over, and compare.
+    """Play games of random legal actions several times and compare them.
 
-    Compared are whole games, or their first `ticks` ticks: twice with the same seed, once more without looking at
-    anything but the end, and with other seeds where `rng` was used. While they are played, every call of a clock, a
-    file, a socket or of random numbers other than `rng` is an error, with its line. A library may open its own files
-    and seed itself from the system, as long as the games are the same. What one in C does by itself is not seen, nor
-    an order that hangs on hashes of texts, which are others in another process. The order in which actions arrive
-    needs no check: `Play` hands them over in the order of seats.
+    Whole games, or their first `ticks` ticks, are compared: twice with the same seed, once more looking only at the
+    end, and with other seeds if `rng` was used. During play, every use of a clock, a file, a socket or random numbers
+    other than `rng` is an error, reported with its line. A library may open its own files and seed itself from the
+    system, as long as the games are the same. What C extensions do internally is not seen, nor an order that depends
+    on string hashes, which differ between processes. The order in which actions arrive needs no check, because `Play`
+    passes them on in the order of seats.
 
     Args:
         rules: The game.
-        config: Its config; by default one that is all defaults.
-        seats: How many seats; by default the least.
-        seed: The seed of the game that is compared, and of the actions.
-        ticks: Most ticks that are played.
-        sample: Makes a random action as JSON, for games whose `legal` returns None; without it their seats miss
-            their time.
+        config: Its config; by default one with default values only.
+        seats: Number of seats; by default the minimum.
+        seed: The seed of the compared game and of the actions.
+        ticks: Maximum number of ticks to play.
+        sample: Returns a random action as JSON, for games whose `legal` returns None; without it, their seats
+            miss their turns.
 
     Returns:
-        The findings, with the codes of `AUDIT_CODES`; `line` is the line in the file that the message names.
+        The findings, with codes from `AUDIT_CODES`; `line` is the line in the file named in the message.
     """
 
     def run(game_seed: int, script: _Script | None = None, *, looking: bool = True) -> _Script:
@@ -84,9 +84,11 @@ def audit_rules(
             if difference := first.difference(run(seed, first)):
                 found.append(_issue("rules_not_deterministic", f"The same seed and actions: {difference}"))
             elif difference := first.last().difference(run(seed, first, looking=False)):
-                found.append(_issue("rules_change_when_asked", f"Only the end was looked at: {difference}"))
+                found.append(_issue("rules_change_when_asked", f"Looking only at the end: {difference}"))
             elif first.chance and not any(first.difference(run(seed + n)) for n in range(1, 6)):
-                found.append(_issue("rules_ignore_seed", "Chance is used, and five other seeds gave the same game."))
+                found.append(
+                    _issue("rules_ignore_seed", "The game uses randomness, but five other seeds gave the same game.")
+                )
         except RulesError as error:
             lines = "".join(f"\n{line}" for line in error.lines)
             found.append(_issue("rules_failed", f"{error.message}{lines}"))
@@ -95,16 +97,16 @@ def audit_rules(
 
 @dataclass
 class _Script:
-    """What was done in a game, and everything that was to be seen in it."""
+    """The actions of a game and everything visible in it."""
 
     actions: list[dict[int, Any]] = field(default_factory=list[dict[int, Any]])
     seen: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
     chance: bool = False
     begin: int = 0
-    """The tick of what was seen first."""
+    """The tick of the first view."""
 
     def last(self) -> _Script:
-        """What was to be seen at the end, and nothing else."""
+        """The same with only the view at the end."""
         return _Script(seen=self.seen[-1:], begin=self.begin + len(self.seen) - 1)
 
     def difference(self, other: _Script) -> str | None:
@@ -137,7 +139,7 @@ def _run(
         try:
             play.step({seat: play.read(seat, action) for seat, action in actions.items()})
         except ActionRefused:
-            # The legal actions show that this is not the game of the script.
+            # The legal actions show that this is a different game.
             break
     done.chance = play.chance_used
     return done
@@ -171,7 +173,7 @@ def _issue(code: str, message: str, line: int | None = None) -> Issue:
 
 @contextmanager
 def _watched(found: list[Issue]) -> Generator[None]:
-    """Note every call that no rules may make, each line once."""
+    """Record every call that rules must not make, once per line."""
     known: set[tuple[str, str, int]] = set()
 
     def note(code: str, called: str, frame: FrameType | None) -> None:
@@ -184,8 +186,8 @@ def _watched(found: list[Issue]) -> Generator[None]:
     def watch(frame: FrameType, event: str, argument: Any) -> None:
         if event == "c_call":
             if (argument is os.urandom or argument in _FILES) and _by_library(frame):
-                # Libraries have files of their own, and seed themselves from the system before they are given a seed.
-                # One that goes on without is found by what it does, which is another game each time.
+                # Libraries open their own files, and seed themselves from the system until they are given a seed. One
+                # that is never given a seed is found by its effect: a different game each time.
                 return
             if code := _of_builtin(argument):
                 note(code, getattr(argument, "__qualname__", str(argument)), frame)
@@ -193,7 +195,7 @@ def _watched(found: list[Issue]) -> Generator[None]:
             note(code, frame.f_code.co_qualname, frame.f_back)
 
     before, collecting = sys.getprofile(), gc.isenabled()
-    # Garbage collection may happen anywhere, and runs callbacks of other code.
+    # Garbage collection may happen anywhere, and it runs callbacks of other code.
     gc.disable()
     sys.setprofile(watch)
     try:
@@ -222,7 +224,7 @@ def _of_builtin(function: Any) -> str | None:
     owner = getattr(function, "__self__", None)
     if function in _CLOCKS:
         return "rules_read_clock"
-    # By identity: what is compared may be anything, and arrays compare item by item.
+    # By identity: the operands may be anything, and arrays compare item by item.
     if (owner is datetime.datetime or owner is datetime.date) and function.__name__ in ("now", "today", "utcnow"):
         return "rules_read_clock"
     if function in _FILES:
@@ -247,7 +249,7 @@ def _of_function(frame: FrameType) -> str | None:
 
 
 def _by_library(frame: FrameType | None) -> bool:
-    """Whether a library calls, not the rules themselves; what comes with Python is nobody's."""
+    """Whether the call comes from a library rather than from the rules; the standard library counts as neither."""
     while frame is not None and frame.f_code.co_filename.startswith(_STDLIB) and not _of_site(frame):
         frame = frame.f_back
     return frame is not None and _of_site(frame)
@@ -258,7 +260,7 @@ def _of_site(frame: FrameType) -> bool:
 
 
 def _place(frame: FrameType | None) -> tuple[str, int] | None:
-    """The line of the rules that a call comes from, if it comes from one: the nearest that is no library's."""
+    """The line of the rules that a call comes from, if any: the nearest one outside libraries."""
     library: tuple[str, int] | None = None
     while frame is not None:
         path = frame.f_code.co_filename

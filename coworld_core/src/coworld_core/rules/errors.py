@@ -1,4 +1,4 @@
-"""What is wrong with rules, and what is wrong with an action: the first is the game's fault, the second a player's."""
+"""Errors in rules, which are the game's fault, and errors in actions, which are a player's."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ _HERE = str(Path(__file__).parent)
 
 
 class ActionRefused(CoworldError):
-    """An action that is none, or is not legal now; the message is for whoever sent it."""
+    """An action that is malformed or not legal now; the message is for its sender."""
 
     kind = "answer"
     default_code = "action_refused"
 
 
 class ReplayFormatError(CoworldError):
-    """What was to be read is no replay of rules, or is damaged, or is of other rules."""
+    """A replay that is damaged, belongs to other rules, or is not a replay of rules at all."""
 
     kind = "answer"
     default_code = "replay_invalid"
 
 
 class RulesError(CoworldError):
-    """Rules that raised, or returned what no rules may: a fault of the game.
+    """Rules raised an exception or returned something invalid: a fault of the game.
 
     Args:
-        problem: What is wrong, without its place.
+        problem: What is wrong, without the location.
         where: The method, such as `step`.
-        tick: The ticks that had been played.
-        seat: The seat that it was asked about, if it was asked about one.
-        cause: What the rules raised, if they did.
+        tick: Number of ticks played so far.
+        seat: The seat it was called for, if any.
+        cause: The exception that the rules raised, if any.
 
     Attributes:
         where: As given.
         tick: As given.
         seat: As given.
-        lines: The lines of the rules that lead to it, as a traceback has them, innermost last; without ours.
-        replay: The game up to there, where one was kept.
+        lines: The lines of the rules that led to it, as in a traceback, innermost last, without coworld's own.
+        replay: The game up to that point, if it was recorded.
     """
 
     kind = "answer"
@@ -67,11 +67,11 @@ class RulesError(CoworldError):
 
 
 def own_lines(error: BaseException, *, without: str = _HERE) -> tuple[str, ...]:
-    """The lines of an author's code that lead to an error, as a traceback has them, innermost last.
+    """The lines of an author's code that led to an error, as in a traceback, innermost last.
 
     Args:
-        error: What was raised.
-        without: The directory whose lines are ours.
+        error: The exception.
+        without: Directory whose lines are left out.
     """
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(without)]
     return tuple(line.rstrip("\n") for line in traceback.format_list(frames))

@@ -1,4 +1,4 @@
-"""`Rules`: what an author writes."""
+"""`Rules`, the class that the author of a game writes."""
 
 from __future__ import annotations
 
@@ -22,61 +22,61 @@ __all__ = ["RESERVED", "Rules", "RulesConfig", "load_rules"]
 RESERVED: Final = frozenset(
     {"tokens", "players", "seed", "player_connect_timeout_seconds", "seconds_per_move", "ticks_per_second"}
 )
-"""Fields of every game config, which therefore no rules may have."""
+"""Fields of every game config, which rules must therefore not define."""
 
 
 class RulesConfig(BaseModel):
-    """The config of rules: a model whose fields have defaults or must be in every variant."""
+    """The config of rules: a model whose fields have defaults or are given in every variant."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Rules(abc.ABC):
-    """A game. Its state is the instance; a subclass writes what is below, and nothing else.
+    """A game. The instance is its state; a subclass defines the methods and attributes below.
 
-    Nothing may be read but `config`, `seats`, `rng` and the state: no clock, file, socket or other random numbers. The
-    same seed and actions then give the same game, which replays, training and tests rely on; `audit_rules` checks it.
+    Rules may read only `config`, `seats`, `rng` and their state: no clock, file, socket or other random numbers. The
+    same seed and actions then give the same game, which replays, training and tests rely on; `audit_rules` checks this.
 
-    The docstring of the class is the game's description: its first line in lists, all of it on the page of rules.
+    The docstring of the class is the game's description: the first line in lists, all of it on the page of rules.
 
     Args:
         config: An instance of `Config`.
-        seats: How many seats there are.
-        rng: The only chance that there is.
+        seats: Number of seats.
+        rng: The only source of randomness.
     """
 
     Config: ClassVar[type[RulesConfig]] = RulesConfig
-    """The config's type; its fields are the fields of the game config."""
+    """The type of the config; its fields become fields of the game config."""
 
     Action: ClassVar[Any] = str
-    """The type of an action: a pydantic model, or anything else that pydantic can read from JSON."""
+    """The type of an action: a pydantic model, or anything else that pydantic can parse from JSON."""
 
     Observation: ClassVar[Any] = object
-    """The type of an observation, for its schema; `object` where it is not said."""
+    """The type of an observation, for its schema; `object` if unspecified."""
 
     Results: ClassVar[type[BaseModel] | None] = None
-    """The type of what `results` returns; None where it returns nothing."""
+    """The type that `results` returns; None if it returns nothing."""
 
     seats: int = 2
-    """How many seats there are: in the class the least, in a game those of the game."""
+    """Number of seats: the minimum on the class, the actual number on an instance."""
 
     most_seats: ClassVar[int | None] = None
-    """The most seats, for games that differ in them; None where there are always as many."""
+    """Maximum number of seats, for games in which it varies; None if it is always the same."""
 
     pace: ClassVar[Pace] = Turns()
-    """How time passes."""
+    """How the game advances."""
 
     max_ticks: ClassVar[int] = 100_000
-    """A game that is not over after so many ticks is never over, which is an error of its rules."""
+    """A game that is not over after this many ticks is taken as endless, which is an error in its rules."""
 
     live_scores: ClassVar[bool] = False
-    """Whether `scores` means something before the game is over, too. Rewards of environments are then its differences
-    from tick to tick; else all of them come at the end."""
+    """Whether `scores` is meaningful before the game is over. Rewards of environments are then its differences from
+    tick to tick; otherwise all reward comes at the end."""
 
     version: ClassVar[str] = "0"
-    """The version of the rules; a replay of another is shown, and not played again."""
+    """The version of the rules; a replay of another version can be shown, but not played again."""
 
-    # The author of the rules knows the type given above.
+    # The author of the rules knows which type it is.
     config: Any
     rng: random.Random
 
@@ -91,10 +91,10 @@ class Rules(abc.ABC):
 
     @abc.abstractmethod
     def to_act(self) -> Sequence[int]:
-        """The seats whose action is awaited: one for turns, several that act at once, none when the game is over."""
+        """The seats whose action is awaited: one for turns, several to act at once, none once the game is over."""
 
     def legal(self, seat: int) -> Sequence[Any] | None:
-        """What `seat`, which is to act, may do; None where it may do anything that its type allows."""
+        """The legal actions of a seat in `to_act`; None if any action of its type is legal."""
         return None
 
     @abc.abstractmethod
@@ -106,44 +106,44 @@ class Rules(abc.ABC):
         """Advance by one tick.
 
         Args:
-            actions: What each seat of `to_act` does, by seat and in ascending order; legal, or None where a seat has
-                missed its time and has no `default`.
+            actions: The action of each seat in `to_act`, by seat in ascending order; legal, or None if a seat missed
+                its turn and has no `default`.
         """
 
     @abc.abstractmethod
     def scores(self) -> Sequence[float]:
-        """The score of each seat, more is better; asked for once the game is over, with `live_scores` at any time."""
+        """The score of each seat, higher is better; called once the game is over, or with `live_scores` at any time."""
 
     def default(self, seat: int) -> Any | None:
-        """What `seat` does when it has missed its time."""
+        """The action of a seat that missed its turn."""
         return None
 
     def draw(self) -> str:
         """The board as text or as one `<svg>` element, for spectators and replays.
 
-        Spectators need no token, so whatever is drawn is known to players too.
+        Spectators need no token, so players can see whatever is drawn.
         """
         return ""
 
     def text(self, seat: int) -> str | None:
-        """What `seat` sees in words, for people and language models: what is drawn, unless that is a picture."""
+        """What `seat` sees as text, for people and language models; by default the drawing, unless it is a picture."""
         drawn = self.draw()
         return None if not drawn or drawn.lstrip().startswith("<svg") else drawn
 
     def results(self) -> dict[str, Any] | BaseModel | None:
-        """What the results hold beside scores and ticks."""
+        """Fields of the results besides scores and ticks."""
         return None
 
 
 def load_rules(name: str) -> type[Rules]:
-    """The rules with a name such as `nim:Nim`: a module or a file, and the class in it.
+    """Load rules by a name such as `nim:Nim`: a module or a file, and a class in it.
 
     Args:
-        name: `module:Class` or `nim.py:Nim`; the class may be left out where it is the only one there.
+        name: `module:Class` or `nim.py:Nim`; the class may be omitted if it is the only one.
 
     Raises:
-        UsageError: Code `rules_unknown`: there is no such module, file or class, or it is not one of whole rules.
-            Whatever the module itself raises comes through.
+        UsageError: Code `rules_unknown` if there is no such module, file or class, or if the class is incomplete.
+            Errors raised by the module itself are passed on.
     """
     place, _, class_name = name.partition(":")
     if not place:
@@ -154,7 +154,7 @@ def load_rules(name: str) -> type[Rules]:
     own = [key for key, value in known.items() if value.__module__ == module.__name__]
     found = known.get(class_name or (own[0] if len(own) == 1 else ""))
     if found is None:
-        which = f"no rules {class_name!r}" if class_name else "not one class of rules"
+        which = f"no rules {class_name!r}" if class_name else "not exactly one class of rules"
         raise UsageError(
             f"{place} has {which}; it has {', '.join(known) or 'none'}.",
             code="rules_unknown",
@@ -165,23 +165,23 @@ def load_rules(name: str) -> type[Rules]:
         raise UsageError(
             f"{rules_class.__name__} lacks {', '.join(missing)}.",
             code="rules_unknown",
-            hint="Every game has these; see coworld_core.rules.Rules.",
+            hint="Every game needs these; see coworld_core.rules.Rules.",
         )
     if taken := sorted(RESERVED & rules_class.Config.model_fields.keys()):
         raise UsageError(
-            f"{name}: the config has {', '.join(taken)}, which every game has already.", code="rules_unknown"
+            f"{name}: the config has {', '.join(taken)}, which every game already has.", code="rules_unknown"
         )
     return rules_class
 
 
 def _module_of(place: str, name: str) -> ModuleType:
-    """The module of rules, imported by its name or from its file."""
+    """The module of rules, imported by name or from a file."""
     if place.endswith(".py"):
         path = Path(place).resolve()
         spec = importlib.util.spec_from_file_location(path.stem, path)
         if spec is None or spec.loader is None or not path.is_file():
             raise UsageError(f"There is no file {place}.", code="rules_unknown")
-        # beside it may be what it imports
+        # it may import modules in its own directory
         sys.path.insert(0, str(path.parent))
         module = importlib.util.module_from_spec(spec)
         sys.modules[path.stem] = module
@@ -193,5 +193,5 @@ def _module_of(place: str, name: str) -> ModuleType:
         raise UsageError(
             f"There is no module {error.name!r}, which {name!r} needs.",
             code="rules_unknown",
-            hint="Modules are looked for in the current directory and among what is installed.",
+            hint="Modules are looked up in the current directory and among installed packages.",
         ) from error

@@ -1,4 +1,4 @@
-"""One episode of rules: asks them, checks what they answer, and lets nothing through that is not legal."""
+"""One episode of a game: calls the rules, checks what they return, and lets only legal actions through."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from .pace import Ticks
 __all__ = ["MAX_LEGAL_TOLD", "Frame", "Play", "to_json", "to_plain"]
 
 MAX_LEGAL_TOLD: Final = 10_000
-"""Most legal actions of one seat; more are better described by their type."""
+"""Maximum number of legal actions of one seat; beyond that, the type of the action describes them better."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """What all seats may see at one moment.
+    """What everyone may see at one moment.
 
     Attributes:
-        tick: Ticks played.
-        to_act: Whose action is awaited; nobody's when the game is over.
-        drawing: The board, as `Rules.draw` has it.
+        tick: Number of ticks played.
+        to_act: The seats whose action is awaited; none once the game is over.
+        drawing: The board, as returned by `Rules.draw`.
     """
 
     tick: int
@@ -40,18 +40,18 @@ class Frame:
 class Play:
     """One episode, from its start until no seat has to act.
 
-    What goes over a wire is asked for as JSON text (`observe`, `legal`); who plays in the same process asks for the
-    same as values (`observation`, `options`), which costs a fraction. Neither is made before it is asked for.
+    `observe` and `legal` return JSON text for the wire; `observation` and `options` return the same as values for play
+    in the same process, at a fraction of the cost. Neither is computed before it is requested.
 
     Args:
         rules: The game.
-        config: Its config; by default one that is all defaults.
-        seats: How many seats; by default the least that the game has.
-        seed: The seed of all chance.
+        config: Its config; by default one with default values only.
+        seats: Number of seats; by default the game's minimum.
+        seed: The seed of all randomness.
 
     Raises:
-        RulesError: The rules raise, or return what they may not. Any method may raise it.
-        ValueError: The game has never so many seats.
+        RulesError: If the rules raise an exception or return something invalid. Any method may raise it.
+        ValueError: If the game does not support this number of seats.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Play:
 
     @property
     def over(self) -> bool:
-        """Whether nobody is to act any more."""
+        """Whether no seat is to act any more."""
         return not self.to_act
 
     @property
@@ -92,7 +92,7 @@ class Play:
     # what is to be seen
 
     def frame(self) -> Frame:
-        """What everybody may see now."""
+        """What everyone may see now."""
         drawing = self._ask("draw")
         if not isinstance(drawing, str):
             raise self._wrong("draw", f"a drawing is text, not {type(drawing).__name__}")
@@ -103,7 +103,7 @@ class Play:
         return self._json("observe", self._ask("observe", seat), seat)
 
     def observation(self, seat: int) -> Any:
-        """The same as a value of its own: what the text would be read as."""
+        """What a seat sees, as a new value equal to the parsed JSON text."""
         value = self._ask("observe", seat)
         try:
             return to_plain(value)
@@ -111,7 +111,7 @@ class Play:
             raise self._wrong("observe", f"not a JSON value: {error}", seat) from error
 
     def text(self, seat: int) -> str | None:
-        """What a seat sees in words, where the rules have words."""
+        """What a seat sees as text, if the rules provide it."""
         text = self._ask("text", seat)
         if text is not None and not isinstance(text, str):
             raise self._wrong("text", f"a text is a str or None, not {type(text).__name__}", seat)
@@ -120,7 +120,7 @@ class Play:
     # what may be done
 
     def legal(self, seat: int) -> list[str] | None:
-        """The legal actions of a seat as JSON texts, in the order of the rules; None where the type says it all.
+        """The legal actions of a seat as JSON texts, in the order of the rules; None if the type alone defines them.
 
         A seat that is not to act has none.
         """
@@ -130,10 +130,9 @@ class Play:
         return None if known is None else list(known)
 
     def options(self, seat: int) -> Sequence[Any] | None:
-        """The same as the rules have them, which `step` takes as they are; not to be changed.
+        """The legal actions as the rules return them, to pass to `step`; they must not be changed.
 
-        A sequence of the rules' own is handed on as it is, so that one whose items are made when they are looked at
-        costs no more than those that are.
+        A custom sequence is passed on as it is, so a lazy one only creates the items that are accessed.
         """
         if seat in self._options:
             return self._options[seat]
@@ -147,21 +146,21 @@ class Play:
             kind = type(actions)  # pyright: ignore[reportUnknownVariableType]
             if kind is not list and not issubclass(kind, Sequence):
                 if not isinstance(actions, Iterable):
-                    raise self._wrong("legal", f"it returns the legal actions, or None, not {actions!r}", seat)
+                    raise self._wrong("legal", f"it must return the legal actions or None, not {actions!r}", seat)
                 actions = list(cast("Iterable[Any]", actions))
             if not (count := len(actions)):
                 raise self._wrong("legal", "a seat that is to act has no legal action", seat)
             if count > MAX_LEGAL_TOLD:
-                raise self._wrong("legal", f"{count} legal actions; return None and let the type say", seat)
+                raise self._wrong("legal", f"{count} legal actions; return None and let the type describe them", seat)
         self._options[seat] = actions
         return actions
 
     def read(self, seat: int, value: object) -> Any:
-        """An action that came as JSON, checked: `value` is what `json.loads` returned.
+        """Check an action received as JSON; `value` is what `json.loads` returned.
 
         Raises:
-            ActionRefused: The seat is not to act, it is no action, or it is not legal now.
-            RulesError: The type of actions fails.
+            ActionRefused: If the seat is not to act, or the action is malformed or not legal now.
+            RulesError: If the validation of the action's type fails.
         """
         if seat not in self.to_act:
             raise ActionRefused("it is not your turn", code="not_your_turn")
@@ -169,7 +168,7 @@ class Play:
         try:
             text = to_json(value)
         except (ValueError, TypeError, RecursionError):
-            raise ActionRefused("the action is no JSON value", code="action_malformed") from None
+            raise ActionRefused("the action is not a JSON value", code="action_malformed") from None
         if known is not None and text in known:
             return known[text]
         try:
@@ -181,11 +180,11 @@ class Play:
                 f"no action: {place + ': ' if place else ''}{first['msg']}", code="action_malformed"
             ) from None
         except Exception as error:
-            # The author's own validator, which raises ValueError for a wrong value.
+            # The author's own validator, which should raise ValueError for a wrong value.
             raise RulesError.raised(error, where="Action", tick=self.tick, seat=seat) from error
         if known is None:
             return action
-        # The same action may be written in several ways, with defaults or without.
+        # The same action can be written with or without its defaults.
         if (text := to_json(action)) not in known:
             raise ActionRefused("not legal now", code="action_illegal")
         return known[text]
@@ -196,12 +195,12 @@ class Play:
         """Advance by one tick.
 
         Args:
-            actions: Actions that `read` has returned, or that are of `options`, by seat. Who is to act and is not in
-                it, or does None, has missed its time: where the pace says so it goes on with its last action, if that
-                is legal again, and else it does its default. Others are not heard.
+            actions: Actions returned by `read` or taken from `options`, by seat. A seat that is to act but is missing,
+                or has None, has missed its turn: if the pace says so, it repeats its last action, provided that it is
+                still legal, and otherwise does its default. Other seats are ignored.
 
         Returns:
-            What each seat that was to act has done, in ascending order.
+            The action of each seat that was to act, in ascending order.
         """
         done: dict[int, Any] = {}
         for seat in self.to_act:
@@ -225,7 +224,7 @@ class Play:
         return self._ask("default", seat) if last is None else last
 
     def scores_now(self) -> list[float] | None:
-        """The score of each seat, where it means something: at the end, or at any time with `Rules.live_scores`."""
+        """The score of each seat if it is meaningful: at the end, or at any time with `Rules.live_scores`."""
         return self._scores() if self.over or self._class.live_scores else None
 
     def _scores(self) -> list[float]:
@@ -233,9 +232,9 @@ class Play:
         try:
             scores = [float(score) for score in raw]
         except (TypeError, ValueError):
-            raise self._wrong("scores", f"scores are numbers, one a seat, not {raw!r}") from None
+            raise self._wrong("scores", f"scores must be numbers, one per seat, not {raw!r}") from None
         if len(scores) != self.seats or not all(math.isfinite(score) for score in scores):
-            raise self._wrong("scores", f"scores are {self.seats} finite numbers, one a seat, not {scores}")
+            raise self._wrong("scores", f"scores must be {self.seats} finite numbers, one per seat, not {scores}")
         return scores
 
     def results(self) -> dict[str, Any]:
@@ -246,7 +245,7 @@ class Play:
             return {"scores": scores, "ticks": self.tick}
         added: Any = json.loads(self._json("results", more))
         if not isinstance(added, dict) or {"scores", "ticks"} & cast("dict[str, Any]", added).keys():
-            raise self._wrong("results", "results are an object without scores and ticks, which are there already")
+            raise self._wrong("results", "results must be an object without scores and ticks, which are added to it")
         return {"scores": scores, "ticks": self.tick, **added}
 
     # asking and checking
@@ -274,7 +273,7 @@ class Play:
         kind = type(named)  # pyright: ignore[reportUnknownVariableType]
         turn: tuple[int, ...] | None = None
         if kind is list:
-            # The same few turns come again and again: each is looked at once.
+            # The same few combinations keep coming back, so each is checked once.
             try:
                 turn = self._turns.get(named[0] if len(named) == 1 else tuple(named))
             except TypeError:
@@ -287,7 +286,7 @@ class Play:
 
     def _turn(self, named: Any) -> tuple[int, ...]:
         if not isinstance(named, Sequence | set | frozenset | range) or isinstance(named, str):
-            raise self._wrong("to_act", f"it returns the seats that are to act, not {named!r}")
+            raise self._wrong("to_act", f"it must return the seats that are to act, not {named!r}")
         seats = list(cast("Iterable[Any]", named))
         for seat in seats:
             if not isinstance(seat, int) or not 0 <= seat < self.seats:
@@ -312,16 +311,16 @@ class Play:
 
 @cache
 def adapter(kind: Any) -> TypeAdapter[Any]:
-    """What reads values of a type."""
+    """A validator for values of a type."""
     return TypeAdapter(kind)
 
 
 def to_json(value: object) -> str:
-    """A value as JSON text of one form: keys sorted, nothing left out, no NaN.
+    """A value as canonical JSON text: keys sorted, nothing left out, no NaN.
 
     Raises:
-        ValueError: There is a NaN or an infinity in it.
-        TypeError: There is something in it that has no JSON form, or a set.
+        ValueError: If it contains a NaN or an infinity.
+        TypeError: If it contains a set or something else without a JSON form.
     """
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json")
@@ -332,11 +331,11 @@ _ATOMS: Final = frozenset({str, int, bool, type(None)})
 
 
 def to_plain(value: Any) -> Any:
-    """A value as `json.loads` would return it from `to_json`, and as quickly as may be; nothing in it is shared.
+    """A value as `json.loads` would return it from `to_json`, but faster; nothing in it is shared with the original.
 
     Raises:
-        ValueError: There is a NaN or an infinity in it.
-        TypeError: There is something in it that has no JSON form, or a set.
+        ValueError: If it contains a NaN or an infinity.
+        TypeError: If it contains a set or something else without a JSON form.
     """
     kind = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind in _ATOMS:
@@ -348,7 +347,7 @@ def to_plain(value: Any) -> Any:
     if kind is list or kind is tuple:
         return list(value) if _ATOMS.issuperset(map(type, value)) else [to_plain(item) for item in value]
     if kind is dict and all(type(key) is str for key in value):
-        # In the order of the wire, for whoever goes through it.
+        # In the order of the wire, for callers that iterate over it.
         return {key: to_plain(value[key]) for key in sorted(value)}
     if isinstance(value, BaseModel):
         return to_plain(value.model_dump(mode="json"))

@@ -1,7 +1,7 @@
-"""Replays of rules: a header, and the actions and view of each tick, enough to show the game and to play it again.
+"""Replays of rules: a header, and the actions and view of each tick, enough to show the game or play it again.
 
-A replay is lines of JSON, packed with gzip: the header, a line for each tick, and the end, which says how it came. One
-of a game that failed has all up to there.
+A replay consists of lines of JSON, compressed with gzip: the header, a line for each tick, and the end, which says why
+the game ended. The replay of a game that failed has everything up to the failure.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ __all__ = [
 ]
 
 FORMAT: Final = "coworld.replay/1"
-"""The format, as the header names it."""
+"""Name of the format in the header."""
 
 MAX_REPLAY: Final = 256 * 1024 * 1024
-"""Most bytes of a replay once unpacked."""
+"""Maximum size in bytes of an unpacked replay."""
 
 
 class ReplayHeader(BaseModel):
-    """What was played. Tokens are never in it."""
+    """What was played. It never contains tokens."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -51,7 +51,7 @@ class ReplayHeader(BaseModel):
     rules: str = Field(description="The name of the rules' class.")
     version: str = Field(description="Its version.")
     config: dict[str, Any] = Field(description="The rules' own config.")
-    seed: int = Field(description="The seed of all chance.")
+    seed: int = Field(description="The seed of all randomness.")
     seats: int = Field(ge=1)
     names: list[str] = Field(description="The name of each seat.")
 
@@ -62,8 +62,10 @@ class ReplayTick(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     tick: int = Field(ge=0)
-    actions: dict[int, Any] = Field(description="What led here: the action of each seat that was to act, or null.")
-    to_act: list[int] = Field(description="Whose action was awaited then.")
+    actions: dict[int, Any] = Field(
+        description="The actions that led here: one for each seat that was to act, or null."
+    )
+    to_act: list[int] = Field(description="The seats whose action was awaited.")
     drawing: str = ""
 
 
@@ -75,22 +77,22 @@ class RulesReplay(BaseModel):
     header: ReplayHeader
     ticks: list[ReplayTick]
     results: dict[str, Any] | None = None
-    reason: str | None = Field(default=None, description="How it ended; None where the replay is cut short.")
+    reason: str | None = Field(default=None, description="How it ended; None if the replay is cut short.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrajectoryStep:
-    """One seat in one tick.
+    """One seat at one tick.
 
     Attributes:
-        tick: The ticks that had been played.
+        tick: Number of ticks played so far.
         seat: The seat.
         name: Its name.
         acts: Whether it was to act.
         observation: What it saw, as JSON.
-        legal: Its legal actions; None where its type says it all.
-        action: What it did; None where it missed its time, or was not to act.
-        score: Its score after that tick: with the last one, or at any time where the rules have `live_scores`.
+        legal: Its legal actions; None if the type alone defines them.
+        action: What it did; None if it missed its turn or was not to act.
+        score: Its score after that tick: only at the last one, or at every one if the rules have `live_scores`.
     """
 
     tick: int
@@ -105,12 +107,12 @@ class TrajectoryStep:
 
 @dataclass(frozen=True)
 class Trajectory(Tabular):
-    """What every seat saw and did, tick by tick; in a table, what is no number or text is JSON text."""
+    """What every seat saw and did, tick by tick; in a table, values other than numbers and strings become JSON text."""
 
     steps: tuple[TrajectoryStep, ...] = field(repr=False)
 
     def to_records(self) -> list[TableRow]:
-        """One row for each tick and seat, with the columns of `TrajectoryStep`."""
+        """One row per tick and seat, with the columns of `TrajectoryStep`."""
         return [
             {
                 "tick": step.tick,
@@ -130,7 +132,7 @@ class Trajectory(Tabular):
 
 
 class ReplayWriter:
-    """Writes a replay piece by piece and holds it packed, so that a long game takes little room.
+    """Writes a replay piece by piece and keeps it compressed, so that a long game takes little memory.
 
     Args:
         header: What is played.
@@ -142,12 +144,12 @@ class ReplayWriter:
         self._add(header.model_dump(mode="json"))
 
     def add(self, frame: Frame, actions: Mapping[int, Any] | None = None) -> None:
-        """Add a moment, and the actions that led to it."""
+        """Add a frame, and the actions that led to it."""
         done = {str(seat): action for seat, action in (actions or {}).items()}
         self._add({"tick": frame.tick, "actions": done, "to_act": frame.to_act, "drawing": frame.drawing})
 
     def finish(self, *, reason: str, results: Mapping[str, Any] | None = None) -> bytes:
-        """Add the end and return the whole replay; nothing may be added after that."""
+        """Add the end and return the whole replay; nothing can be added afterwards."""
         self._add({"reason": reason, "results": results})
         return bytes(self._packed + self._packer.flush())
 
@@ -156,11 +158,11 @@ class ReplayWriter:
 
 
 def read_replay(data: bytes, *, source: str = "replay", limit: int = MAX_REPLAY) -> RulesReplay:
-    """Read a replay, packed with gzip or zlib or not at all, whole or up to where it was cut.
+    """Read a replay, compressed with gzip or zlib or not at all, complete or cut short.
 
     Raises:
-        ReplayFormatError: Code `replay_invalid`: it is none; or one of those of `Unpacker`: it is damaged, or unpacks
-            to more than `limit` bytes.
+        ReplayFormatError: Code `replay_invalid` if it is not a replay, or a code of `Unpacker` if it is damaged or
+            unpacks to more than `limit` bytes.
     """
     lines = _unpacked(data, source, limit).split(b"\n")
     texts = [line for line in lines if line]
@@ -175,7 +177,7 @@ def read_replay(data: bytes, *, source: str = "replay", limit: int = MAX_REPLAY)
         for number, text in enumerate(texts[1:], start=2):
             line: Any = json.loads(text)
             if not isinstance(line, dict) or end:
-                raise _invalid(source, "a line that is no tick", line=number)
+                raise _invalid(source, "a line that is not a tick", line=number)
             if "reason" in line:
                 end = {key: line.get(key) for key in ("reason", "results")}
             else:
@@ -185,18 +187,18 @@ def read_replay(data: bytes, *, source: str = "replay", limit: int = MAX_REPLAY)
         first = error.errors(include_url=False, include_input=False)[0]
         raise _invalid(source, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     except (ValueError, RecursionError) as error:
-        raise _invalid(source, f"a line is no JSON: {error}") from None
+        raise _invalid(source, f"a line is not JSON: {error}") from None
 
 
 def play_again(rules: type[Rules], replay: RulesReplay) -> Play:
-    """Play the actions of a replay again by the same rules, and compare the views.
+    """Play the actions of a replay again with the same rules, and compare the views.
 
     Returns:
         The play, as far as the replay goes.
 
     Raises:
-        RulesError: The rules fail, or the game goes another way; the message has the tick and both values.
-        ReplayFormatError: Code `replay_of_others`: it is of other rules, or of another version of these.
+        RulesError: If the rules fail, or the game takes a different course; the message has the tick and both values.
+        ReplayFormatError: Code `replay_of_others` if it belongs to other rules, or to another version of these.
     """
     play = _begun(rules, replay)
     for _ in _ticks_again(play, replay):
@@ -205,7 +207,7 @@ def play_again(rules: type[Rules], replay: RulesReplay) -> Play:
 
 
 def trajectory(rules: type[Rules], replay: RulesReplay) -> Trajectory:
-    """What every seat saw and did in a replay, for training and for data frames: the game is played again for it.
+    """What every seat saw and did in a replay, for training and data frames. The game is played again to get it.
 
     Raises:
         RulesError: As for `play_again`.
@@ -215,7 +217,7 @@ def trajectory(rules: type[Rules], replay: RulesReplay) -> Trajectory:
     steps: list[TrajectoryStep] = []
     told: list[TrajectoryStep] = []
     for actions in chain(_ticks_again(play, replay), (None,)):
-        # What was done is known before, and what it was worth after.
+        # Actions are known before the tick, scores after it.
         scores = play.scores_now()
         steps += [replace(step, score=scores[step.seat]) for step in told] if scores else told
         if actions is not None:
@@ -248,11 +250,11 @@ def _begun(rules: type[Rules], replay: RulesReplay) -> Play:
 
 
 def _ticks_again(play: Play, replay: RulesReplay) -> Generator[Mapping[int, Any]]:
-    """Play tick by tick; what is handed out are the actions of each, before they are done."""
+    """Play tick by tick, yielding the actions of each tick before they are done."""
     for number, seen in enumerate(replay.ticks):
         if number:
             yield seen.actions
-            # Defaults and chosen actions are written alike; both are legal.
+            # Replays do not distinguish defaults from chosen actions; both are legal.
             play.step(
                 {seat: None if action is None else play.read(seat, action) for seat, action in seen.actions.items()}
             )
@@ -263,7 +265,7 @@ def _ticks_again(play: Play, replay: RulesReplay) -> Generator[Mapping[int, Any]
 
 
 def _unpacked(data: bytes, source: str, limit: int) -> bytes:
-    # A replay may have been packed a second time in transfer.
+    # A replay may have been compressed a second time in transfer.
     while (packing := detect_compression(io.BytesIO(data), name=source)) != "none":
         plain = io.BytesIO()
         unpacker = Unpacker(packing, limit=limit, what="replay", source=source, error=ReplayFormatError)
@@ -274,4 +276,4 @@ def _unpacked(data: bytes, source: str, limit: int) -> bytes:
 
 def _invalid(source: str, problem: str, *, line: int | None = None, code: str = "replay_invalid") -> ReplayFormatError:
     place = "" if line is None else f" (line {line})"
-    return ReplayFormatError(f"{source} is no replay of rules: {problem}{place}.", code=code)
+    return ReplayFormatError(f"{source} is not a replay of rules: {problem}{place}.", code=code)

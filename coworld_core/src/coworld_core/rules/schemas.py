@@ -1,4 +1,4 @@
-"""What a manifest says of a game, made of its types; and the game config that comes back."""
+"""Generates the game's part of a manifest from its types, and reads game configs."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class EpisodeConfig:
     """The config of one episode.
 
     Attributes:
-        rules: What the rules are given.
-        tokens: The secret of each seat; in no repr.
+        rules: The rules' own config.
+        tokens: The secret of each seat; not in the repr.
         names: The name of each seat.
-        seed: The seed of all chance, or None for whoever starts the game to choose.
-        pace: How time passes.
+        seed: The seed of all randomness, or None to let the starter of the game choose one.
+        pace: How the game advances.
         connect_timeout: Seconds to wait for players before the game starts without them.
     """
 
@@ -51,11 +51,11 @@ class EpisodeConfig:
 
     @property
     def seats(self) -> int:
-        """How many seats there are."""
+        """The number of seats."""
         return len(self.tokens)
 
     def public(self) -> dict[str, Any]:
-        """The rules' own config as JSON, which everybody may see."""
+        """The rules' own config as JSON, which everyone may see."""
         return self.rules.model_dump(mode="json")
 
 
@@ -79,7 +79,7 @@ class _Common(BaseModel):
 
 
 def config_schema(rules: type[Rules]) -> dict[str, Any]:
-    """The JSON Schema of a game's config: the fields of `Rules.Config` and those that every game has."""
+    """The JSON Schema of a game's config: the fields of `Rules.Config` and those common to all games."""
     own = adapter(rules.Config).json_schema()
     least, most = rules.seats, rules.most_seats or rules.seats
     per_seat = {"minItems": least, "maxItems": most}
@@ -106,7 +106,7 @@ def config_schema(rules: type[Rules]) -> dict[str, Any]:
         "seed": {
             "type": "integer",
             "minimum": 0,
-            "description": "The seed of all chance; by default any.",
+            "description": "The seed of all randomness; by default a random one.",
         },
         "player_connect_timeout_seconds": {
             "type": "number",
@@ -120,7 +120,7 @@ def config_schema(rules: type[Rules]) -> dict[str, Any]:
             "type": "number",
             "exclusiveMinimum": 0,
             "default": rules.pace.per_move,
-            "description": "Seconds that a seat has for one move.",
+            "description": "Seconds a seat has for one move.",
         }
     else:
         properties["ticks_per_second"] = {
@@ -128,7 +128,7 @@ def config_schema(rules: type[Rules]) -> dict[str, Any]:
             "exclusiveMinimum": 0,
             "maximum": 1000,
             "default": rules.pace.hz,
-            "description": "How fast the game goes.",
+            "description": "Ticks per second.",
         }
     return {
         "$schema": _DIALECT,
@@ -154,7 +154,7 @@ def results_schema(rules: type[Rules]) -> dict[str, Any]:
         "properties": {
             "scores": {
                 "type": "array",
-                "description": "The score of each seat; more is better.",
+                "description": "The score of each seat; higher is better.",
                 "items": {"type": "number"},
                 "minItems": least,
                 "maxItems": most,
@@ -172,15 +172,15 @@ def action_schema(rules: type[Rules]) -> dict[str, Any]:
 
 
 def observation_schema(rules: type[Rules]) -> dict[str, Any]:
-    """The JSON Schema of an observation; one that allows everything where the rules do not say."""
+    """The JSON Schema of an observation; it allows anything if the rules do not declare a type."""
     return {} if rules.Observation is object else adapter(rules.Observation).json_schema(mode="serialization")
 
 
 def read_config(rules: type[Rules], config: Mapping[str, Any]) -> EpisodeConfig:
-    """Read a game config, tokens and all.
+    """Read a game config, including its tokens.
 
     Raises:
-        UsageError: Code `config_invalid`; the message says which field and what it must be, and shows no token.
+        UsageError: Code `config_invalid`; the message names the field and what it must be, and shows no token.
     """
     common = {key: value for key, value in config.items() if key in _Common.model_fields}
     own = {key: value for key, value in config.items() if key not in common}
@@ -215,10 +215,10 @@ def read_config(rules: type[Rules], config: Mapping[str, Any]) -> EpisodeConfig:
 
 
 def rules_config(rules: type[Rules], config: Mapping[str, Any] | RulesConfig | None) -> RulesConfig:
-    """The rules' own config, of its fields as JSON.
+    """Parse the rules' own config from its fields as JSON.
 
     Raises:
-        UsageError: Code `config_invalid`; the message says which field and what it must be.
+        UsageError: Code `config_invalid`; the message names the field and what it must be.
     """
     return config if isinstance(config, RulesConfig) else cast("RulesConfig", _validated(rules.Config, config or {}))
 
@@ -237,9 +237,9 @@ def _invalid(place: str, problem: str) -> UsageError:
 
 
 def game_section(rules: type[Rules]) -> dict[str, Any]:
-    """What the types and docstrings of rules say for `game` of a manifest.
+    """The parts of a manifest's `game` that follow from the types and docstrings of the rules.
 
-    Name, owner, version and how the game is run are not theirs to say.
+    The name, owner, version and runnable have to be added.
     """
     doc = inspect.getdoc(rules) or rules.__name__
     return {

@@ -1,4 +1,4 @@
-"""The words between a game of the kit and who sits in its seats; the table is in every manifest that the kit makes."""
+"""The protocol between a game of the kit and its players. Every manifest made by the kit contains its table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 __all__ = ["MAX_FRAME", "PROTOCOL"]
 
 PROTOCOL: Final = "coworld.seat/1"
-"""The protocol, as `hello` names it."""
+"""Name of the protocol in `hello`."""
 
 MAX_FRAME: Final = 1024 * 1024
-"""Bytes of the longest frame that a player may send."""
+"""Maximum size in bytes of a frame from a player."""

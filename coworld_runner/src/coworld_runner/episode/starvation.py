@@ -8,8 +8,8 @@ A player and the game must both have run before an answer counts. Their waiting 
 the tick less the time in which one of them ran. Time in which both wait counts once. A share of 1 means that they were
 busy or waiting all through a tick, and would not have been without the waiting.
 
-Only play counts: from when the last player has connected to the last write of the results. Waiting while programs start
-or end changes nothing.
+Only play counts: from when all players are seen to be connected to the last write of the results. Waiting while
+programs start or end changes nothing.
 """
 
 from __future__ import annotations
@@ -292,10 +292,9 @@ class StarvationMeter:
         self._game = _Track(game, tick)
         self._players = [_Track(player, tick) for player in players]
         self._tick = tick
-        self._looked = time.monotonic()
         self._connections: Connections | None = None
         self._began: float | None = None
-        """When the last player connected, which is when play may begin."""
+        """When all players were first seen to be connected, from which on their waiting counts."""
         self._first = math.inf
         """When a whole tick of play was first observed."""
 
@@ -328,8 +327,7 @@ class StarvationMeter:
 
     def look(self) -> None:
         """Look once."""
-        now, last = time.monotonic(), self._looked
-        self._looked = now
+        now = time.monotonic()
         if self._connections is None:
             self._connections = Connections(int(self._game.unit.endpoint().there.rpartition(":")[2]))
         tracks = [self._game, *self._players]
@@ -340,10 +338,12 @@ class StarvationMeter:
             there = self._connections.of(pid for player in alone for pid in player.pids)
             for player in alone:
                 player.connected = not there.isdisjoint(player.pids)
-        if self._began is None and self._players and all(player.connected for player in self._players):
-            # it may have been so since the last look
-            self._began = last
-        if self._began is not None and now - self._tick >= self._began:
+        if self._began is None:
+            if self._players and all(player.connected for player in self._players):
+                # Not since the look before: until a program connects it is busy for longer than many a tick, and that
+                # cannot be told from play within the same look.
+                self._began = now
+        elif now - self._tick >= self._began:
             self._first = min(self._first, now)
             stretches = self._game.window.last(now)
             for player in self._players:

@@ -142,9 +142,11 @@ class TextArena(LibraryRules):
         for message in new[0]:
             if all(message in others for others in new[1:]):
                 speaker, words, kind = message
-                if kind.name == "GAME_BOARD":
+                # some games write the kind as a word
+                kind = getattr(kind, "name", kind)
+                if kind == "GAME_BOARD":
                     self._board = words
-                elif kind.name != "PROMPT" or self.seats > 1:
+                elif kind != "PROMPT" or self.seats > 1:
                     self._public.append(f"{'Game' if speaker < 0 else f'Seat {speaker}'}: {words}")
 
     @contextmanager

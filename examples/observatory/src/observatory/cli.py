@@ -338,19 +338,78 @@ def league_group() -> None:
     help="Play rounds of its champions for as long as a server runs, with this much time at least between their "
     "beginnings.  [default: it stands still]",
 )
+@click.option(
+    "--pairing",
+    metavar="NAME",
+    default="free-play",
+    show_default=True,
+    help="Who meets whom in a round, as in `coworld tournament`: round-robin, swiss, ladder, single-elimination ….",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Rounds of a season. Then it is archived, and the next begins.  [default: as long as the pairing has more]",
+)
+@click.option(
+    "--blocks",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    help="Blocks of each match; in a block everybody sits in every seat.",
+)
+@click.option(
+    "--divisions",
+    type=click.IntRange(1, 20),
+    default=1,
+    show_default=True,
+    help="How many, one above the other. Newcomers begin in the lowest.",
+)
+@click.option(
+    "--moves",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="How many change places between neighbouring divisions at the end of a season.",
+)
+@click.option(
+    "--size", type=click.IntRange(1), default=8, show_default=True, help="How many a division has, but the lowest."
+)
+@click.option("--check", is_flag=True, help="What is submitted plays an episode with itself before it competes.")
+@click.option(
+    "--faults",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Disqualify whose last N episodes each had a fault of its own.  [default: nobody]",
+)
 @where
 def league_add(
-    settings: Settings, out: Out, name: str, coworld: str, variant: str | None, private: bool, every: float | None
+    settings: Settings,
+    out: Out,
+    name: str,
+    coworld: str,
+    variant: str | None,
+    private: bool,
+    every: float | None,
+    divisions: int,
+    **terms: object,
 ) -> None:
-    """Make a league with one division, where everybody who submits is placed."""
+    """Make a league, where everybody who submits is placed."""
     from .api.leagues import create_league, league_divisions
 
     async def make(session: AsyncSession) -> dict[str, object]:
         league = await create_league(
-            session, name, coworld=coworld, variant_id=variant, public=not private, every=every
+            session,
+            name,
+            coworld=coworld,
+            variant_id=variant,
+            public=not private,
+            every=every,
+            terms={key: value for key, value in terms.items() if value is not None},
+            divisions=divisions,
         )
-        [division] = await league_divisions(session, league.id)
-        return {"id": league.id, "name": league.name, "coworld": league.game.name, "division_id": division.id}
+        lowest, *_ = await league_divisions(session, league.id)
+        return {"id": league.id, "name": league.name, "coworld": league.game.name, "division_id": lowest.id}
 
     made = changing(settings, make)
     out.answer(made)
@@ -360,19 +419,61 @@ def league_add(
 @league_group.command("list")
 @where
 def league_list(settings: Settings, out: Out) -> None:
-    """List the leagues."""
-    from .api.leagues import all_leagues
+    """List the leagues, with how each plays and where it is."""
+    from .operating.overview import leagues
 
-    async def look(session: AsyncSession) -> list[dict[str, object]]:
-        leagues = await all_leagues(session)
-        return [{"id": row.id, "name": row.name, "coworld": row.game.name, "public": row.public} for row in leagues]
-
-    leagues = looking(settings, look)
-    out.answer({"items": leagues})
-    for league in leagues:
+    found = looking(settings, leagues)
+    out.answer({"items": found})
+    for league in found:
         out.say(f"{league['id']}  {league['name']} ({league['coworld']})" + ("" if league["public"] else "  (private)"))
-    if not leagues:
+        plays = f"{league['pairing']}, season {league['season']}, {league['members']} members, {league['divisions']} "
+        out.say(f"    {league['state']}: {plays}division{'s' if league['divisions'] > 1 else ''}{_under_way(league)}")
+    if not found:
         out.note("None yet: observatory league add NAME --coworld NAME")
+
+
+def _under_way(league: dict[str, Any]) -> str:
+    rounds = (f"round {one['round']}: {one['over']} of {one['episodes']} episodes" for one in league["rounds"])
+    return "".join(f", {text}" for text in rounds)
+
+
+@league_group.command("pause")
+@click.argument("name")
+@where
+def league_pause(settings: Settings, out: Out, name: str) -> None:
+    """Have a league begin no more rounds; one that is played goes on to its end."""
+    _act_on_league(settings, out, name, "pause")
+
+
+@league_group.command("resume")
+@click.argument("name")
+@where
+def league_resume(settings: Settings, out: Out, name: str) -> None:
+    """Have a league begin rounds again."""
+    _act_on_league(settings, out, name, "resume")
+
+
+@league_group.command("season")
+@click.argument("name")
+@where
+def league_season(settings: Settings, out: Out, name: str) -> None:
+    """Close a league's season now, and begin the next.
+
+    Its tables are archived, and who has earned it changes division. Episodes of a round that is played count no more.
+    """
+    _act_on_league(settings, out, name, "season")
+
+
+def _act_on_league(settings: Settings, out: Out, name: str, action: str) -> None:
+    import functools
+
+    from .work.seasons import change_league
+
+    result = changing(settings, functools.partial(change_league, name=name, action=action))
+    out.answer(result)
+    out.say(f"{result['name']}: {result['state']}, season {result['season']}.")
+    for move in result["moves"]:
+        out.say(f"  {move['name']}: {move['from']} → {move['to']}")
 
 
 def _tell_token(out: Out, to: Path | None, made: dict[str, object]) -> None:

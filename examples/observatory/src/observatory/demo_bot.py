@@ -1,13 +1,25 @@
-"""A player of Paint Arena to begin with: it goes to the nearest tile that is not its own."""
+"""A player of Paint Arena to begin with: it goes to the nearest tile that is not its own.
 
+It needs nothing but websockets, which the game's own image has, so it plays there as well as on your machine.
+"""
+
+import asyncio
+import json
+import os
 from typing import Any
 
+from websockets.asyncio.client import connect
 
-async def play(seat: Any) -> None:
-    """Answer each observation with a move."""
-    async for seen in seat:
-        if seen["type"] == "observation":
-            await seat.send({"move": move(seen)})
+
+async def main() -> None:
+    """Answer each observation with a move, until the game is over."""
+    async with connect(os.environ["COWORLD_PLAYER_WS_URL"]) as game:
+        async for text in game:
+            seen = json.loads(text)
+            if seen["type"] == "observation":
+                await game.send(json.dumps({"move": move(seen)}))
+            elif seen["type"] == "final":
+                return
 
 
 def move(seen: dict[str, Any]) -> str:
@@ -24,3 +36,7 @@ def move(seen: dict[str, Any]) -> str:
     if right:
         return "right" if right > 0 else "left"
     return "down" if down > 0 else "up"
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import sqlalchemy as sa
 from fastapi import Query
@@ -13,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 from coworld_core.errors import CoworldError
+from coworld_runner.tournament.pairings import find_pairing
 
 from ..errors import conflict, invalid, not_found
 from ..identity.auth import Caller
@@ -20,13 +22,13 @@ from ..naming import name_key
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership
-from ..work.rounds import CONTINUOUS
+from ..work.seasons import CONTINUOUS
+from ..work.terms import LeagueTerms
 from .calls import Anyone, ApiRouter, Json, QueryModel, Team, refusals
 from .views import division_json, game_json, league_json
 
 __all__ = [
     "LeagueError",
-    "all_leagues",
     "create_league",
     "find_division",
     "find_league",
@@ -249,11 +251,6 @@ async def find_division(session: AsyncSession, caller: Caller, division_id: str)
     return division
 
 
-async def all_leagues(session: AsyncSession) -> list[League]:
-    """Every league there is, oldest first."""
-    return list(await session.scalars(sa.select(League).order_by(League.created_at, League.id)))
-
-
 async def league_divisions(session: AsyncSession, league_id: str) -> list[Division]:
     """A league's divisions, the lowest level first."""
     return list(
@@ -270,8 +267,10 @@ async def create_league(
     config: JsonObject | None = None,
     public: bool = True,
     every: float | None = None,
+    terms: Mapping[str, Any] | None = None,
+    divisions: int = 1,
 ) -> League:
-    """Make a league with one division, which newcomers are placed in.
+    """Make a league with its divisions, in the lowest of which newcomers are placed.
 
     Args:
         session: A writing session.
@@ -282,9 +281,12 @@ async def create_league(
         public: Whether people without an account see it.
         every: It plays rounds by itself, and this many seconds at least lie between their beginnings; None: it stands
             still.
+        terms: Further fields of its ``LeagueTerms``.
+        divisions: How many.
 
     Raises:
         LeagueError: Codes ``bad_name``, ``name_taken``, ``unknown_coworld``, ``unknown_variant``.
+        UsageError: There is no such pairing.
     """
     if not name.strip() or not name.isprintable() or len(name) > 200:
         raise LeagueError(f"{name!r} is no name for a league.", code="bad_name", hint="1 to 200 printable characters.")
@@ -307,34 +309,52 @@ async def create_league(
             code="unknown_variant",
             hint=f"It has {', '.join(variants)}.",
         )
+    said = dict(terms or {}) if every is None else {**(terms or {}), "every_seconds": every}
+    settled = LeagueTerms.of(said)
+    find_pairing(settled.pairing)
     league = League(
         name=name,
         slug=slug(name),
         game_id=game.id,
         variant_id=variant_id,
         commissioner_key="static" if every is None else CONTINUOUS,
-        commissioner_config=config if every is None else {**(config or {}), "every_seconds": every},
+        commissioner_config={**(config or {}), **said} or None,
         public=public,
     )
     league.game = game
     session.add(league)
     audit(session, "league.made", subject=name, coworld=canonical.name, public="yes" if public else "no")
     await session.flush()
-    division = Division(
-        name="Open",
-        level=1,
-        league_id=league.id,
-        description="Everybody who submits.",
-        commissioner_description={
-            "round_schedule": "None: this league stands still."
-            if every is None
-            else f"One after another: a round begins every {every:g} s, or when the one before is over.",
-            "leaderboard_rules": "The mean score of all finished episodes of the division's rounds.",
-        },
-    )
-    session.add(division)
+    for level in range(1, divisions + 1):
+        number = divisions - level + 1
+        session.add(
+            Division(
+                name="Open" if divisions == 1 else f"Division {number}",
+                level=level,
+                league_id=league.id,
+                description="Everybody who submits." if level == 1 else f"Who has risen from division {number + 1}.",
+                commissioner_description=_described(settled, moves=every is not None),
+            )
+        )
     await session.flush()
     return league
+
+
+def _described(terms: LeagueTerms, *, moves: bool) -> JsonObject:
+    """How a division is played, in words."""
+    if not moves:
+        return {
+            "round_schedule": "None: this league stands still.",
+            "leaderboard_rules": "The mean score of all finished episodes of the division's rounds.",
+        }
+    season = f" A season has {terms.rounds} rounds." if terms.rounds else ""
+    faults = f" After {terms.faults} episodes in a row with a fault of its own a policy is out." if terms.faults else ""
+    return {
+        "round_schedule": f"A round begins every {terms.every_seconds:g} s, or when the one before is over.{season}",
+        "round_structure": f"Pairing: {terms.pairing}. Who meets sits in every seat in turn.",
+        "leaderboard_rules": "As the pairing has it; else by rating (Bradley and Terry's, 400 points are ten wins to "
+        f"one loss), which is made anew from all games of the season after each round.{faults}",
+    }
 
 
 def slug(name: str) -> str:

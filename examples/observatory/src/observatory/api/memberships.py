@@ -7,16 +7,16 @@ from typing import Annotated
 import sqlalchemy as sa
 from fastapi import Query
 from pydantic import Field
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 
 from ..errors import conflict, forbidden, not_found
 from ..operating.closing import require_open
 from ..store.columns import JsonObject, now
-from ..store.models import Coworld, Division, Game, League, Membership, Player, PolicyVersion, Submission
+from ..store.happenings import record
+from ..store.models import League, Membership, Player, PolicyVersion, Submission
+from ..work.placing import QUALIFYING, crown, place
 from .calls import Anyone, ApiRouter, Call, Json, Known, refusals
-from .happenings import record
 from .leagues import find_league, visible_leagues
 from .pages import PageQuery, paginate
 from .views import division_json, league_json, player_ref, policy_version_json
@@ -102,7 +102,9 @@ async def nominate(call: Known, membership_id: str) -> Json:
     membership = await _own_membership(call, membership_id)
     if membership.end_time is not None:
         raise conflict(f"{_label(membership.policy_version)} is retired.", code="already_retired")
-    await _crown(call.db, membership)
+    if membership.status == QUALIFYING:
+        raise conflict(f"{_label(membership.policy_version)} is being checked.", code="not_qualified")
+    await crown(call.db, membership)
     return Json(membership_json(membership, call.base_url))
 
 
@@ -144,118 +146,10 @@ async def submit(call: Known, body: api.SubmissionBody) -> Json:
         player_id=player_id,
     )
     call.db.add(submission)
-    await _place(call.db, submission, version)
+    await place(call.db, submission, version)
     await call.db.flush()
     await call.db.refresh(submission)
     return Json(submission_json(submission, call.base_url))
-
-
-async def _place(session: AsyncSession, submission: Submission, version: PolicyVersion) -> None:
-    """Put a submission into the league's first division, or say why it cannot be."""
-    already = await session.scalar(
-        sa.select(Membership).where(
-            Membership.league_id == submission.league_id,
-            Membership.policy_version_id == version.id,
-            Membership.end_time.is_(None),
-        )
-    )
-    if already is not None:
-        submission.status, submission.membership_id = "placed", already.id
-        submission.notes = f"{_label(version)} is a member already."
-        return
-    division = await session.scalar(
-        sa.select(Division)
-        .where(Division.league_id == submission.league_id, Division.archived_at.is_(None))
-        .order_by(Division.level)
-        .limit(1)
-    )
-    refusal = "The league has no division to place it in." if division is None else await _full(session, submission)
-    if division is None or refusal is not None:
-        submission.status, submission.notes = "rejected", refusal
-        await record(
-            session,
-            "submission_rejected",
-            f"{_label(version)} was not placed",
-            summary=refusal or "",
-            audience="owner",
-            policy_version=version,
-            league_id=submission.league_id,
-        )
-        return
-    membership = Membership(
-        league_id=submission.league_id,
-        division_id=division.id,
-        policy_version_id=version.id,
-        user_id=submission.user_id,
-        player_id=submission.player_id,
-        substatus="active",
-    )
-    membership.division, membership.policy_version = division, version
-    session.add(membership)
-    await session.flush()
-    submission.status, submission.membership_id = "placed", membership.id
-    if await _becomes_champion(session, submission, version):
-        await _crown(session, membership)
-    await record(session, "submission_placed", f"{_label(version)} joined {division.name}", membership=membership)
-
-
-async def _full(session: AsyncSession, submission: Submission) -> str | None:
-    """Why the owner may have no more members there, or None."""
-    manifest = await session.scalar(
-        sa.select(Coworld.manifest)
-        .join(Game, Game.coworld_id == Coworld.id)
-        .join(League, League.game_id == Game.id)
-        .where(League.id == submission.league_id)
-    )
-    most = (manifest or {}).get("players_per_user")
-    if not isinstance(most, int):
-        return None
-    count = await session.scalar(
-        sa.select(sa.func.count())
-        .select_from(Membership)
-        .where(
-            Membership.league_id == submission.league_id,
-            Membership.user_id == submission.user_id,
-            Membership.end_time.is_(None),
-        )
-    )
-    if (count or 0) < most:
-        return None
-    return f"The game lets one user have {most} active here: retire one first."
-
-
-async def _becomes_champion(session: AsyncSession, submission: Submission, version: PolicyVersion) -> bool:
-    if submission.auto_champion != "lineage":
-        return submission.auto_champion == "always"
-    policies = await session.scalars(
-        sa.select(PolicyVersion.policy_id)
-        .join(Membership, Membership.policy_version_id == PolicyVersion.id)
-        .where(Membership.is_champion, Membership.league_id == submission.league_id, _same_owner(submission))
-    )
-    champions = set(policies)
-    return not champions or champions == {version.policy_id}
-
-
-async def _crown(session: AsyncSession, membership: Membership) -> None:
-    """Make a membership its owner's only champion in the league."""
-    await session.execute(
-        sa.update(Membership)
-        .where(
-            Membership.league_id == membership.league_id,
-            Membership.id != membership.id,
-            Membership.is_champion,
-            _same_owner(membership),
-        )
-        .values(is_champion=False, substatus="benched")
-        .execution_options(synchronize_session="fetch")
-    )
-    membership.is_champion, membership.substatus = True, "champion"
-    await session.flush()
-
-
-def _same_owner(row: Submission | Membership) -> sa.ColumnElement[bool]:
-    player = Membership.player_id.is_(None) if row.player_id is None else Membership.player_id == row.player_id
-    return sa.and_(Membership.user_id == row.user_id, player)
 
 
 async def _own_membership(call: Call, membership_id: str) -> Membership:

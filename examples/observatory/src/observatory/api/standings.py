@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import sqlalchemy as sa
@@ -16,6 +16,7 @@ from coworld_core import api
 
 from ..store.columns import JsonObject
 from ..store.models import Division, Player, Round, RoundResult, Tally, User
+from ..work.seasons import last_report
 from .calls import Anyone, ApiRouter, Json, QueryModel
 from .leagues import find_division
 
@@ -41,6 +42,10 @@ class RecentQuery(QueryModel):
     )
 
 
+_STORED = ("rounds", "rating", "low", "high", "won", "played")
+"""What ``Round.report`` has of each of its standings."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Standing:
     """One line of a leaderboard."""
@@ -56,10 +61,24 @@ class Standing:
     """Mean over the episodes."""
     episodes: int
     policy_version_ids: tuple[str, ...]
+    rounds: int = 0
+    """How many of the season it played in, of those that are over."""
+    rating: float | None = None
+    """After the last round that is over; None before, and where the league does not play by itself."""
+    low: float | None = None
+    """Of the interval that has the true rating in 95 of 100 cases."""
+    high: float | None = None
+    won: float = 0.0
+    """Matches won; of several players, the share of them that was beaten."""
+    played: int = 0
+    """Matches that counted."""
 
 
 async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
-    """The leaderboard of a division, the best first.
+    """The leaderboard of a division in the season that is played, the best first.
+
+    Where the league plays by itself, the order is that of the last round that is over, as the pairing has it; whoever
+    has come since stands below. Else it is that of the scores.
 
     A subject's score is the mean over all finished episodes of the division's rounds, all its policies together.
     Episodes that somebody has asked for do not count, wherever they were played (``Tally``).
@@ -74,24 +93,42 @@ async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
         .group_by(Tally.subject_id, Player.name, User.name)
         .order_by(mean.desc(), count.desc(), Tally.subject_id)
     )
+    division = await session.get_one(Division, division_id)
+    season = division.league.season
+    report = await last_report(session, division_id, season) or {"standings": []}
+    stands = {line["subject"]: line for line in report["standings"]}
     versions: dict[str, list[str]] = {}
     pairs = sa.select(Tally.subject_id, Tally.policy_version_id).where(Tally.division_id == division_id)
     for who, version in await session.execute(pairs):
         versions.setdefault(who, []).append(version)
-    found: list[Standing] = []
-    for place, (who, player_name, user_name, player_id, score, episodes) in enumerate(rows, start=1):
-        tied = bool(found) and math.isclose(found[-1].score, float(score), rel_tol=1e-12)
-        found.append(
-            Standing(
-                rank=found[-1].rank if tied else place,
-                subject_id=who,
-                subject_type="player" if player_id else "user",
-                name=player_name or user_name,
-                score=float(score),
-                episodes=int(episodes),
-                policy_version_ids=tuple(sorted(versions.get(who, ()))),
-            )
+    lines = [
+        Standing(
+            rank=0,
+            subject_id=who,
+            subject_type="player" if player_id else "user",
+            name=player_name or user_name,
+            score=float(score),
+            episodes=int(episodes),
+            policy_version_ids=tuple(sorted(versions.get(who, ()))),
+            **{key: stands[who][key] for key in _STORED if who in stands},
         )
+        for who, player_name, user_name, player_id, score, episodes in rows
+    ]
+    places = {who: line["place"] for who, line in stands.items()}
+    lines.sort(key=lambda line: places.get(line.subject_id, math.inf))
+    return _ranked(lines)
+
+
+def _ranked(lines: Sequence[Standing]) -> list[Standing]:
+    """Number the lines; equal ones share a rank."""
+    found: list[Standing] = []
+    for place, line in enumerate(lines, start=1):
+        before = found[-1] if found else None
+        if before is None or before.rating is not None or line.rating is not None:
+            tied = before is not None and (before.rating, before.won) == (line.rating, line.won)
+        else:
+            tied = math.isclose(before.score, line.score, rel_tol=1e-12)
+        found.append(replace(line, rank=before.rank if before is not None and tied else place))
     return found
 
 
@@ -110,7 +147,7 @@ async def leaderboard(call: Anyone, division_id: str, query: Annotated[RecentQue
                 "player_id": line.subject_id,
                 "player_name": line.name,
                 "score": line.score,
-                "rounds_played": line.episodes,
+                "rounds_played": line.rounds,
                 "recent_rounds": _rounds_of(recent, line.subject_id),
             }
             for line in lines
@@ -126,6 +163,9 @@ async def leaderboards(call: Anyone, division_id: str) -> Json:
     if not lines:
         return Json(None)
     recent = await _recent_rounds(call.db, division, 5)
+    rated = any(line.rating is not None for line in lines)
+    columns = _COLUMNS if rated else [column for column in _COLUMNS if column["key"] not in _STORED]
+    keys = [column["key"] for column in columns]
     return Json(
         {
             "default_view_key": "score",
@@ -134,19 +174,17 @@ async def leaderboards(call: Anyone, division_id: str) -> Json:
                 {
                     "key": "score",
                     "title": division.name,
-                    "description": "The mean score of all finished episodes of its rounds.",
+                    "description": "By the pairing and the rating, after each round."
+                    if rated
+                    else "The mean score of all finished episodes of its rounds.",
                     "axis_values": {},
-                    "columns": [
-                        {"key": "rank", "label": "Rank", "value_type": "integer", "sort": "asc"},
-                        {"key": "score", "label": "Score", "value_type": "number", "sort": "desc"},
-                        {"key": "episodes", "label": "Episodes", "value_type": "integer", "sort": "desc"},
-                    ],
+                    "columns": columns,
                     "rows": [
                         {
                             "subject_type": line.subject_type,
                             "subject_id": line.subject_id,
                             "subject_name": line.name,
-                            "values": {"rank": line.rank, "score": line.score, "episodes": line.episodes},
+                            "values": {key: getattr(line, key) for key in keys},
                             "policy_version_ids": line.policy_version_ids,
                             "recent_rounds": _rounds_of(recent, line.subject_id),
                         }
@@ -157,6 +195,18 @@ async def leaderboards(call: Anyone, division_id: str) -> Json:
         }
     )
 
+
+_COLUMNS = [
+    {"key": "rank", "label": "Rank", "value_type": "integer", "sort": "asc"},
+    {"key": "rating", "label": "Rating", "value_type": "number", "sort": "desc"},
+    {"key": "low", "label": "At least", "value_type": "number", "sort": "desc"},
+    {"key": "high", "label": "At most", "value_type": "number", "sort": "desc"},
+    {"key": "won", "label": "Won", "value_type": "number", "sort": "desc"},
+    {"key": "played", "label": "Matches", "value_type": "integer", "sort": "desc"},
+    {"key": "rounds", "label": "Rounds", "value_type": "integer", "sort": "desc"},
+    {"key": "score", "label": "Score", "value_type": "number", "sort": "desc"},
+    {"key": "episodes", "label": "Episodes", "value_type": "integer", "sort": "desc"},
+]
 
 _Recent = Sequence[tuple[Round, Sequence[RoundResult]]]
 

@@ -17,12 +17,13 @@ from ..errors import forbidden
 from ..identity.accounts import AccountError, find_user
 from ..store.audit import audit
 from ..store.columns import now
-from ..store.database import next_revision
+from ..store.database import Database, next_revision
 from ..store.models import EpisodeRequest, ExperienceRequest, Participant, Policy, PolicyVersion, User
 from ..work.queue import settle_request
 
 __all__ = [
     "PolicyError",
+    "cancel_waiting",
     "closed_since",
     "disable_policy",
     "disable_user",
@@ -32,6 +33,7 @@ __all__ = [
     "open_versions",
     "policy_label",
     "require_open",
+    "sweep_closed",
 ]
 
 
@@ -86,7 +88,7 @@ async def disable_user(session: AsyncSession, name: str, *, reason: str | None =
     """
     user = await find_user(session, name)
     seated = sa.select(Participant.episode_request_id).where(Participant.user_id == user.id)
-    cancelled = await _cancel_waiting(
+    cancelled = await cancel_waiting(
         session,
         sa.or_(EpisodeRequest.user_id == user.id, EpisodeRequest.id.in_(seated)),
         f"The account {user.name} was disabled by an operator before this was played.",
@@ -154,7 +156,7 @@ async def disable_policy(session: AsyncSession, row: Policy | PolicyVersion, *, 
     one = isinstance(row, PolicyVersion)
     seat = (Participant.policy_version_id if one else Participant.policy_id) == row.id
     label = policy_label(row)
-    cancelled = await _cancel_waiting(
+    cancelled = await cancel_waiting(
         session,
         EpisodeRequest.id.in_(sa.select(Participant.episode_request_id).where(seat)),
         f"The policy {label} was disabled by an operator before this was played.",
@@ -183,7 +185,46 @@ def policy_label(row: Policy | PolicyVersion) -> str:
     return row.name if isinstance(row, Policy) else _label(row)
 
 
-async def _cancel_waiting(session: AsyncSession, condition: sa.ColumnElement[bool], why: str) -> int:
+async def sweep_closed(database: Database) -> int:
+    """Cancel what waits for who is closed: what was asked for while that happened was not there to be cancelled.
+
+    Returns:
+        How many episodes there were.
+    """
+    closed = (
+        sa.select(PolicyVersion.id).join(Policy, Policy.id == PolicyVersion.policy_id).where(sa.not_(open_versions()))
+    )
+    seated = sa.select(Participant.episode_request_id).where(Participant.policy_version_id.in_(closed))
+    # a league's rounds take the turns of whoever brought the game, and are not that account's
+    asked = sa.and_(
+        EpisodeRequest.round_id.is_(None),
+        EpisodeRequest.user_id.in_(sa.select(User.id).where(User.disabled_at.is_not(None))),
+    )
+    left = sa.or_(asked, EpisodeRequest.id.in_(seated))
+    async with database.reading() as session:
+        waiting = sa.select(EpisodeRequest.id).where(EpisodeRequest.status == "pending", left).limit(1)
+        if await session.scalar(waiting) is None:
+            return 0
+    async with database.writing() as session:
+        return await cancel_waiting(
+            session, left, "An account or a policy in it was disabled by an operator before this was played."
+        )
+
+
+async def cancel_waiting(
+    session: AsyncSession, condition: sa.ColumnElement[bool], why: str, *, error_type: str = "disabled"
+) -> int:
+    """Cancel the episodes that wait and satisfy a condition.
+
+    Args:
+        session: A writing session.
+        condition: On ``EpisodeRequest``.
+        why: What is written into each.
+        error_type: The same as a code.
+
+    Returns:
+        How many there were.
+    """
     waiting = sa.and_(EpisodeRequest.status == "pending", condition)
     parents = (await session.scalars(sa.select(EpisodeRequest.experience_request_id).where(waiting).distinct())).all()
     requests = [parent for parent in parents if parent is not None]
@@ -204,7 +245,7 @@ async def _cancel_waiting(session: AsyncSession, condition: sa.ColumnElement[boo
         )
     ).all()
     for row in rows:
-        row.status, row.completed_at, row.error_type, row.error = "cancelled", now(), "disabled", why
+        row.status, row.completed_at, row.error_type, row.error = "cancelled", now(), error_type, why
         row.revision = await next_revision(session)
     await session.flush()
     for request in requests:

@@ -10,15 +10,28 @@ from pathlib import Path
 import anyio.to_thread
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import InstrumentedAttribute
 
 from ..identity.limits import quotas_of
 from ..quotas import Quotas
 from ..store.columns import JsonObject, now
-from ..store.models import EpisodeRequest, Policy, PolicyVersion, User, WorkerRow
+from ..store.models import (
+    Division,
+    EpisodeRequest,
+    League,
+    Membership,
+    Policy,
+    PolicyVersion,
+    Round,
+    User,
+    WorkerRow,
+)
 from ..store.storage import stored
+from ..work.seasons import state_of
+from ..work.terms import LeagueTerms
 from .presence import EVERY_SECONDS
 
-__all__ = ["accounts", "disk", "policies", "queue", "workers"]
+__all__ = ["accounts", "disk", "leagues", "policies", "queue", "workers"]
 
 _GONE = dt.timedelta(seconds=3 * EVERY_SECONDS)
 """After how long without a word a worker counts as gone."""
@@ -57,6 +70,46 @@ async def accounts(session: AsyncSession, base: Quotas | None = None) -> list[Js
         }
         for user in users
     ]
+
+
+async def leagues(session: AsyncSession) -> list[JsonObject]:
+    """Leagues, the oldest first, with how each plays and the rounds that are under way."""
+    rows = (await session.scalars(sa.select(League).order_by(League.created_at, League.id))).unique().all()
+    members = await _counted(session, Membership.league_id, Membership.end_time.is_(None))
+    divisions = await _counted(session, Division.league_id, Division.archived_at.is_(None))
+    over = sa.func.count(EpisodeRequest.id).filter(EpisodeRequest.status.not_in(("pending", "running")))
+    under_way: dict[str, list[JsonObject]] = {}
+    for league, number, done, all_of_them in await session.execute(
+        sa.select(Division.league_id, Round.round_number, over, sa.func.count(EpisodeRequest.id))
+        .join(Division, Division.id == Round.division_id)
+        .join(EpisodeRequest, EpisodeRequest.round_id == Round.id)
+        .where(Round.status == "running")
+        .group_by(Division.league_id, Round.id, Round.round_number)
+        .order_by(Round.round_number)
+    ):
+        under_way.setdefault(league, []).append({"round": number, "over": done, "episodes": all_of_them})
+    return [
+        {
+            "id": row.id,
+            "name": row.name,
+            "coworld": row.game.name,
+            "public": row.public,
+            "state": state_of(row),
+            "pairing": LeagueTerms.of(row.commissioner_config).pairing,
+            "season": row.season,
+            "members": members.get(row.id, 0),
+            "divisions": divisions.get(row.id, 0),
+            "rounds": under_way.get(row.id, []),
+        }
+        for row in rows
+    ]
+
+
+async def _counted(
+    session: AsyncSession, by: InstrumentedAttribute[str], condition: sa.ColumnElement[bool]
+) -> dict[str, int]:
+    rows = await session.execute(sa.select(by, sa.func.count()).where(condition).group_by(by))
+    return {row[0]: row[1] for row in rows}
 
 
 async def policies(session: AsyncSession, *, owner: str | None = None, disabled: bool = False) -> list[JsonObject]:

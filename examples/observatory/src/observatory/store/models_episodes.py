@@ -86,7 +86,7 @@ class EpisodeRequest(Base):
     user_id: Mapped[str] = reference("users.id")
     player_id: Mapped[str | None] = reference("players.id")
     source: Mapped[str] = mapped_column(sa.String(32), default="request")
-    """``experience``, ``request``, ``coworld_upload``, ``round`` or ``play``."""
+    """``experience``, ``request``, ``coworld_upload``, ``round``, ``qualification`` or ``play``."""
     experience_request_id: Mapped[str | None] = reference("experience_requests.id")
     index: Mapped[int] = mapped_column(default=0)
     """Its place among the episodes it was asked for with, from 0."""

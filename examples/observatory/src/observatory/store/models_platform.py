@@ -32,6 +32,7 @@ __all__ = [
     "RegistryTag",
     "Round",
     "RoundResult",
+    "Season",
     "Submission",
     "Token",
     "User",
@@ -328,8 +329,12 @@ class League(Base):
     public: Mapped[bool] = mapped_column(default=True)
     hidden: Mapped[bool] = mapped_column(default=False)
     is_game_of_week: Mapped[bool] = mapped_column(default=False)
+    season: Mapped[int] = mapped_column(default=1)
+    """Number of the season that is played, from 1."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
     disabled_at: Mapped[dt.datetime | None]
+    paused_at: Mapped[dt.datetime | None]
+    """Since when an operator has it begin no more rounds."""
 
     game: Mapped[Game] = relationship(lazy="joined", innerjoin=True)
 
@@ -372,7 +377,7 @@ class Membership(Base):
 
     id: Mapped[str] = id_column("lpm")
     status: Mapped[str] = mapped_column(sa.String(32), default="competing")
-    """``competing``, ``retired``, ``disqualified``, or what a commissioner calls it."""
+    """``qualifying`` (until its check is passed), ``competing``, ``retired`` or ``disqualified``."""
     substatus: Mapped[str | None]
     is_champion: Mapped[bool] = mapped_column(default=False)
     """Whether its owner nominated it; one per owner and league."""
@@ -429,11 +434,31 @@ class Round(Base):
     status: Mapped[str] = mapped_column(sa.String(32))
     error: Mapped[str | None] = mapped_column(sa.Text())
     division_id: Mapped[str] = reference("divisions.id")
+    season: Mapped[int] = mapped_column(default=1)
+    """Number of the league's season that it is of."""
+    report: Mapped[JsonObject | None] = mapped_column(deferred=True)
+    """How the division stood when it was over (``work.table.Table``); pairs are in the last one alone."""
     started_at: Mapped[dt.datetime | None]
     completed_at: Mapped[dt.datetime | None]
     created_at: Mapped[dt.datetime] = mapped_column(default=now, index=True)
 
     division: Mapped[Division] = relationship(lazy="joined", innerjoin=True)
+
+
+class Season(Base):
+    """A season of a league that is over, as it stood at its end."""
+
+    __tablename__ = "seasons"
+    __table_args__ = (sa.UniqueConstraint("league_id", "number"),)
+
+    id: Mapped[str] = id_column("season")
+    league_id: Mapped[str] = reference("leagues.id", index=False)
+    number: Mapped[int]
+    tables: Mapped[JsonList]
+    """One object a division, the highest first: ``division_id``, ``division``, and its ``standings``."""
+    moves: Mapped[JsonList]
+    """Who changed division with its end: ``name``, ``from`` and ``to``."""
+    closed_at: Mapped[dt.datetime] = mapped_column(default=now)
 
 
 class RoundResult(Base):

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from ..errors import Refusal
 from ..identity.auth import ANONYMOUS, SESSION_COOKIE
-from . import account, lobby, operating, pages, static
+from . import account, leagues, lobby, operating, pages, static
 from .visit import trouble
 
 __all__ = ["router"]
@@ -34,7 +34,8 @@ def _shown(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Reque
 router = APIRouter(include_in_schema=False)
 for _path, _page in {
     "/": pages.home,
-    "/leagues/{league_id}": pages.league,
+    "/leagues/{league_id}": leagues.league,
+    "/leagues/{league_id}/rounds/{round_id}": leagues.league_round,
     "/episodes": pages.episodes,
     "/episodes/{episode_id}": pages.episode,
     "/episodes/{episode_id}/files/{kind}": pages.file,

@@ -14,6 +14,7 @@ from ..identity.auth import Caller
 from ..operating import overview
 from ..operating.closing import disable_policy, disable_user, enable_policy, enable_user, find_policy
 from ..store.audit import Actor, acting, audit_lines
+from ..work.seasons import change_league
 from .visit import Visit, is_same_origin, open_visit, page, trouble
 
 __all__ = ["act", "operator"]
@@ -32,6 +33,7 @@ async def operator(request: Request) -> Response:
             visit.caller,
             own_id=visit.caller.user_id,
             accounts=await overview.accounts(visit.db, visit.services.settings.quotas),
+            leagues=await overview.leagues(visit.db),
             queue=await overview.queue(visit.db),
             workers=await overview.workers(visit.db),
             disk=await overview.disk(visit.db, visit.services.settings.data),
@@ -41,7 +43,7 @@ async def operator(request: Request) -> Response:
 
 
 async def act(request: Request) -> Response:
-    """Close or open again what a form names, an account (``user``) or a ``policy``; then show the page again."""
+    """Do what a form says to an account (``user``), a ``policy`` or a ``league``; then show the page again."""
     async with open_visit(request) as visit:
         caller, services = visit.caller, visit.services
         if not caller.is_team:
@@ -64,6 +66,8 @@ async def act(request: Request) -> Response:
                         await disable_policy(session, await find_policy(session, name), reason=reason)
                     case "policy", "enable":
                         enable_policy(session, await find_policy(session, name))
+                    case "league", ("pause" | "resume" | "season") as action:
+                        await change_league(session, name, action)
                     case _:
                         return trouble(request, caller, 404, "Not here", "There is no such button.")
     except CoworldError as error:

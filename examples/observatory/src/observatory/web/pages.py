@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from ..api.episodes import MAX_IDS
 from ..api.feed import LONGEST_WAIT, wait_for_changes
-from ..api.leagues import find_league, league_rows
+from ..api.leagues import league_rows
 from ..api.standings import Standing, standings
 from ..errors import Refusal
 from ..evidence.access import find_episode, own_slots, view_of, visible
@@ -28,9 +26,7 @@ from ..store.models import (
     League,
     Membership,
     Participant,
-    Policy,
     PolicyVersion,
-    User,
 )
 from ..work.queue import OVER
 from .rows import LogText, episode_rows, read_log, recent_episodes
@@ -42,7 +38,6 @@ __all__ = [
     "episodes",
     "file",
     "home",
-    "league",
     "live",
     "policy_version",
     "start_replay",
@@ -63,53 +58,6 @@ async def home(request: Request) -> Response:
             leagues=[await _card(visit, row) for row in await league_rows(visit.db, visit.caller)],
             figures=await _figures(visit),
             recent=await recent_episodes(visit.db, visit.services, visit.caller),
-        )
-
-
-async def league(request: Request) -> Response:
-    """A league: standings, members, and what was played last."""
-    async with open_visit(request) as visit:
-        try:
-            row = await find_league(visit.db, visit.caller, request.path_params["league_id"])
-        except Refusal:
-            return _nothing(visit, "There is no such league, or it is not for everybody. Signing in may help.")
-        rows = (
-            await visit.db.scalars(
-                sa.select(Division)
-                .where(Division.league_id == row.id, Division.archived_at.is_(None), ~Division.hidden)
-                .order_by(Division.level.desc())
-            )
-        ).unique()
-        divisions = [
-            {"id": division.id, "name": division.name, "standings": await _table(visit, division.id)}
-            for division in rows
-        ]
-        members = (
-            await visit.db.execute(
-                sa.select(Membership, User.name)
-                .join(User, User.id == Membership.user_id)
-                .where(Membership.league_id == row.id, Membership.end_time.is_(None))
-                .order_by(Membership.is_champion.desc(), Membership.created_at)
-            )
-        ).unique()
-        return page(
-            request,
-            "league.html",
-            visit.caller,
-            here="leagues",
-            league={"id": row.id, "name": row.name, "coworld": row.game.name, "description": row.game.description},
-            divisions=divisions,
-            commands=_to_take_part(row, visit.services.settings.url),
-            members=[
-                {
-                    "label": f"{member.policy_version.policy.name}:v{member.policy_version.version}",
-                    "owner": member.player.name if member.player else name,
-                    "champion": member.is_champion,
-                    "since": member.start_time,
-                }
-                for member, name in members
-            ],
-            recent=await recent_episodes(visit.db, visit.services, visit.caller, EpisodeRequest.league_id == row.id),
         )
 
 
@@ -148,6 +96,7 @@ async def episode(request: Request) -> Response:
             league={"id": arena.id, "name": arena.name} if arena is not None else None,
             live_url=view_of(visit.services).live_url(row),
             replay=any(item.kind == "replay" for item in kept),
+            pruned_at=row.pruned_at,
             logs=[await _log(visit, row, item) for item in kept if item.kind in _LOGS],
             files=[
                 {"name": filename_of(item).removesuffix(".z"), "size": item.size, "href": _href(row, item)}
@@ -306,39 +255,6 @@ async def _card(visit: Visit, row: League) -> dict[str, Any]:
 
 async def _standings(visit: Visit, division_id: str) -> list[Standing]:
     return await standings(visit.db, division_id)
-
-
-async def _table(visit: Visit, division_id: str) -> list[dict[str, Any]]:
-    """A division's standings: who, with which policies, and whose they are."""
-    lines = await standings(visit.db, division_id)
-    ids = {version for line in lines for version in line.policy_version_ids}
-    found = await visit.db.execute(
-        sa.select(PolicyVersion.id, Policy.name, PolicyVersion.version, User.name)
-        .join(Policy, Policy.id == PolicyVersion.policy_id)
-        .join(User, User.id == PolicyVersion.user_id)
-        .where(PolicyVersion.id.in_(ids))
-    )
-    versions = {row[0]: (row[1], row[2], row[3]) for row in found}
-    table: list[dict[str, Any]] = []
-    for line in lines:
-        newest: dict[str, int] = {}
-        own = [versions[version] for version in line.policy_version_ids]
-        for name, number, _ in own:
-            newest[name] = max(number, newest.get(name, 0))
-        labels = [f"{name}:v{number}" for name, number in sorted(newest.items())]
-        table.append({**asdict(line), "policies": ", ".join(labels), "owner": own[0][2] if own else line.name})
-    return table
-
-
-def _to_take_part(row: League, server: str) -> list[str]:
-    return [
-        shlex.join(words)
-        for words in (
-            ["coworld", "login", "--server", server],
-            ["coworld", "upload-policy", "./bot.py", "--league", row.name, "--server", server],
-            ["coworld", "results", row.name, "--server", server],
-        )
-    ]
 
 
 async def _figures(visit: Visit) -> dict[str, int]:

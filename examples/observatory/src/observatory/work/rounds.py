@@ -1,16 +1,20 @@
-"""Rounds that a league plays by itself, one after another, for as long as a server runs."""
+"""Rounds that a league plays by itself, one after another, for as long as a server runs.
+
+Who meets whom is for a pairing to say, the same as in a tournament in a folder (``work.table``).
+"""
 
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 import logging
-import random
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -18,8 +22,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coworld_core.errors import CoworldError, ManifestError
 from coworld_core.manifest.gameconfig import game_config_for, slot_count
 from coworld_core.manifest.loading import load_manifest
+from coworld_core.manifest.models import Manifest
+from coworld_runner.tournament.pairings import find_pairing
 
-from ..operating.closing import open_versions
+from ..operating.closing import open_versions, sweep_closed
 from ..services import Services
 from ..store.columns import now
 from ..store.database import Database
@@ -36,17 +42,16 @@ from ..store.models import (
     RoundResult,
 )
 from .ordering import Order, add_episodes
+from .placing import check_newcomers, put_out
 from .scheduling import Candidate, episode_configs, plan_config
+from .seasons import CONTINUOUS, close_season
+from .table import PlayedEpisode, PlayedRound, Table, make_table
+from .terms import LeagueTerms
 
-__all__ = ["CONTINUOUS", "MOST_EPISODES", "advance", "lifespan", "lineups"]
-
-CONTINUOUS = "continuous"
-"""``League.commissioner_key`` of a league that plays on: its champions meet in one round after another."""
-
-MOST_EPISODES = 12
-"""Most episodes of a round; more champions than that lets meet are drawn from."""
+__all__ = ["advance", "lifespan"]
 
 _LOOK_SECONDS = 1.0
+_SEEDS_A_SEASON = 100_000
 _log = logging.getLogger("observatory.work.rounds")
 
 
@@ -63,6 +68,8 @@ async def _play_on(services: Services) -> None:
     said: dict[str, str] = {}
     while True:
         try:
+            await sweep_closed(services.database)
+            await check_newcomers(services.database)
             for division in await _divisions(services.database):
                 try:
                     await advance(services.database, division)
@@ -71,7 +78,7 @@ async def _play_on(services: Services) -> None:
                     if said.get(division) != error.message:
                         _log.warning("Division %s plays no round: %s", division, error.message)
                     said[division] = error.message
-        except (SQLAlchemyError, OSError) as error:
+        except (SQLAlchemyError, OSError, CoworldError) as error:
             _log.warning("Rounds cannot be looked after: %s", error)
         await anyio.sleep(_LOOK_SECONDS)
 
@@ -86,58 +93,114 @@ async def _divisions(database: Database) -> Sequence[str]:
         return found.all()
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Due:
+    """What a division's next step is made of, as it was read."""
+
+    last: str | None
+    """Id of the season's last round."""
+    season: int
+    closes: bool
+    """Whether that round is over, and has to be closed."""
+    begins: bool
+    """Whether it is time for another."""
+    terms: LeagueTerms
+    coworld: Coworld
+    manifest: Manifest
+    variant: str
+    seats: int
+    entrants: Mapping[str, Candidate]
+    """Who competes, by subject, in the order in which they came."""
+    rounds: Sequence[PlayedRound]
+
+
 async def advance(database: Database, division_id: str) -> str | None:
     """Close a division's round once all its episodes are over, and begin the next when it is time.
+
+    A season that has no more rounds in any division ends with it.
 
     Returns:
         The id of a round that was begun.
 
     Raises:
         ManifestError: The league's config does not fit its game.
-        UsageError: The league's variant is gone.
+        UsageError: The league's variant, or its pairing, is gone.
     """
     async with database.reading() as session:
-        if not await _is_due(session, division_id):
-            return None
+        due = await _look(session, division_id)
+    if due is None:
+        return None
+    # a long season is replayed without a connection, and beside the event loop
+    table = await anyio.to_thread.run_sync(
+        partial(
+            make_table,
+            due.rounds,
+            list(due.entrants),
+            terms=due.terms,
+            pairing=find_pairing(due.terms.pairing),
+            seats=due.seats,
+            coworld=due.coworld.name,
+            version=due.coworld.version,
+            variant=due.variant,
+        )
+    )
     async with database.writing() as session:
-        # asked again: another server may have been quicker
+        # asked again: another server may have been quicker, and whoever plays may have been closed
         division = await session.get_one(Division, division_id, with_for_update={"of": Division})
-        if not await _is_due(session, division_id):
+        again = await _look(session, division_id, rounds=False)
+        if again is None or (again.last, again.season, again.entrants) != (due.last, due.season, due.entrants):
             return None
-        last = await _last(session, division_id)
-        if last is not None and last.status == "running":
-            await _close(session, last)
-        if last is not None and now() < last.created_at + _every(division.league):
+        shrunk = False
+        if due.closes and due.last is not None:
+            shrunk = await _close(session, await session.get_one(Round, due.last), table, due.terms)
+        if table.over == "rounds":
+            await _end_season(session, division)
+        if shrunk or not due.begins or table.config is None:
             return None
-        return await _begin(session, division, (last.round_number if last is not None else 0) + 1)
+        return await _begin(session, division, due, table)
 
 
-async def _last(session: AsyncSession, division_id: str) -> Round | None:
-    return await session.scalar(
+async def _look(session: AsyncSession, division_id: str, *, rounds: bool = True) -> _Due | None:
+    """Whether there is something to do, a round to close, or one to begin, and with what."""
+    division = await session.get_one(Division, division_id)
+    league = division.league
+    last = await session.scalar(
         sa.select(Round).where(Round.division_id == division_id).order_by(Round.round_number.desc()).limit(1)
     )
-
-
-async def _is_due(session: AsyncSession, division_id: str) -> bool:
-    """Whether there is something to do: a round to close, or one to begin."""
-    last = await _last(session, division_id)
-    if last is None:
-        return await _count(session, division_id) > 1
-    if last.status == "running":
+    closes = last is not None and last.status == "running"
+    if last is not None and closes:
         left = sa.select(EpisodeRequest.id).where(
             EpisodeRequest.round_id == last.id, EpisodeRequest.status.in_(("pending", "running"))
         )
-        return await session.scalar(left.limit(1)) is None
-    return now() >= last.created_at + _every(last.division.league) and await _count(session, division_id) > 1
-
-
-async def _count(session: AsyncSession, division_id: str) -> int:
-    champions = _champions(division_id).with_only_columns(sa.func.count(Membership.id)).order_by(None)
-    return await session.scalar(champions) or 0
-
-
-def _every(league: League) -> dt.timedelta:
-    return dt.timedelta(seconds=float((league.commissioner_config or {}).get("every_seconds", 60)))
+        if await session.scalar(left.limit(1)) is not None:
+            return None
+    terms = LeagueTerms.of(league.commissioner_config)
+    early = last is not None and now() < last.created_at + dt.timedelta(seconds=terms.every_seconds)
+    begins = league.paused_at is None and not early
+    if begins and not closes and last is not None and last.season == league.season:
+        report = await session.scalar(sa.select(Round.report).where(Round.id == last.id))
+        begins = not (report or {}).get("over")
+    if not closes and not begins:
+        return None
+    members = (await session.scalars(_champions(division_id))).unique().all()
+    coworld = await session.get(Coworld, league.game.coworld_id)
+    if coworld is None or (len(members) < 2 and not closes):
+        return None
+    manifest = load_manifest(dict(coworld.manifest), template=True).manifest
+    variant = league.variant_id or manifest.variants[0].id
+    return _Due(
+        last=last.id if last is not None else None,
+        season=league.season,
+        closes=closes,
+        begins=begins,
+        terms=terms,
+        coworld=coworld,
+        manifest=manifest,
+        variant=variant,
+        seats=slot_count(manifest, game_config_for(manifest, variant)),
+        entrants={row.player_id or row.user_id: Candidate.of(row.policy_version, row.player) for row in members},
+        rounds=await _played(session, division_id, league.season) if rounds else (),
+    )
 
 
 def _champions(division_id: str) -> sa.Select[Any]:
@@ -156,34 +219,72 @@ def _champions(division_id: str) -> sa.Select[Any]:
     )
 
 
-async def _begin(session: AsyncSession, division: Division, number: int) -> str | None:
+async def _played(session: AsyncSession, division_id: str, season: int) -> list[PlayedRound]:
+    """The rounds of a season with their episodes, in their order; the one to be closed is the last."""
+    of_season = (Round.division_id == division_id, Round.season == season)
+    rounds = (
+        await session.execute(sa.select(Round.id, Round.round_config).where(*of_season).order_by(Round.round_number))
+    ).all()
+    scores: dict[str, list[float]] = {}
+    of_rounds = sa.select(Round.id).where(*of_season)
+    for episode, score in await session.execute(
+        sa.select(EpisodeScore.episode_request_id, EpisodeScore.score)
+        .join(EpisodeRequest, EpisodeRequest.id == EpisodeScore.episode_request_id)
+        .where(EpisodeRequest.round_id.in_(of_rounds))
+        .order_by(EpisodeScore.episode_request_id, EpisodeScore.position)
+    ):
+        scores.setdefault(episode, []).append(score)
+    episodes: dict[str, list[PlayedEpisode]] = {}
+    columns = (
+        EpisodeRequest.round_id,
+        EpisodeRequest.id,
+        EpisodeRequest.index,
+        EpisodeRequest.status,
+        EpisodeRequest.error_type,
+        EpisodeRequest.error,
+        EpisodeRequest.failed_policy_index,
+    )
+    for round_id, id, index, status, error_type, error, slot in await session.execute(
+        sa.select(*columns).where(EpisodeRequest.round_id.in_(of_rounds))
+    ):
+        episodes.setdefault(str(round_id), []).append(
+            PlayedEpisode(
+                id=id,
+                index=index,
+                status=status,
+                error_type=error_type,
+                error=error,
+                failed_slot=slot,
+                scores=tuple(scores.get(id, ())),
+            )
+        )
+    return [PlayedRound(config=config, episodes=tuple(episodes.get(id, ()))) for id, config in rounds]
+
+
+async def _begin(session: AsyncSession, division: Division, due: _Due, table: Table) -> str:
     """Write a round and its episodes down, which whoever plays episodes finds in the queue."""
-    league = division.league
-    coworld = await session.get(Coworld, league.game.coworld_id)
-    members = (await session.scalars(_champions(division.id))).unique().all()
-    if coworld is None or len(members) < 2:
-        return None
-    manifest = load_manifest(dict(coworld.manifest), template=True).manifest
-    variant = league.variant_id or manifest.variants[0].id
-    seats = slot_count(manifest, game_config_for(manifest, variant))
-    drawn = lineups([Candidate.of(row.policy_version, row.player) for row in members], seats=seats, number=number)
+    assert table.config is not None
+    league, moment = division.league, now()
+    drawn = [tuple(due.entrants[name] for name in lineup if name is not None) for _, lineup in table.lineups]
     names = [[candidate.label for candidate in lineup] for lineup in drawn]
-    try:
-        # no two rounds with the same chance, where the game takes a seed
-        first = {"seed": number * MOST_EPISODES}
-        config = plan_config(manifest, variant, first, seats=seats)
-        configs = episode_configs(manifest, config, names, seed_pinned=False)
-    except ManifestError:
-        config = plan_config(manifest, variant, {}, seats=seats)
-        configs = episode_configs(manifest, config, names, seed_pinned=False)
-    moment = now()
+    configs: list[dict[str, Any]] = []
+    for (block, _), labels in zip(table.lineups, names, strict=True):
+        try:
+            # the same chances in every seat, and others in other blocks, where the game takes a seed
+            given = {"seed": league.season * _SEEDS_A_SEASON + block}
+            config = plan_config(due.manifest, due.variant, given, seats=due.seats)
+        except ManifestError:
+            config = plan_config(due.manifest, due.variant, {}, seats=due.seats)
+        configs += episode_configs(due.manifest, config, [labels], seed_pinned=True)
+    number = await session.scalar(sa.select(sa.func.max(Round.round_number)).where(Round.division_id == division.id))
     row = Round(
-        round_number=number,
+        round_number=(number or 0) + 1,
         commissioner_key=CONTINUOUS,
         execution_backend="any",
-        round_config={"variant_id": variant, "episodes": len(drawn)},
+        round_config={**table.config, "season": league.season, "episodes": len(drawn)},
         status="running",
         division_id=division.id,
+        season=league.season,
         started_at=moment,
         created_at=moment,
     )
@@ -192,9 +293,9 @@ async def _begin(session: AsyncSession, division: Division, number: int) -> str 
     order = Order(
         source="round",
         # a league is nobody's: its episodes take the turns of whoever brought the game
-        user_id=coworld.user_id,
-        coworld_id=coworld.id,
-        variant_id=variant,
+        user_id=due.coworld.user_id,
+        coworld_id=due.coworld.id,
+        variant_id=due.variant,
         league_id=league.id,
         division_id=division.id,
     )
@@ -202,30 +303,14 @@ async def _begin(session: AsyncSession, division: Division, number: int) -> str 
     return row.id
 
 
-def lineups(candidates: Sequence[Candidate], *, seats: int, number: int) -> list[tuple[Candidate, ...]]:
-    """Who meets whom in a round: every lineup that there is, or as many as a round has, drawn anew each time.
+async def _close(session: AsyncSession, row: Round, table: Table, terms: LeagueTerms) -> bool:
+    """Write down how a round ended, how its division stands now, and put out who fails again and again.
 
-    Where there are fewer candidates than seats, some sit twice. Who sits where changes from round to round.
+    A round's own results are the mean score of each policy version over its seats.
 
-    Args:
-        candidates: Those who compete, at least one.
-        seats: How many a game has.
-        number: The round's, from 1; the same gives the same.
+    Returns:
+        Whether somebody was put out.
     """
-    dice = random.Random(number)
-    if len(candidates) < seats:
-        found = [tuple(itertools.islice(itertools.cycle(candidates), seats))]
-    elif len(candidates) <= MOST_EPISODES:
-        found = list(itertools.islice(itertools.combinations(candidates, seats), 5000))
-        found = dice.sample(found, min(MOST_EPISODES, len(found)))
-    else:
-        found = [tuple(dice.sample(candidates, seats)) for _ in range(MOST_EPISODES)]
-    turned = [(number + index) % seats for index in range(len(found))]
-    return [lineup[turn:] + lineup[:turn] for lineup, turn in zip(found, turned, strict=True)]
-
-
-async def _close(session: AsyncSession, row: Round) -> None:
-    """Write down how a round ended: the mean score of each policy version over its seats."""
     mean = sa.func.avg(EpisodeScore.score)
     scores = await session.execute(
         sa.select(EpisodeScore.policy_version_id, EpisodeScore.player_id, mean)
@@ -243,4 +328,46 @@ async def _close(session: AsyncSession, row: Round) -> None:
     session.add_all(results)
     row.status, row.completed_at = ("completed" if results else "failed"), now()
     row.error = None if results else "None of its episodes was completed."
+    # how pairs did is of interest as it is now; all of them after every round would be more than all scores
+    before = (
+        await session.execute(
+            sa.select(Round.id, Round.report)
+            .where(Round.division_id == row.division_id, Round.season == row.season, Round.report.is_not(None))
+            .order_by(Round.round_number.desc())
+            .limit(1)
+        )
+    ).first()
+    if before is not None:
+        await session.execute(
+            sa.update(Round).where(Round.id == before[0]).values(report={**(before[1] or {}), "pairs": []})
+        )
+    await session.execute(sa.update(Round).where(Round.id == row.id).values(report=table.report))
     await session.flush()
+    if terms.faults is None:
+        return False
+    members = (await session.scalars(_champions(row.division_id))).unique().all()
+    gone = [await put_out(session, member, most=terms.faults) for member in members]
+    await session.flush()
+    return any(gone)
+
+
+async def _end_season(session: AsyncSession, over: Division) -> None:
+    """End the season where no other division that plays has another round either."""
+    league = await session.get_one(League, over.league_id, with_for_update={"of": League})
+    others = await session.scalars(
+        sa.select(Division.id).where(
+            Division.league_id == league.id, Division.archived_at.is_(None), Division.id != over.id
+        )
+    )
+    for division in others.all():
+        last = await session.execute(
+            sa.select(Round.report)
+            .where(Round.division_id == division, Round.season == league.season)
+            .order_by(Round.round_number.desc())
+            .limit(1)
+        )
+        begun = last.first()
+        count = _champions(division).with_only_columns(sa.func.count(Membership.id)).order_by(None)
+        if not (begun[0] or {}).get("over") if begun else (await session.scalar(count) or 0) > 1:
+            return
+    await close_season(session, league)

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ..store.models import EpisodeRequest, EpisodeScore, Participant, Tally
+from ..store.models import EpisodeRequest, EpisodeScore, Participant, Round, Tally
 
 __all__ = ["add_scores"]
 
@@ -19,9 +19,12 @@ async def add_scores(session: AsyncSession, row: EpisodeRequest, scores: Sequenc
     """Write the scores of an episode that has finished; who sits where must be there already.
 
     Only an episode that the league has scheduled counts in its division's table: one that somebody asked for may be
-    like it, and is none of the league's own.
+    like it, and is none of the league's own. Nor does one whose season was closed while it was played.
     """
     division = row.division_id if row.round_id is not None else None
+    if division is not None:
+        cancelled = sa.select(Round.id).where(Round.id == row.round_id, Round.status == "cancelled")
+        division = None if await session.scalar(cancelled) is not None else division
     seated = {
         seat.position: seat
         for seat in await session.scalars(sa.select(Participant).where(Participant.episode_request_id == row.id))

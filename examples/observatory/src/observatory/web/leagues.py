@@ -1,0 +1,271 @@
+"""The pages of leagues: how they stand, who has met whom, what is played, and seasons that are over."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import lazyload
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..api.leagues import find_league
+from ..api.rounds import find_round
+from ..api.standings import standings
+from ..errors import Refusal
+from ..store.columns import JsonObject
+from ..store.models import (
+    Division,
+    EpisodeRequest,
+    League,
+    Membership,
+    Policy,
+    PolicyVersion,
+    Round,
+    RoundResult,
+    Season,
+    User,
+)
+from ..work.queue import OVER
+from ..work.seasons import last_report, names_of, state_of
+from .rows import recent_episodes
+from .visit import Visit, open_visit, page, trouble
+
+__all__ = ["league", "league_round"]
+
+_ROUNDS = 8
+"""How many rounds a league's page lists."""
+_HISTORY = 30
+"""Over how many rounds a place is followed."""
+_MET = 12
+"""How many of a division are in its table of who has met whom: the first."""
+_EPISODES = 200
+"""How many episodes a round's page lists."""
+
+
+async def league(request: Request) -> Response:
+    """A league: standings, who has met whom, rounds, members, seasons that are over, and what was played last."""
+    async with open_visit(request) as visit:
+        try:
+            row = await find_league(visit.db, visit.caller, request.path_params["league_id"])
+        except Refusal:
+            return _nothing(visit, "There is no such league, or it is not for everybody. Signing in may help.")
+        divisions = (
+            await visit.db.scalars(
+                sa.select(Division)
+                .where(Division.league_id == row.id, Division.archived_at.is_(None), ~Division.hidden)
+                .order_by(Division.level.desc())
+            )
+        ).unique()
+        seasons = await visit.db.scalars(
+            sa.select(Season).where(Season.league_id == row.id).order_by(Season.number.desc()).limit(_ROUNDS)
+        )
+        return page(
+            request,
+            "league.html",
+            visit.caller,
+            here="leagues",
+            league={
+                "id": row.id,
+                "name": row.name,
+                "coworld": row.game.name,
+                "description": row.game.description,
+                "season": row.season,
+                "paused": state_of(row) == "paused",
+            },
+            divisions=[await _division(visit.db, division, row.season) for division in divisions.all()],
+            rounds=await _rounds(visit.db, Division.league_id == row.id),
+            seasons=seasons.all(),
+            commands=_to_take_part(row, visit.services.settings.url),
+            members=await _members(visit.db, row.id),
+            recent=await recent_episodes(visit.db, visit.services, visit.caller, EpisodeRequest.league_id == row.id),
+        )
+
+
+async def league_round(request: Request) -> Response:
+    """A round: how far it is, how it ended, and each of its episodes."""
+    async with open_visit(request) as visit:
+        try:
+            found = await find_round(visit.db, visit.caller, request.path_params["round_id"])
+        except Refusal:
+            return _nothing(visit, "There is no such round, or it is not for everybody. Signing in may help.")
+        [shown] = await _rounds(visit.db, Round.id == found.id)
+        results = await visit.db.scalars(
+            sa.select(RoundResult).where(RoundResult.round_id == found.id).order_by(RoundResult.rank, RoundResult.id)
+        )
+        byes = await names_of(visit.db, found.round_config.get("byes", []))
+        arena = found.division.league
+        return page(
+            request,
+            "round.html",
+            visit.caller,
+            here="leagues",
+            league={"id": arena.id, "name": arena.name},
+            division=found.division.name,
+            round=shown,
+            error=found.error,
+            pairing=found.round_config.get("pairing"),
+            byes=sorted(byes.values()),
+            results=[
+                {
+                    "rank": result.rank,
+                    "label": f"{result.policy_version.policy.name}:v{result.policy_version.version}",
+                    "player": result.player.name if result.player else None,
+                    "score": result.score,
+                }
+                for result in results.unique()
+            ],
+            episodes=await recent_episodes(
+                visit.db, visit.services, visit.caller, EpisodeRequest.round_id == found.id, limit=_EPISODES
+            ),
+        )
+
+
+async def _division(session: AsyncSession, division: Division, season: int) -> JsonObject:
+    table = await _table(session, division.id)
+    pairs = (await last_report(session, division.id, season) or {}).get("pairs", [])
+    history = await _history(session, division.id, season)
+    return {
+        "id": division.id,
+        "name": division.name,
+        "rated": any(line["rating"] is not None for line in table),
+        "standings": [{**line, "history": _line(history.get(line["subject_id"], ()))} for line in table],
+        "met": _met(table[:_MET], pairs),
+    }
+
+
+async def _table(session: AsyncSession, division_id: str) -> list[dict[str, Any]]:
+    """A division's standings: who, with which policies, and whose they are."""
+    lines = await standings(session, division_id)
+    ids = {version for line in lines for version in line.policy_version_ids}
+    found = await session.execute(
+        sa.select(PolicyVersion.id, Policy.name, PolicyVersion.version, User.name)
+        .join(Policy, Policy.id == PolicyVersion.policy_id)
+        .join(User, User.id == PolicyVersion.user_id)
+        .where(PolicyVersion.id.in_(ids))
+    )
+    versions = {row[0]: (row[1], row[2], row[3]) for row in found}
+    table: list[dict[str, Any]] = []
+    for line in lines:
+        newest: dict[str, int] = {}
+        own = [versions[version] for version in line.policy_version_ids]
+        for name, number, _ in own:
+            newest[name] = max(number, newest.get(name, 0))
+        labels = [f"{name}:v{number}" for name, number in sorted(newest.items())]
+        table.append({**asdict(line), "policies": ", ".join(labels), "owner": own[0][2] if own else line.name})
+    return table
+
+
+async def _history(session: AsyncSession, division_id: str, season: int) -> dict[str, list[float]]:
+    """Ratings after each of the last rounds, the oldest first, by subject."""
+    reports = await session.scalars(
+        sa.select(Round.report)
+        .where(Round.division_id == division_id, Round.season == season, Round.report.is_not(None))
+        .order_by(Round.round_number.desc())
+        .limit(_HISTORY)
+    )
+    found: dict[str, list[float]] = {}
+    for report in reversed(reports.all()):
+        for line in (report or {}).get("standings", []):
+            if line["rating"] is not None:
+                found.setdefault(line["subject"], []).append(float(line["rating"]))
+    return found
+
+
+def _line(ratings: Sequence[float]) -> str:
+    """Ratings as the points of a line, 60 wide and 16 high; empty for fewer than two."""
+    if len(ratings) < 2:
+        return ""
+    low, high = min(ratings), max(ratings)
+    across, up = 60 / (len(ratings) - 1), 14 / ((high - low) or 1)
+    return " ".join(f"{at * across:.1f},{15 - (rating - low) * up:.1f}" for at, rating in enumerate(ratings))
+
+
+def _met(table: Sequence[Mapping[str, Any]], pairs: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
+    """Who has met whom: one row for each of a table, one cell for each of them."""
+    results: dict[tuple[str, str], JsonObject] = {}
+    for pair in pairs:
+        for first, second, won, lost in (("first", "second", "won", "lost"), ("second", "first", "lost", "won")):
+            total = pair["won"] + pair["lost"] + pair["drawn"]
+            results[pair[first], pair[second]] = {
+                "won": pair[won],
+                "lost": pair[lost],
+                "drawn": pair["drawn"],
+                "apart": pair["apart"],
+                "share": (pair[won] + pair["drawn"] / 2) / total if total else 0.5,
+            }
+    if not results:
+        return []
+    return [
+        {
+            "name": row["name"],
+            "rank": row["rank"],
+            "cells": [results.get((row["subject_id"], other["subject_id"])) for other in table],
+        }
+        for row in table
+    ]
+
+
+async def _rounds(session: AsyncSession, condition: sa.ColumnElement[bool]) -> list[JsonObject]:
+    """Rounds, the newest first, with how many of their episodes are over."""
+    over = sa.func.count(EpisodeRequest.id).filter(EpisodeRequest.status.in_(OVER))
+    rows = await session.execute(
+        sa.select(Round, Division.name, over, sa.func.count(EpisodeRequest.id))
+        .join(Division, Division.id == Round.division_id)
+        .outerjoin(EpisodeRequest, EpisodeRequest.round_id == Round.id)
+        .where(condition)
+        .group_by(Round.id, Division.id)
+        .order_by(Round.created_at.desc(), Round.id)
+        .limit(_ROUNDS)
+        .options(lazyload(Round.division))
+    )
+    return [
+        {
+            "id": found.id,
+            "number": found.round_number,
+            "season": found.season,
+            "division": name,
+            "status": found.status,
+            "over": done,
+            "episodes": total,
+            "since": found.started_at,
+        }
+        for found, name, done, total in rows
+    ]
+
+
+async def _members(session: AsyncSession, league_id: str) -> list[JsonObject]:
+    rows = await session.execute(
+        sa.select(Membership, User.name)
+        .join(User, User.id == Membership.user_id)
+        .where(Membership.league_id == league_id, Membership.end_time.is_(None))
+        .order_by(Membership.is_champion.desc(), Membership.created_at)
+    )
+    return [
+        {
+            "label": f"{member.policy_version.policy.name}:v{member.policy_version.version}",
+            "owner": member.player.name if member.player else name,
+            "state": "champion" if member.is_champion else "is being checked" if member.status == "qualifying" else "",
+            "since": member.start_time,
+        }
+        for member, name in rows.unique()
+    ]
+
+
+def _to_take_part(row: League, server: str) -> list[str]:
+    return [
+        shlex.join(words)
+        for words in (
+            ["coworld", "login", "--server", server],
+            ["coworld", "upload-policy", "./bot.py", "--league", row.name, "--server", server],
+            ["coworld", "results", row.name, "--server", server],
+        )
+    ]
+
+
+def _nothing(visit: Visit, text: str) -> Response:
+    return trouble(visit.request, visit.caller, 404, "Not here", text)

@@ -1,0 +1,226 @@
+"""Seasons of a league: how one ends, who rises and who falls with it, and the pauses between rounds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ..identity.accounts import AccountError
+from ..operating.closing import cancel_waiting
+from ..store.audit import audit
+from ..store.columns import JsonObject, now
+from ..store.models import Division, EpisodeRequest, League, Membership, Player, Round, Season, Tally, User
+from .terms import LeagueTerms
+
+__all__ = [
+    "CONTINUOUS",
+    "MovedSubject",
+    "change_league",
+    "close_season",
+    "last_report",
+    "names_of",
+    "risers",
+    "state_of",
+]
+
+CONTINUOUS = "continuous"
+"""``League.commissioner_key`` of a league that plays on: its champions meet in one round after another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MovedSubject:
+    """Somebody who changes division."""
+
+    subject: str
+    frm: int
+    """Place of the division, 0 is the highest."""
+    to: int
+
+
+def risers(ladder: Sequence[Sequence[str]], *, moves: int, size: int) -> list[MovedSubject]:
+    """Who rises and who falls between neighbouring divisions.
+
+    The last of the upper division change places with the first of the lower. Where there is room above, more rise, as
+    long as two are left to play each other; where there are too many above, more fall.
+
+    Args:
+        ladder: Who is in each division, the highest first, each in the order of its table.
+        moves: How many change places between two.
+        size: How many a division above the lowest has.
+    """
+    if moves < 1:
+        return []
+    found: dict[str, MovedSubject] = {}
+    for at, (upper, lower) in enumerate(itertools.pairwise(ladder)):
+        staying = [one for one in upper if one not in found]
+        swaps = min(moves, len(staying), len(lower))
+        rise = swaps + max(0, min(size - len(upper), len(lower) - 2))
+        fall = swaps + min(max(0, len(upper) - size), len(staying) - swaps)
+        found.update({one: MovedSubject(subject=one, frm=at + 1, to=at) for one in lower[:rise]})
+        found.update({one: MovedSubject(subject=one, frm=at, to=at + 1) for one in staying[len(staying) - fall :]})
+    return list(found.values())
+
+
+async def last_report(session: AsyncSession, division_id: str, season: int) -> JsonObject | None:
+    """How a division stood after the last round of a season; None before the first."""
+    return await session.scalar(
+        sa.select(Round.report)
+        .where(Round.division_id == division_id, Round.season == season, Round.report.is_not(None))
+        .order_by(Round.round_number.desc())
+        .limit(1)
+    )
+
+
+async def close_season(session: AsyncSession, league: League) -> Season:
+    """End a league's season: its tables are archived, who has earned it changes division, and the next one begins.
+
+    Episodes of its rounds that wait are cancelled; those that are played go on, and count nowhere.
+
+    Args:
+        session: A writing session, which holds the league's row.
+        league: The league.
+    """
+    divisions = (
+        await session.scalars(
+            sa.select(Division)
+            .where(Division.league_id == league.id, Division.archived_at.is_(None))
+            .order_by(Division.level.desc())
+        )
+    ).all()
+    ids = [division.id for division in divisions]
+    running = sa.and_(Round.division_id.in_(ids), Round.status == "running")
+    rounds = (await session.scalars(sa.select(Round.id).where(running))).all()
+    why = "The season was closed before this was played."
+    await cancel_waiting(session, EpisodeRequest.round_id.in_(rounds), why, error_type="cancelled")
+    await session.execute(
+        sa.update(Round).where(running).values(status="cancelled", completed_at=now(), error="The season was closed.")
+    )
+    tables: list[JsonObject] = []
+    ladder: list[list[str]] = []
+    for division in divisions:
+        report = await last_report(session, division.id, league.season) or {"standings": []}
+        played = [line["subject"] for line in report["standings"]]
+        members = await _subjects(session, division.id)
+        ladder.append([one for one in played if one in members] + [one for one in members if one not in played])
+        names = await names_of(session, played)
+        means = await _means(session, division.id)
+        tables.append(
+            {
+                "division_id": division.id,
+                "division": division.name,
+                "standings": [
+                    {**line, "name": names.get(line["subject"]), **means.get(line["subject"], {})}
+                    for line in report["standings"]
+                ],
+            }
+        )
+    terms = LeagueTerms.of(league.commissioner_config)
+    moved = risers(ladder, moves=terms.moves, size=terms.size)
+    names = await names_of(session, [one.subject for one in moved])
+    for one in moved:
+        await session.execute(
+            sa.update(Membership)
+            .where(
+                Membership.league_id == league.id,
+                Membership.end_time.is_(None),
+                sa.func.coalesce(Membership.player_id, Membership.user_id) == one.subject,
+            )
+            .values(division_id=divisions[one.to].id)
+        )
+    await session.execute(sa.delete(Tally).where(Tally.division_id.in_(ids)))
+    season = Season(
+        league_id=league.id,
+        number=league.season,
+        tables=tables,
+        moves=[
+            {
+                "subject": one.subject,
+                "name": names.get(one.subject),
+                "from": divisions[one.frm].name,
+                "to": divisions[one.to].name,
+            }
+            for one in moved
+        ],
+    )
+    session.add(season)
+    league.season += 1
+    audit(session, "league.season_closed", subject=league.name, season=season.number, moved=len(moved))
+    await session.flush()
+    return season
+
+
+async def change_league(session: AsyncSession, reference: str, action: str) -> JsonObject:
+    """Do what an operator wants done with a league.
+
+    Args:
+        session: A writing session.
+        reference: Its name or its id.
+        action: ``pause`` (it begins no more rounds; one that is played goes on to its end), ``resume``, or ``season``
+            (``close_season``).
+
+    Returns:
+        ``id``, ``name``, ``state``, ``season``, and the ``moves`` between divisions.
+
+    Raises:
+        AccountError: There is no such league (code ``unknown_league``).
+    """
+    league = await session.scalar(
+        sa.select(League).where(sa.or_(League.id == reference, League.name == reference)).with_for_update(of=League)
+    )
+    if league is None:
+        hint = "`observatory league list` has them all."
+        raise AccountError(f"There is no league {reference!r}.", code="unknown_league", hint=hint)
+    moves: list[JsonObject] = []
+    if action == "season":
+        moves = (await close_season(session, league)).moves
+    elif action == "pause":
+        league.paused_at = league.paused_at or now()
+        audit(session, "league.paused", subject=league.name)
+    else:
+        league.paused_at = None
+        audit(session, "league.resumed", subject=league.name)
+    return {
+        "id": league.id,
+        "name": league.name,
+        "state": state_of(league),
+        "season": league.season,
+        "moves": moves,
+    }
+
+
+def state_of(league: League) -> str:
+    """``plays``, ``paused``, or ``stands still`` where it has no rounds of its own."""
+    if league.commissioner_key != CONTINUOUS:
+        return "stands still"
+    return "paused" if league.paused_at is not None else "plays"
+
+
+async def names_of(session: AsyncSession, subjects: Sequence[str]) -> dict[str, str]:
+    """What players, and users who play without one, are called."""
+    found: dict[str, str] = {}
+    for table in (Player, User):
+        for id, name in await session.execute(sa.select(table.id, table.name).where(table.id.in_(subjects))):
+            found[id] = name
+    return found
+
+
+async def _subjects(session: AsyncSession, division_id: str) -> list[str]:
+    found = await session.scalars(
+        sa.select(sa.func.coalesce(Membership.player_id, Membership.user_id))
+        .where(Membership.division_id == division_id, Membership.end_time.is_(None), Membership.is_champion)
+        .order_by(Membership.created_at, Membership.id)
+    )
+    return list(dict.fromkeys(found))
+
+
+async def _means(session: AsyncSession, division_id: str) -> dict[str, JsonObject]:
+    rows = await session.execute(
+        sa.select(Tally.subject_id, sa.func.sum(Tally.total), sa.func.sum(Tally.episodes))
+        .where(Tally.division_id == division_id)
+        .group_by(Tally.subject_id)
+    )
+    return {who: {"score": float(total) / int(count), "episodes": int(count)} for who, total, count in rows}

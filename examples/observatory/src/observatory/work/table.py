@@ -1,0 +1,218 @@
+"""A division's season as the tournament that it is: ``coworld_core.tournament``, over what the database has.
+
+Values only. The log that a tournament in a folder has on disk is made here of the season's rounds and their episodes,
+so that the same pairings say who meets whom, and the same functions how everybody stands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from coworld_core.episode.record import EpisodeRow, SeatRow
+from coworld_core.evaluation.designs import Lineup, episode_key
+from coworld_core.evaluation.reports import IntervalRecord
+from coworld_core.tournament.log import (
+    EntrantAdded,
+    EntrantWithdrawn,
+    EpisodeEnded,
+    RoundScheduled,
+    ScheduledBlock,
+    TournamentRules,
+)
+from coworld_core.tournament.pairing import PairingRule
+from coworld_core.tournament.standings import Tournament
+
+from ..store.columns import JsonObject
+from .terms import LeagueTerms
+
+__all__ = ["PlayedEpisode", "PlayedRound", "Table", "make_table"]
+
+_NO_END = 10**9
+"""More rounds, and blocks, than anybody plays."""
+_PLATFORM = "crash"
+"""The ``error_type`` of episodes that the platform spoiled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayedEpisode:
+    """An episode of a round that is over."""
+
+    id: str
+    index: int
+    status: str
+    error_type: str | None = None
+    error: str | None = None
+    failed_slot: int | None = None
+    scores: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayedRound:
+    """A round of the season that is over, with ``Round.round_config``."""
+
+    config: JsonObject
+    episodes: tuple[PlayedEpisode, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """How a division stands, and what comes next in it."""
+
+    report: JsonObject
+    """``standings``, the first one first (``subject``, ``place``, ``rating``, ``low``, ``high``, ``won``, ``played``,
+    ``rounds``), ``pairs`` and ``over``."""
+    over: str
+    """Why no round follows; empty: one does, or there is nobody to play it."""
+    config: JsonObject | None = None
+    """The next round's ``Round.round_config``."""
+    lineups: tuple[tuple[int, Lineup], ...] = field(default=())
+    """The next round's episodes in their order: which block of the season, and who sits where."""
+
+
+def make_table(
+    rounds: Sequence[PlayedRound],
+    entrants: Sequence[str],
+    *,
+    terms: LeagueTerms,
+    pairing: PairingRule,
+    seats: int,
+    coworld: str,
+    version: str,
+    variant: str,
+) -> Table:
+    """Replay a season.
+
+    Args:
+        rounds: Those that are over, in their order.
+        entrants: Who competes now, as subjects, in the order in which they came.
+        terms: The league's.
+        pairing: Who meets whom.
+        seats: How many the game has.
+        coworld: Its name.
+        version: Its version.
+        variant: What is played.
+    """
+    rules = TournamentRules(
+        coworld=coworld,
+        version=version,
+        variant=variant,
+        seats=seats,
+        seed=0,
+        seeded=True,
+        max_blocks=_NO_END,
+        pairing=terms.pairing,
+        rounds=terms.rounds or _NO_END,
+        blocks=terms.blocks,
+        rating="bradley-terry",
+    )
+    tournament = Tournament(rules, pairing)
+    # rounds of an older version of this program say nothing of who was to meet
+    known = [one for one in rounds if one.config.get("blocks")]
+    everybody = list(dict.fromkeys([name for one in known for name in one.config["entrants"]] + list(entrants)))
+    for name in everybody:
+        tournament.apply(EntrantAdded(name=name, player=SeatRow(name=name, image=name)))
+    for number, one in enumerate(known, 1):
+        blocks = tuple(ScheduledBlock.model_validate(block) for block in one.config["blocks"])
+        tournament.apply(RoundScheduled(round=number, blocks=blocks, byes=tuple(one.config["byes"])))
+        for row in _rows(tournament, blocks, one.episodes):
+            tournament.apply(EpisodeEnded(row=row))
+        for scheduled in blocks:
+            # spoiled more often than the queue tries, or cancelled
+            for judged in tournament.ledger.withdraw(scheduled.block, "It could not be played."):
+                tournament.take_in(judged)
+    for name in everybody:
+        if name not in entrants:
+            tournament.apply(EntrantWithdrawn(name=name))
+    events = tournament.next_events() if len(entrants) > 1 else []
+    scheduled = next((event for event in events if isinstance(event, RoundScheduled)), None)
+    over = tournament.stopped if scheduled is None and len(entrants) > 1 else ""
+    report = _report(tournament, over)
+    if scheduled is None:
+        return Table(report=report, over=over)
+    tournament.apply(scheduled)
+    return Table(
+        report=report,
+        over="",
+        config={
+            "variant_id": variant,
+            "pairing": terms.pairing,
+            "entrants": list(entrants),
+            "blocks": [block.model_dump(mode="json", exclude_defaults=True) for block in scheduled.blocks],
+            "byes": list(scheduled.byes),
+        },
+        lineups=tuple(
+            (block.block, lineup) for block in scheduled.blocks for lineup in tournament.lineups(block.block)
+        ),
+    )
+
+
+def _rows(
+    tournament: Tournament, blocks: Sequence[ScheduledBlock], episodes: Iterable[PlayedEpisode]
+) -> Iterator[EpisodeRow]:
+    """The episodes of a round, which were put into the queue block by block and lineup by lineup."""
+    known: Mapping[int, PlayedEpisode] = {episode.index: episode for episode in episodes}
+    places = [
+        (block.block, lineup) for block in blocks for lineup in range(1, len(tournament.lineups(block.block)) + 1)
+    ]
+    for index, (block, lineup) in enumerate(places):
+        episode = known.get(index)
+        if episode is None or episode.status not in ("completed", "failed"):
+            continue
+        failed = episode.status == "failed"
+        blamed = "platform" if episode.error_type == _PLATFORM else "game"
+        yield EpisodeRow(
+            index=index + 1,
+            key=episode_key(block, 1, lineup),
+            run_id=episode.id,
+            workspace="",
+            status="failed" if failed else "completed",
+            ok=not failed,
+            scores=episode.scores,
+            seconds=0,
+            error_type=episode.error_type,
+            fault=("player" if episode.failed_slot is not None else blamed) if failed else None,
+            slot=episode.failed_slot if failed else None,
+            message=episode.error,
+        )
+
+
+def _report(tournament: Tournament, over: str) -> JsonObject:
+    found = tournament.report()
+    rounds = Counter(
+        name for of in tournament.field().played for name in {name for match in of for name in match.players}
+    )
+    return {
+        "over": over,
+        "standings": [
+            {
+                "subject": one.name,
+                "place": one.place,
+                "rating": one.rating,
+                **_ends(one.interval),
+                "won": one.won,
+                "played": one.played,
+                "rounds": rounds[one.name],
+            }
+            for one in found.standings
+            if one.played
+        ],
+        "pairs": [
+            {
+                "first": pair.first,
+                "second": pair.second,
+                "won": pair.won,
+                "lost": pair.lost,
+                "drawn": pair.drawn,
+                "apart": pair.apart,
+                "difference": pair.difference,
+                **_ends(pair.interval),
+            }
+            for pair in found.pairs
+        ],
+    }
+
+
+def _ends(interval: IntervalRecord | None) -> JsonObject:
+    return {"low": interval.low if interval else None, "high": interval.high if interval else None}

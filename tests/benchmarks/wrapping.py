@@ -1,0 +1,113 @@
+"""Every game of a library, wrapped with nothing done by hand: which are certified, and why the rest is not.
+
+Each game is wrapped as `coworld wrap` does it, and certified on the process backend. A line of JSON is written for
+each, so that a run which was interrupted goes on where it was, and the end is a table of how many, and of the reasons:
+
+    uv run --no-sync --with open_spiel python tests/benchmarks/wrapping.py openspiel -o openspiel.jsonl
+    uv run --no-sync --with textarena python tests/benchmarks/wrapping.py textarena -o textarena.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from functools import partial
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+
+from coworld_core.errors import CoworldError
+from coworld_runner.wrapping import list_wrappable, wrap_game
+from coworld_runner.wrapping.wrappable import Wrappable
+
+PATIENCE = 180.0
+"""Seconds for a certification."""
+
+CERTIFY = "import sys; from coworld_cli.main import main; sys.exit(main())"
+
+
+def certified(place: Path) -> str | None:
+    """Certify a package; what is wrong with it in one line, or None."""
+    command = [sys.executable, "-c", CERTIFY, "certify", ".", "--backend", "process", "-o", "certified"]
+    try:
+        done = subprocess.run(
+            command, cwd=place, capture_output=True, text=True, check=False, timeout=PATIENCE, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired:
+        return f"not certified: no end within {PATIENCE:g} s"
+    if done.returncode == 0:
+        return None
+    failed = [line for line in (done.stderr + done.stdout).splitlines() if "[fail]" in line]
+    return f"not certified: {(failed or done.stderr.splitlines() or ['?'])[0].strip()}"
+
+
+async def outcome(one: Wrappable, place: Path, wrapping: anyio.Lock) -> str:
+    """What becomes of a game: `certified`, or why not."""
+    if one.refused:
+        return f"refused: {one.refused}"
+    try:
+        # One at a time, since games are played here to see whether they can be wrapped.
+        async with wrapping:
+            await to_thread.run_sync(partial(wrap_game, one.source, directory=place, measure=False))
+    except CoworldError as error:
+        return f"refused: {error.message.partition(' cannot be wrapped: ')[2].rstrip('.') or error.message}"
+    return await to_thread.run_sync(certified, place) or "certified"
+
+
+async def run(games: list[Wrappable], path: Path, *, at_once: int) -> None:
+    """Find the outcome of each game that `path` does not have yet, and add it there."""
+    known = set(outcomes(path))
+    wrapping, room = anyio.Lock(), anyio.CapacityLimiter(at_once)
+    with tempfile.TemporaryDirectory() as directory, path.open("a", encoding="utf-8") as file:
+
+        async def each(number: int, one: Wrappable) -> None:
+            async with room:
+                said = await outcome(one, Path(directory) / f"game-{number}", wrapping)
+                file.write(json.dumps({"game": one.source, "outcome": said}) + "\n")
+                file.flush()
+                print(f"{one.source}: {said}", file=sys.stderr, flush=True)
+
+        async with anyio.create_task_group() as tasks:
+            for number, one in enumerate(games):
+                if one.source not in known:
+                    tasks.start_soon(each, number, one)
+
+
+def outcomes(path: Path) -> dict[str, str]:
+    """What a file has: games, and what became of them."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return {row["game"]: row["outcome"] for row in map(json.loads, lines)}
+
+
+def table(found: dict[str, str]) -> str:
+    """A table of how many there are of each outcome, with their names."""
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    for game, said in sorted(found.items()):
+        groups[said].append(game.partition(":")[2])
+    rows = sorted(groups.items(), key=lambda row: -len(row[1]))
+    lines = [f"| {said} | {len(names)} | {', '.join(f'`{name}`' for name in names)} |" for said, names in rows]
+    return "\n".join(["| | Games | Names |", "|---|---|---|", *lines])
+
+
+def main() -> None:
+    """Run what the arguments say."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("library", help="openspiel, pettingzoo or textarena")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="a file of lines, gone on with if it is there")
+    parser.add_argument("--only", nargs="*", help="names of games")
+    parser.add_argument("--at-once", type=int, default=2, help="games at a time (default: 2)")
+    asked = parser.parse_args()
+    games = list_wrappable(asked.library)
+    if asked.only:
+        games = [one for one in games if one.source.partition(":")[2] in asked.only]
+    anyio.run(partial(run, games, asked.output, at_once=asked.at_once))
+    print(table(outcomes(asked.output)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,306 @@
+"""Leagues that live: pairings, standings with intervals, divisions, seasons, who is let in, and who is put out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from support.observatory_kit import Account, Platform, World, open_platform, seed
+
+from observatory.operating.closing import sweep_closed
+from observatory.store.columns import now
+from observatory.store.models import (
+    Division,
+    EpisodeRequest,
+    League,
+    Membership,
+    Participant,
+    PolicyVersion,
+    Round,
+    Season,
+    Submission,
+)
+from observatory.work.placing import check_newcomers
+from observatory.work.queue import Outcome, write_outcome
+from observatory.work.rounds import advance
+from observatory.work.seasons import CONTINUOUS, change_league, risers
+
+
+async def league_of(platform: Platform, world: World, **terms: Any) -> None:
+    """Say how the league plays; its rounds are begun by the test, not by the server."""
+    async with platform.services.database.writing() as session:
+        league = await session.get_one(League, world.league)
+        league.commissioner_config = {"every_seconds": 0, **terms}
+
+
+async def contestants(platform: Platform, world: World, count: int) -> dict[str, str]:
+    """Members of the league; their policy versions by name, the strongest first."""
+    found: dict[str, str] = {}
+    for number in range(count):
+        account = await platform.account(f"bot{number}")
+        found[account.name] = await platform.policy(account, account.name)
+        await platform.join(world, found[account.name])
+    return found
+
+
+async def play(platform: Platform, strengths: Mapping[str, float], *, faulty: str = "") -> int:
+    """End every episode that waits, with each policy's strength as its score; returns how many there were."""
+    async with platform.services.database.writing() as session:
+        rows = (await session.scalars(sa.select(EpisodeRequest).where(EpisodeRequest.status == "pending"))).all()
+        for row in rows:
+            seats = [seat.policy_version_id or "" for seat in row.participants]
+            if faulty in seats:
+                slot = seats.index(faulty)
+                outcome = Outcome(status="failed", error_type="player_error", error="gone", failed_policy_index=slot)
+            else:
+                outcome = Outcome(status="completed", scores=tuple(strengths[seat] for seat in seats))
+            row.started_at = now()
+            await write_outcome(session, row, outcome)
+        return len(rows)
+
+
+async def play_rounds(platform: Platform, division: str, strengths: Mapping[str, float], count: int) -> None:
+    for _ in range(count):
+        assert await advance(platform.services.database, division) is not None
+        assert await play(platform, strengths)
+
+
+def _strengths(versions: Mapping[str, str]) -> dict[str, float]:
+    return {version: float(-place) for place, version in enumerate(versions.values())}
+
+
+async def test_swiss_rounds_make_a_season(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        database = platform.services.database
+        world = await seed(platform.services, (await platform.account("owner")).id)
+        versions = await contestants(platform, world, 4)
+        await league_of(platform, world, pairing="swiss", rounds=2)
+        await play_rounds(platform, world.division, _strengths(versions), 2)
+        async with platform.client() as anybody:
+            board = (await anybody.get(f"/v2/divisions/{world.division}/leaderboards")).json()
+            [view] = board["views"]
+            first = view["rows"][0]["values"]
+            assert (first["rounds"], first["won"], first["played"]) == (1, 1, 1)
+            assert first["low"] < first["rating"] < first["high"]
+            # the second round is the last, and closes the season
+            assert await advance(database, world.division) is None
+            assert (await anybody.get(f"/v2/divisions/{world.division}/leaderboard")).json() is None
+        async with database.reading() as session:
+            season = (await session.scalars(sa.select(Season))).one()
+            met = [
+                {frozenset(block["players"]) for block in config["blocks"]}
+                for config in await session.scalars(sa.select(Round.round_config).order_by(Round.round_number))
+            ]
+        [table] = season.tables
+        assert [line["name"] for line in table["standings"]] == list(versions)
+        assert [(line["place"], line["won"], line["episodes"]) for line in table["standings"]] == [
+            (1, 2, 4),
+            (2, 1, 4),
+            (3, 1, 4),
+            (4, 0, 4),
+        ]
+        assert met[0].isdisjoint(met[1]), "nobody meets twice"
+        assert await advance(database, world.division) is not None
+        async with database.reading() as session:
+            newest = (await session.scalars(sa.select(Round).order_by(Round.round_number.desc()).limit(1))).one()
+        assert (newest.season, newest.round_number) == (2, 3)
+
+
+async def test_a_pause_and_a_season_closed_by_hand(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        database = platform.services.database
+        world = await seed(platform.services, (await platform.account("owner")).id)
+        versions = await contestants(platform, world, 2)
+        await league_of(platform, world)
+        await play_rounds(platform, world.division, _strengths(versions), 1)
+        async with database.writing() as session:
+            await change_league(session, world.league, "pause")
+        # the round that is under way is closed, and none is begun
+        assert await advance(database, world.division) is None
+        async with database.reading() as session:
+            assert await session.scalar(sa.select(Round.status)) == "completed"
+        async with database.writing() as session:
+            await change_league(session, world.league, "resume")
+        assert await advance(database, world.division) is not None
+        # one of its episodes is played, one waits
+        async with database.writing() as session:
+            [played, _] = (
+                await session.scalars(sa.select(EpisodeRequest).where(EpisodeRequest.status == "pending"))
+            ).all()
+            played.status = "running"
+        async with database.writing() as session:
+            await change_league(session, world.league, "season")
+        async with database.writing() as session:
+            row = await session.get_one(EpisodeRequest, played.id)
+            await write_outcome(session, row, Outcome(status="completed", scores=(1.0, 1.0)))
+        async with database.reading() as session:
+            waited = await session.scalars(sa.select(EpisodeRequest.status).where(EpisodeRequest.status == "cancelled"))
+            assert len(waited.all()) == 1
+        async with platform.client() as anybody:
+            assert (await anybody.get(f"/v2/divisions/{world.division}/leaderboard")).json() is None
+
+
+def test_who_rises_and_who_falls() -> None:
+    def moved(*ladder: str, moves: int = 1, size: int = 8) -> set[tuple[str, int, int]]:
+        return {(one.subject, one.frm, one.to) for one in risers(ladder, moves=moves, size=size)}
+
+    assert moved("", "abcd") == {("a", 1, 0), ("b", 1, 0)}
+    assert moved("ab", "cd") == {("b", 0, 1), ("c", 1, 0)}
+    assert moved("abc", "de", "fg", size=3) == {("c", 0, 1), ("d", 1, 0), ("e", 1, 2), ("f", 2, 1)}
+    assert moved("abcd", "ef", size=2) == {("b", 0, 1), ("c", 0, 1), ("d", 0, 1), ("e", 1, 0)}
+    assert moved("ab", "cd", moves=0) == set() == moved("", "a")
+
+
+async def test_the_best_rise_with_the_end_of_a_season(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        database = platform.services.database
+        world = await seed(platform.services, (await platform.account("owner")).id)
+        versions = await contestants(platform, world, 4)
+        async with database.writing() as session:
+            upper = Division(name="Upper", level=2, league_id=world.league)
+            session.add(upper)
+        await league_of(platform, world, pairing="round-robin", rounds=1, moves=1)
+        await play_rounds(platform, world.division, _strengths(versions), 1)
+        await advance(database, world.division)
+        async with database.reading() as session:
+            members = (await session.scalars(sa.select(Membership))).unique().all()
+            names = {row.policy_version.policy.name: row.division.name for row in members}
+            season = (await session.scalars(sa.select(Season))).one()
+        assert {name for name, division in names.items() if division == "Upper"} == {"bot0", "bot1"}
+        assert [(move["name"], move["to"]) for move in season.moves] == [("bot0", "Upper"), ("bot1", "Upper")]
+        assert await advance(database, upper.id) is not None
+        assert await advance(database, world.division) is not None
+
+
+async def _submit(platform: Platform, account: Account, world: World, version: str) -> dict[str, Any]:
+    async with platform.client(account) as client:
+        body = {"league_id": world.league, "policy_version_id": version}
+        answer = await client.post("/v2/league-submissions", json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+async def test_who_is_new_is_checked_first(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        database = platform.services.database
+        world = await seed(platform.services, (await platform.account("owner")).id)
+        await league_of(platform, world, check=True)
+        good, bad = await platform.account("good"), await platform.account("bad")
+        versions = {account.name: await platform.policy(account, account.name) for account in (good, bad)}
+        for account in (good, bad):
+            submitted = await _submit(platform, account, world, versions[account.name])
+            assert submitted["status"] == "processing"
+        await check_newcomers(database)
+        await check_newcomers(database)
+        async with database.reading() as session:
+            checks = (await session.scalars(sa.select(EpisodeRequest))).all()
+            assert [row.source for row in checks] == ["qualification"] * 2
+            assert {len({seat.policy_version_id for seat in row.participants}) for row in checks} == {1}
+        await play(platform, {versions["good"]: 1.0}, faulty=versions["bad"])
+        await check_newcomers(database)
+        async with database.reading() as session:
+            members = (await session.scalars(sa.select(Membership))).unique().all()
+            states = {row.policy_version.policy.name: (row.status, row.is_champion) for row in members}
+            submissions = (await session.scalars(sa.select(Submission))).unique().all()
+            said = {row.policy_version.policy.name: (row.status, row.notes or "") for row in submissions}
+        assert states == {"good": ("competing", True), "bad": ("disqualified", False)}
+        assert said["good"] == ("placed", "")
+        assert said["bad"][0] == "rejected"
+        assert said["bad"][1].endswith("gone")
+        # what it played to be let in is in no table
+        async with platform.client() as anybody:
+            assert (await anybody.get(f"/v2/divisions/{world.division}/leaderboard")).json() is None
+
+
+async def test_who_fails_again_and_again_is_put_out(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        database = platform.services.database
+        world = await seed(platform.services, (await platform.account("owner")).id)
+        versions = await contestants(platform, world, 3)
+        await league_of(platform, world, pairing="round-robin", faults=4)
+        assert await advance(database, world.division) is not None
+        await play(platform, _strengths(versions), faulty=versions["bot2"])
+        # the round is closed, and the next is for those who are left
+        assert await advance(database, world.division) is None
+        assert await advance(database, world.division) is not None
+        async with database.reading() as session:
+            out = await session.scalars(sa.select(Membership).where(Membership.status == "disqualified"))
+            [member] = out.unique().all()
+            seated = await session.scalars(
+                sa.select(Participant.policy_version_id)
+                .join(EpisodeRequest, EpisodeRequest.id == Participant.episode_request_id)
+                .where(EpisodeRequest.status == "pending")
+            )
+            assert set(seated) == {versions["bot0"], versions["bot1"]}
+        assert member.policy_version_id == versions["bot2"]
+        assert member.reason is not None
+        assert member.reason.startswith("Each of its last 4 episodes had a fault of its own")
+        # it has forfeited, and is rated for it
+        async with platform.client() as anybody:
+            board = (await anybody.get(f"/v2/divisions/{world.division}/leaderboard")).json()
+        assert [line["player_name"] for line in board] == ["bot0", "bot1"]
+
+
+async def test_what_was_asked_for_while_a_policy_was_closed_is_swept(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        database = platform.services.database
+        world = await seed(platform.services, (await platform.account("owner")).id)
+        versions = await contestants(platform, world, 3)
+        await platform.play_round(world, versions["bot0"], versions["bot1"])
+        kept = await platform.play_round(world, versions["bot1"], versions["bot2"])
+        async with database.writing() as session:
+            # as if the two had been committed just after that
+            (await session.get_one(PolicyVersion, versions["bot0"])).disabled_at = now()
+        await sweep_closed(database)
+        async with database.reading() as session:
+            rows = await session.execute(sa.select(EpisodeRequest.id, EpisodeRequest.status, EpisodeRequest.error_type))
+            states = {row[0]: (row[1], row[2]) for row in rows}
+        assert states.pop(kept) == ("pending", None)
+        assert list(states.values()) == [("cancelled", "disabled")]
+
+
+async def test_the_page_of_an_episode_says_what_was_removed(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        world = await seed(platform.services, (await platform.account("owner")).id)
+        versions = await contestants(platform, world, 2)
+        episode = await platform.play_round(world, *versions.values())
+        await play(platform, _strengths(versions))
+        async with platform.client() as anybody:
+            page = f"{platform.url}/episodes/{episode}"
+            assert "There is no replay." in (await anybody.get(page)).text
+            async with platform.services.database.writing() as session:
+                (await session.get_one(EpisodeRequest, episode)).pruned_at = now()
+            assert "The replay was removed" in (await anybody.get(page)).text
+
+
+async def test_the_pages_of_a_league_that_lives(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        boss = await platform.account("boss", team=True)
+        world = await seed(platform.services, (await platform.account("owner")).id)
+        versions = await contestants(platform, world, 3)
+        await league_of(platform, world, pairing="round-robin")
+        await play_rounds(platform, world.division, _strengths(versions), 2)
+        begun = await advance(platform.services.database, world.division)
+        async with platform.services.database.writing() as session:
+            await change_league(session, world.league, "pause")
+            (await session.get_one(League, world.league)).commissioner_key = CONTINUOUS
+        async with platform.client() as anybody:
+            league = (await anybody.get(f"{platform.url}/leagues/{world.league}")).text
+            assert "This league is paused" in league
+            assert "Head to head" in league
+            assert "<polyline" in league
+            shown = (await anybody.get(f"{platform.url}/leagues/{world.league}/rounds/{begun}")).text
+            assert "0 of 6 episodes are over" in shown
+            assert shown.count("data-episode=") == 6
+            missing = await anybody.get(f"{platform.url}/leagues/{world.league}/rounds/round_x")
+            assert missing.status_code == 404
+            same = {"Sec-Fetch-Site": "same-origin"}
+            await anybody.post(f"{platform.url}/sign-in", data={"token": boss.token}, headers=same)
+            pressed = await anybody.post(
+                f"{platform.url}/operator/league/season", data={"name": world.league}, headers=same
+            )
+            assert pressed.headers["location"] == "/operator"
+            assert "season 2" in (await anybody.get(f"{platform.url}/operator")).text
+            assert "Season 1" in (await anybody.get(f"{platform.url}/leagues/{world.league}")).text
