@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json as jsonlib
 import os
 import sys
@@ -465,11 +466,9 @@ def league_season(settings: Settings, out: Out, name: str) -> None:
 
 
 def _act_on_league(settings: Settings, out: Out, name: str, action: str) -> None:
-    import functools
-
     from .work.seasons import change_league
 
-    result = changing(settings, functools.partial(change_league, name=name, action=action))
+    result = changing(settings, functools.partial(change_league, reference=name, action=action))
     out.answer(result)
     out.say(f"{result['name']}: {result['state']}, season {result['season']}.")
     for move in result["moves"]:
