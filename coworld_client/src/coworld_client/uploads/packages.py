@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import anyio
-import anyio.to_thread
 
 from coworld_core.errors import ImageError, unwrapped
 from coworld_core.images import ImageRef
