@@ -82,7 +82,7 @@ LISTS: list[tuple[str, str, dict[str, Any], list[str], list[str]]] = [
         "/v2/coworlds",
         COWORLD,
         ["ID", "Name", "Version", "Canonical", "Size", "Manifest Hash"],
-        [COWORLD["id"], "paint-arena", "1.2.0", "yes", "4321 B", "abc123"],
+        [COWORLD["id"], "paint-arena", "1.2.0", "yes", "4.2 KiB", "abc123"],
     ),
     (
         "images",
@@ -278,7 +278,7 @@ ONE: list[tuple[str, str, dict[str, Any], list[str]]] = [
     ("leagues", "/v2/leagues/{}", LEAGUE, ["Open", "Paint Arena"]),
     ("divisions", "/v2/divisions/{}", DIVISION, ["First", str(LEAGUE["id"])]),
     ("rounds", "/v2/rounds/{}", {**ROUND, "results": []}, ["completed", str(DIVISION["id"])]),
-    ("show", "/v2/coworlds/{}", COWORLD, ["paint-arena", "1.2.0", "4321 B", "abc123"]),
+    ("show", "/v2/coworlds/{}", COWORLD, ["paint-arena", "1.2.0", "4.2 KiB", "abc123"]),
     ("images", "/v2/container_images/{}", IMAGE, ["painter v2", "sha256:1"]),
     ("episodes", "/v2/episode-requests/{}", episode(1), ["painter:v3=12.5", "rival:v1=3"]),
 ]

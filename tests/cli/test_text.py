@@ -95,11 +95,6 @@ def test_seconds(value: float, shown: str) -> None:
     assert text.seconds(value) == shown
 
 
-@pytest.mark.parametrize(("count", "shown"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 << 30, "3.0 GiB")])
-def test_size(count: int, shown: str) -> None:
-    assert text.size(count) == shown
-
-
 def test_plural() -> None:
     assert text.plural(1, "episode") == "1 episode"
     assert text.plural(2, "episode") == "2 episodes"

@@ -80,7 +80,7 @@ def test_leagues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status == 2
     assert "already" in err
     _, out, _ = _run(capsys, "league", "list", *where)
-    assert out == f"{made['id']}  open (paint_arena)\n"
+    assert out.splitlines()[0] == f"{made['id']}  open (paint_arena)"
 
 
 @pytest.mark.parametrize(

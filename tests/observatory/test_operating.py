@@ -131,7 +131,7 @@ async def test_an_operator_sees_what_goes_on(tmp_path: Path, database: str | Non
         assert played.status == "completed"
         async with platform.services.database.reading() as session:
             [worker] = await overview.workers(session)
-            stored = await overview.disk(session, platform.services)
+            stored = await overview.disk(session, platform.services.settings.data)
             [account] = await overview.accounts(session, Quotas(episodes=7))
             assert await overview.queue(session) == []
             [policy] = await overview.policies(session, owner="ann")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
-from . import exitcodes
 from .options.declaring import SectionCommand, everything, shows_all
-from .terminal import colour
+from .program import CommandLine
 
 __all__ = ["CommandTable", "LazyGroup", "NounGroup"]
 
@@ -71,7 +68,7 @@ class NounGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-class LazyGroup(NounGroup):
+class LazyGroup(CommandLine, NounGroup):
     """A group that has its commands' names and short help in a table.
 
     Each is a command of the group ``commands`` of its module.
@@ -132,81 +129,3 @@ class LazyGroup(NounGroup):
         names = {name: text for section in self._table.values() for name, (_, text) in section.items()}
         items = [CompletionItem(name, help=text) for name, text in names.items() if name.startswith(incomplete)]
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
-
-    def main(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        **extra: Any,
-    ) -> NoReturn:
-        """Run and exit the process with the exit status (``click.testing`` calls this)."""
-        del prog_name, complete_var, standalone_mode, extra  # one way to run, whoever calls
-        sys.exit(self.run(args))
-
-    def run(self, args: Sequence[str] | None = None) -> int:
-        """Run a command line and return its exit status; no error gets past this."""
-        argv = list(sys.argv[1:] if args is None else args)
-        _open_closed_streams()
-        _tame(sys.stdout)
-        _tame(sys.stderr)
-        try:
-            status = super().main(argv, prog_name="coworld", standalone_mode=False, color=colour())
-            sys.stdout.flush()
-        except SystemExit as leave:
-            # click leaves like this after shell completion
-            return leave.code if isinstance(leave.code, int) else exitcodes.INTERNAL
-        except BrokenPipeError:
-            return _reader_gone()
-        except BaseException as error:  # noqa: BLE001 (the last place there is: it is reported, and decides the status)
-            from .failures import report
-
-            try:
-                words = _before_dashes(argv)
-                return report(error, json="--json" in words, lines="--jsonl" in words)
-            except BrokenPipeError:
-                return _reader_gone()
-        return status if isinstance(status, int) else exitcodes.OK
-
-
-def _before_dashes(argv: Sequence[str]) -> Sequence[str]:
-    return argv[: argv.index("--")] if "--" in argv else argv
-
-
-def _reader_gone() -> int:
-    """Exit quietly when the reader of our output has gone (``coworld schema manifest | head``)."""
-    # the interpreter flushes once more at exit, and would complain
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return exitcodes.ANSWER_IS_NO
-
-
-def _open_closed_streams() -> None:
-    """Replace standard streams that the parent process has closed (``coworld version >&-``).
-
-    Otherwise the next file or socket that is opened gets their descriptor, and their output.
-    """
-    if sys.stdin is None:
-        sys.stdin = os.fdopen(_at(0, os.open(os.devnull, os.O_RDONLY)), encoding="utf-8")
-    if sys.stdout is None:
-        # a pipe whose reader has gone, so that both cases end in the same way
-        reader, writer = os.pipe()
-        os.close(reader)
-        sys.stdout = os.fdopen(_at(1, writer), "w", encoding="utf-8")
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(_at(2, os.open(os.devnull, os.O_WRONLY)), "w", encoding="utf-8")
-
-
-def _at(number: int, descriptor: int) -> int:
-    """Move an open file to another descriptor."""
-    if descriptor != number:
-        os.dup2(descriptor, number)
-        os.close(descriptor)
-    return number
-
-
-def _tame(stream: object) -> None:
-    """Replace characters that a stream cannot encode, instead of raising."""
-    reconfigure = getattr(stream, "reconfigure", None)
-    if reconfigure is not None:
-        reconfigure(errors="replace")

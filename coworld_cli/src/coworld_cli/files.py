@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from coworld_core import writing
 from coworld_core.errors import UsageError, WorkspaceError
 from coworld_core.ids import id_problem
 
@@ -166,14 +167,10 @@ def target_file(given: Path | None, default: str, *, overwrite: bool) -> Path:
 def write_whole(target: Path, content: bytes) -> Path:
     """Write a file atomically; returns its path."""
     target = target.expanduser().absolute()
-    part = target.with_name(f".{target.name}.part")
     try:
-        part.write_bytes(content)
-        part.replace(target)
+        writing.write_whole(target, content)
     except OSError as error:
         raise WorkspaceError(
             f"{shown_path(target)} cannot be written: {error.strerror}.", code="path_unwritable"
         ) from error
-    finally:
-        part.unlink(missing_ok=True)
     return target

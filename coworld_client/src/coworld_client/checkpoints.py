@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, cast
 
 from coworld_core.api import EpisodeProgress
 from coworld_core.errors import UsageError, WorkspaceError
+from coworld_core.writing import write_whole
 
 from .watching import Change
 
@@ -62,16 +62,12 @@ class Checkpoint:
             return
         rows = {id: row.model_dump(mode="json", by_alias=True) for id, row in self.episodes.items()}
         state = {**self._of, "cursor": self.cursor, "episodes": rows}
-        part = self._file.with_name(f".{self._file.name}.{os.getpid()}")
         try:
-            part.write_text(json.dumps(state) + "\n", encoding="utf-8")
-            part.replace(self._file)
+            write_whole(self._file, (json.dumps(state) + "\n").encode())
         except OSError as error:
             raise WorkspaceError(
                 f"The checkpoint {self._file} cannot be written: {error.strerror}.", code="path_unwritable"
             ) from error
-        finally:
-            part.unlink(missing_ok=True)
 
     def load(self) -> None:
         """Load the state from the file, if it exists. Blocks.

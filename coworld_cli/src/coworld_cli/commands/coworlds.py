@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coworld_core import durations
+from coworld_core.quantities import shown_size
 
 from .. import exitcodes
 from .._group import NounGroup
@@ -17,7 +18,7 @@ from ..options.values import DIRECTORY, GIVEN_FILE, IdType
 from ..output import Output
 from ..render import tables
 from ..render.rows import dump, show_list, show_one, show_rows
-from ..render.text import clean, command_line, plural, shown_path, size
+from ..render.text import clean, command_line, plural, shown_path
 from ..render.transfers import shown_progress
 from ..running import Running, run_api
 
@@ -223,9 +224,8 @@ def put(out: Output, connection: Connection, coworld: str, secret: str, file: Pa
     async def body(api: CoworldClient, _: Running) -> int:
         kept = await api.secrets.put(coworld, secret, content)
         out.answer(dump(kept))
-        out.say(
-            clean(f"Stored {kept.secret_name} of {kept.coworld_name}, {size(kept.size_bytes or 0)}.", one_line=True)
-        )
+        size = shown_size(kept.size_bytes or 0)
+        out.say(clean(f"Stored {kept.secret_name} of {kept.coworld_name}, {size}.", one_line=True))
         return exitcodes.OK
 
     return run_api(out, connection, body, changes=True)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from coworld_core.quantities import shown_size
+
 from .. import exitcodes
 from .._group import NounGroup
 from ..options.common import overwrite_option
@@ -27,7 +29,7 @@ from ..options.values import DIRECTORY, FILE, IdType
 from ..output import Output, to_json
 from ..render import tables
 from ..render.rows import show_list, show_one
-from ..render.text import clean, command_line, plural, shown_path, size
+from ..render.text import clean, command_line, plural, shown_path
 from ..render.transfers import shown_progress
 from ..running import Running, run_api
 from ..terminal import echo
@@ -109,7 +111,7 @@ def episode_results(out: Output, connection: Connection, episode: str, output: P
         content = await api.episodes.artifact(episode, "results")
         target = await to_thread.run_sync(write_whole, output, content)
         out.answer({"episode_request_id": episode, "path": str(target), "size": len(content)})
-        out.say(f"Wrote {shown_path(target)}, {size(len(content))}.")
+        out.say(f"Wrote {shown_path(target)}, {shown_size(len(content))}.")
         return exitcodes.OK
 
     return run_api(out, connection, body)
@@ -143,7 +145,7 @@ def bundle(
         with shown_progress(out, target.name) as tell:
             done = await api.episodes.download_bundle(episode, target, include=include or None, on_progress=tell)
         out.answer({"episode_request_id": episode, "path": str(done.path), "size": done.size, "resumed": done.resumed})
-        out.say(f"Wrote {shown_path(done.path)}, {size(done.size)}.")
+        out.say(f"Wrote {shown_path(done.path)}, {shown_size(done.size)}.")
         return exitcodes.OK
 
     return run_api(out, connection, body)
@@ -280,7 +282,7 @@ async def _one_file(
 def _wrote(out: Output, episode: str, kind: str, agent: int | None, path: Path, count: int) -> int:
     file = {"kind": kind, "agent": agent, "path": str(path), "size": count}
     out.answer({"episode_request_id": episode, "ok": True, "files": [file]})
-    out.say(f"Wrote {shown_path(path)}, {size(count)}.")
+    out.say(f"Wrote {shown_path(path)}, {shown_size(count)}.")
     return exitcodes.OK
 
 
@@ -324,7 +326,7 @@ async def show_collected(
         return exitcodes.OK
     for file in files:
         if file.error is None:
-            out.say(f"Wrote {shown_path(file.path)}, {size(file.size)}.")
+            out.say(f"Wrote {shown_path(file.path)}, {shown_size(file.size)}.")
         else:
             why = clean(str(file.error), one_line=True)
             out.note(f"Could not fetch the {file.kind} of player {file.position}: {why}")

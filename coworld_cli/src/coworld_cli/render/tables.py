@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from coworld_core.quantities import shown_size
+
 from .results import labelled
 from .rows import Column, Styled, cell, dump, rows_table, status_word, when
-from .text import clean, command_line, number, size
+from .text import clean, command_line, number
 
 if TYPE_CHECKING:
     from coworld_client.uploads.smoke import CoworldStatus
@@ -235,7 +237,7 @@ COWORLDS: tuple[Column[Coworld], ...] = (
     Column("Name", lambda row: row.name),
     Column("Version", lambda row: row.version),
     Column("Canonical", lambda row: row.canonical),
-    Column("Size", lambda row: f"{row.size_bytes} B", right=True),
+    Column("Size", lambda row: shown_size(row.size_bytes), right=True),
     Column("Manifest Hash", lambda row: row.manifest_hash),
 )
 
@@ -250,7 +252,7 @@ IMAGES: tuple[Column[Image], ...] = (
 SECRETS: tuple[Column[Secret], ...] = (
     Column("Secret", lambda row: row.secret_name),
     Column("Owner", lambda row: row.owner_user_id),
-    Column("Size", lambda row: size(row.size_bytes), right=True),
+    Column("Size", lambda row: shown_size(row.size_bytes), right=True),
     Column("Updated", lambda row: when(row.updated_at)),
 )
 
@@ -263,7 +265,7 @@ def coworld_details(row: Coworld) -> str:
         ("ID", row.id),
         ("Canonical", "yes" if row.canonical else "no"),
         ("Manifest hash", row.manifest_hash),
-        ("Size", f"{row.size_bytes} B"),
+        ("Size", shown_size(row.size_bytes)),
         ("Visibility", row.visibility),
         ("Uploaded", when(row.created_at)),
     )

@@ -13,7 +13,7 @@ from coworld_core.terminal import ESCAPES, strip_controls
 
 from ..options.platform import DEFAULT_SERVER
 
-__all__ = ["again", "clean", "command_line", "number", "plural", "seconds", "shown_path", "size", "table", "width"]
+__all__ = ["again", "clean", "command_line", "number", "plural", "seconds", "shown_path", "table", "width"]
 
 
 def clean(text: str, *, one_line: bool = False) -> str:
@@ -74,16 +74,6 @@ def seconds(value: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-
-
-def size(count: int) -> str:
-    """A number of bytes: ``812 B``, ``4.1 KiB``, ``2.0 GiB``."""
-    value, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
 
 
 def plural(count: int, noun: str) -> str:

@@ -8,7 +8,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from .text import clean, size
+from coworld_core.quantities import shown_size
+
+from .text import clean
 
 if TYPE_CHECKING:
     from coworld_client.transfers.files import OnProgress
@@ -40,7 +42,7 @@ def shown_progress(out: Output, label: str) -> Generator[OnProgress]:
     def tell(done: int, total: int | None) -> None:
         nonlocal told, drawn
         now = time.monotonic()
-        far = f"{size(done)} of {size(total)}" if total else size(done)
+        far = f"{shown_size(done)} of {shown_size(total)}" if total else shown_size(done)
         if out.live and out.above is None:
             if now - told >= _REDRAW_SECONDS or not drawn:
                 sys.stderr.write(f"\r\x1b[2K{name}: {far}")
@@ -69,7 +71,7 @@ def shown_images(out: Output) -> Generator[OnImage]:
             stage = progress.image, progress.stage
             if stage not in begun:
                 begun.add(stage)
-                total = f", {size(progress.total)}" if progress.total else ""
+                total = f", {shown_size(progress.total)}" if progress.total else ""
                 out.note(f"{clean(progress.image, one_line=True)}: {words[progress.stage]}{total}")
             tell(progress.done, progress.total)
 

@@ -82,6 +82,31 @@ class Resource:
             whole=whole,
         )
 
+    def _of_policy(
+        self,
+        model: type[_T],
+        target: str,
+        policy: str | PolicyRef | None,
+        params: Params,
+        *,
+        limit: int | None,
+        cursor: str | None,
+        timeout: float | None,
+    ) -> AsyncPager[_T]:
+        """A list of what leagues have of policies: of one version if that is named, else of all."""
+        version, ref = policy_filter(policy)
+        return self._list(
+            model,
+            target,
+            {**params, "policy_version_id": version},
+            limit=limit,
+            cursor=cursor,
+            # some servers take no offset here, so the first page is as long as they allow
+            page_size=1000,
+            keep=version_is(ref),
+            timeout=timeout,
+        )
+
 
 def optional_id(text: str | None, kind: str) -> str | None:
     """An id for a query, checked, or None."""

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coworld_core import durations
-from coworld_core.api import (
-    CertificationState,
-    Coworld,
-    PatchCommissionerBody,
-    check_id,
-    is_image_id,
-    same_coworld,
-)
-from coworld_core.manifest.loading import LoadedManifest, Source
+import anyio.to_thread
+
+from coworld_core.api import CertificationState, Coworld, check_id, same_coworld
+from coworld_core.manifest.loading import MANIFEST_NAME, load_manifest
 from coworld_core.versions import highest_version, next_version
 
-from ..errors import NotFound
+from ..errors import ApiShapeError, NotFound
 from ..pages import AsyncPager
 from ..transport._connection import path
-from ._base import Resource
+from ..uploads._edits import replace_images
+from ._coworld_trials import CoworldTrials
+from ._coworld_uploads import CoworldUploads
 
 if TYPE_CHECKING:
-    from ..uploads import Certified, OnImage, Uncertified, UploadedCoworld
     from ..uploads.packages import DownloadedCoworld, OnPull
-    from ..uploads.smoke import CoworldStatus
 
 __all__ = ["Coworlds"]
 
 
-class Coworlds(Resource):
+class Coworlds(CoworldUploads, CoworldTrials):
     """Coworlds: what can be played."""
 
     def list(
@@ -119,49 +115,6 @@ class Coworlds(Resource):
             raise _absent(name, None, [], self._client.server)
         return next_version(highest)
 
-    async def status(self, coworld_id: str, *, timeout: float | None = None) -> CoworldStatus:
-        """One version, and how the episodes that the platform plays of it by itself stand.
-
-        Raises:
-            NotFound: There is none, or it is not yours to see.
-        """
-        from ..uploads.smoke import coworld_status
-
-        return await coworld_status(self._client, coworld_id, timeout=timeout)
-
-    async def wait_for_smoke(
-        self,
-        coworld_id: str,
-        *,
-        deadline: float = durations.HOSTED_SMOKE,
-        begins_within: float | None = None,
-        on_change: Callable[[CoworldStatus], object] | None = None,
-        timeout: float | None = None,
-    ) -> CoworldStatus:
-        """Wait until those episodes have ended, or one has failed; look at ``verdict``, and at ``decided``.
-
-        Args:
-            coworld_id: ``cow_…``.
-            deadline: Seconds to wait.
-            begins_within: Seconds after which episodes that have not begun are waited for no longer; None: until the
-                deadline.
-            on_change: Told how it stands, first and whenever that has changed.
-            timeout: Seconds for each attempt of a call.
-
-        Raises:
-            NotFound: There is none, or it is not yours to see.
-        """
-        from ..uploads.smoke import wait_for_smoke
-
-        return await wait_for_smoke(
-            self._client,
-            coworld_id,
-            deadline=deadline,
-            begins_within=begins_within,
-            on_change=on_change,
-            timeout=timeout,
-        )
-
     async def download(
         self,
         name_or_id: str,
@@ -173,6 +126,9 @@ class Coworlds(Resource):
         on_pull: OnPull | None = None,
     ) -> DownloadedCoworld:
         """Get a Coworld into ``<directory>/<cow_id>/``; one that is there is not fetched again.
+
+        Without ``pull`` the manifest names the public images, which are pulled when it is run. With ``pull`` they are
+        pulled now, and the manifest names them as ``coworld/<cow_id>/<name>-<version>-<n>:downloaded``.
 
         Args:
             name_or_id: ``cow_…``, or a name for its canonical version.
@@ -188,127 +144,46 @@ class Coworlds(Resource):
             ImageError: An image is not published, or cannot be fetched.
             EnvironmentFault: It cannot be stored, or there is no Docker engine.
         """
-        from ..uploads.packages import download_coworld
+        from ..uploads import packages
 
-        return await download_coworld(
-            self._client, name_or_id, directory, refresh=refresh, pull=pull, timeout=timeout, on_pull=on_pull
-        )
-
-    async def upload(
-        self,
-        manifest: Source | LoadedManifest,
-        *,
-        certification: Certified | Uncertified,
-        visibility: str | None = None,
-        timeout: float | None = None,
-        idempotency_key: str | None = None,
-        on_progress: OnImage | None = None,
-    ) -> UploadedCoworld:
-        """Add a version of a Coworld: its images first, each once, then its manifest.
-
-        Args:
-            manifest: The manifest: a path, its content, or as loaded. It is checked strictly.
-            certification: That it passed certification, or why it is uploaded without.
-            visibility: ``public`` or ``private``; the platform's default when None.
-            timeout: Seconds for each attempt of a call to the API.
-            idempotency_key: Of an upload that is repeated.
-            on_progress: Told how far each image's upload is.
-
-        Raises:
-            ManifestError: The manifest has errors.
-            UsageError: An image may come to mean something else, or another manifest was certified.
-            Conflict: The platform has that version with other content.
-            ImageError: The Docker engine lacks an image, or it is for another platform.
-        """
-        from ..uploads import upload_coworld
-
-        return await upload_coworld(
-            self._client,
-            manifest,
-            certification=certification,
-            visibility=visibility,
-            timeout=timeout,
-            idempotency_key=idempotency_key,
-            on_progress=on_progress,
-        )
-
-    async def update(
-        self,
-        name_or_id: str,
-        *,
-        certification: Certified | Uncertified,
-        version: str | None = None,
-        patch: Mapping[str, Any] | None = None,
-        images: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        idempotency_key: str | None = None,
-        on_progress: OnImage | None = None,
-    ) -> UploadedCoworld:
-        """Add a version of a Coworld that differs from one the platform has.
-
-        Args:
-            name_or_id: ``cow_…``, or a name for its canonical version.
-            certification: That the outcome passed certification, or why it is uploaded without.
-            version: The new version; by default the patch's, else the next one.
-            patch: A JSON merge patch of the manifest; null deletes.
-            images: Other images, by target: ``game``, ``player``, ``player.ID``, ``player[N]``, other roles likewise.
-            timeout: Seconds for each attempt of a call to the API.
-            idempotency_key: Of an upload that is repeated.
-            on_progress: Told how far each image's upload is.
-
-        Raises:
-            UsageError: There is nothing to change, or a target names nothing; else as for ``upload``.
-            ManifestError: What comes out has errors.
-            NotFound: There is no such Coworld.
-        """
-        from ..uploads import update_coworld
-
-        return await update_coworld(
-            self._client,
-            name_or_id,
-            certification=certification,
-            version=version,
-            patch=patch,
+        found: Coworld | None = None
+        if not name_or_id.startswith("cow_"):
+            found = await self.find(name_or_id, timeout=timeout)
+        identifier = check_id(found.id if found is not None else name_or_id, "coworld")
+        place = await anyio.to_thread.run_sync(packages.place_of, directory, identifier)
+        present = None if refresh else await anyio.to_thread.run_sync(packages.find_downloaded, place)
+        if present is not None and (present.pulled or not pull):
+            return present
+        if found is None:
+            found = await self.get(identifier, timeout=timeout)
+        if found.id != identifier:
+            raise ApiShapeError(
+                f"{self._client.server} answered {found.id} when asked for {identifier}.", code="api_shape"
+            )
+        document: dict[str, Any] = json.loads(json.dumps(found.manifest))
+        loaded = await anyio.to_thread.run_sync(load_manifest, document)
+        game = loaded.manifest.game
+        images = packages.images_of(identifier, game.name, game.version, document)
+        if pull:
+            await packages.pull_images(self._client, images, document, on_pull)
+            local = {image.public_image_uri: image.local_image for image in images}
+            replace_images(document, lambda image: local.get(image, image))
+        listed = {
+            "coworld_id": identifier,
+            "name": game.name,
+            "version": game.version,
+            "images": [dataclasses.asdict(image) for image in images],
+        }
+        await anyio.to_thread.run_sync(packages.store, place, document, listed)
+        return packages.DownloadedCoworld(
+            id=identifier,
+            name=game.name,
+            version=game.version,
+            directory=place,
+            manifest=place / MANIFEST_NAME,
             images=images,
-            timeout=timeout,
-            idempotency_key=idempotency_key,
-            on_progress=on_progress,
-        )
-
-    async def patch_commissioner(
-        self,
-        name: str,
-        image: str,
-        *,
-        runnable_id: str | None = None,
-        version: str | None = None,
-        timeout: float | None = None,
-        idempotency_key: str | None = None,
-        on_progress: OnImage | None = None,
-    ) -> Coworld:
-        """Add a version of a Coworld that has another commissioner.
-
-        Args:
-            name: Which Coworld.
-            image: An image of the local Docker engine, which is uploaded first, or an ``img_`` id.
-            runnable_id: Which commissioner, when there are several.
-            version: The new version; by default the next one.
-            timeout: Seconds for each attempt of a call to the API.
-            idempotency_key: Of a call that is repeated.
-            on_progress: Told how far the image's upload is.
-
-        Raises:
-            NotFound: There is no such Coworld.
-            ImageError: The Docker engine has no such image, or it is for another platform.
-        """
-        image_id = (
-            image if is_image_id(image) else (await self._client.images.upload(image, on_progress=on_progress)).image.id
-        )
-        body = PatchCommissionerBody.of(
-            coworld_name=name, container_image_id=image_id, runnable_id=runnable_id, version=version
-        )
-        return await self._post(
-            Coworld, "/v2/coworlds/patch-commissioner", body, timeout=timeout or 120, idempotency_key=idempotency_key
+            pulled=pull,
+            cached=False,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from coworld_core.api import CompetitionEvent, PolicyRef
 
 from ..pages import AsyncPager
-from ._base import Resource, optional_id, policy_filter, version_is
+from ._base import Resource, optional_id
 
 __all__ = ["Events"]
 
@@ -41,7 +41,6 @@ class Events(Resource):
             cursor: Where to begin, as a page says.
             timeout: Seconds for each attempt.
         """
-        version, ref = policy_filter(policy)
         params = {
             "league_id": optional_id(league, "league"),
             "division_id": optional_id(division, "division"),
@@ -49,16 +48,7 @@ class Events(Resource):
             "event_type": event_type,
             "audience": audience,
             "player_id": optional_id(player, "player"),
-            "policy_version_id": version,
         }
-        return self._list(
-            CompetitionEvent,
-            "/v2/competition-events",
-            params,
-            limit=limit,
-            cursor=cursor,
-            # some servers take no offset here, so the first page is as long as they allow
-            page_size=1000,
-            keep=version_is(ref),
-            timeout=timeout,
+        return self._of_policy(
+            CompetitionEvent, "/v2/competition-events", policy, params, limit=limit, cursor=cursor, timeout=timeout
         )

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Literal
 
-from coworld_core.api import Image, check_id
+import anyio.to_thread
+
+from coworld_core.api import Image, ImageCompleteBody, ImageUpload, ImageUploadBody, check_id
+from coworld_core.images import ImageRef
 
 from ..pages import AsyncPager
+from ..transport._auth import mint_key
 from ..transport._connection import path
+from ..uploads._images import MAKE_SECONDS, ImageProgress, OnImage, UploadedImage, image_name
 from ._base import Resource
 
 if TYPE_CHECKING:
-    from ..uploads import OnImage, UploadedImage
     from ..uploads.docker_engine import DockerEngine
 
 __all__ = ["Images"]
+
+_ASK_SECONDS = 60.0
 
 
 class Images(Resource):
@@ -70,16 +78,66 @@ class Images(Resource):
             BackendError: There is no engine, or it failed.
             RegistryError: The registry refused.
         """
-        from ..uploads import upload_image
+        from ..uploads._hash_cache import HashCache
+        from ..uploads._spool import spool_directory
+        from ..uploads.docker_engine import connect_docker
+        from ..uploads.docker_images import export_image, require_hosted
+        from ..uploads.image_packing import pack_image
+        from ..uploads.registry import RegistryTarget, push_image
 
-        return await upload_image(
-            self._connection,
-            reference,
-            name=name,
-            engine=engine,
-            compress=compress,
-            concurrency=concurrency,
-            timeout=timeout,
-            idempotency_key=idempotency_key,
-            on_progress=on_progress,
+        ImageRef.parse(reference).require_runnable(f"The image {reference!r}")
+        key = idempotency_key or mint_key()
+
+        def told(stage: Literal["reading", "packing", "pushing"], total: int | None) -> Callable[[int], None]:
+            def tell(done: int) -> None:
+                if on_progress is not None:
+                    on_progress(ImageProgress(image=reference, stage=stage, done=done, total=total))
+
+            return tell
+
+        async def ask(known: str) -> ImageUpload:
+            body = ImageUploadBody.of(name=name or image_name(reference), client_hash=known)
+            return await self._post(
+                ImageUpload,
+                "/v2/container_images/upload",
+                body,
+                timeout=timeout or _ASK_SECONDS,
+                # another content under the same key would be another request
+                idempotency_key=f"{key}-{known[-16:]}",
+            )
+
+        cache = HashCache.from_environment()
+        async with AsyncExitStack() as stack:
+            engine = engine or await stack.enter_async_context(connect_docker())
+            found = await engine.inspect(reference)
+            require_hosted(found.platform, reference)
+            known = await anyio.to_thread.run_sync(cache.get, found.id)
+            answer = await ask(known) if known is not None else None
+            if answer is not None and answer.pre_signed_info is None:
+                return UploadedImage(reference=reference, image=answer.image, already=True)
+            directory = await stack.enter_async_context(spool_directory())
+            # by its id: the name may be given to another image meanwhile
+            exported = await export_image(engine, found.id, directory, on_progress=told("reading", found.size or None))
+            if answer is None or exported.client_hash != known:
+                answer = await ask(exported.client_hash)
+                await anyio.to_thread.run_sync(cache.put, found.id, exported.client_hash)
+            grant = answer.pre_signed_info
+            if grant is None:
+                return UploadedImage(reference=reference, image=answer.image, already=True)
+            packed = await pack_image(
+                exported, directory, compress=compress, on_progress=told("packing", exported.size or None)
+            )
+            pushed = await push_image(
+                RegistryTarget.from_pre_signed(grant.model_dump()),
+                packed,
+                concurrency=concurrency,
+                on_progress=lambda done, total: told("pushing", total)(done),
+            )
+        image = await self._post(
+            Image,
+            "/v2/container_images/upload/complete",
+            ImageCompleteBody.of(id=answer.image.id),
+            timeout=timeout or MAKE_SECONDS,
+            idempotency_key=f"{key}-complete",
         )
+        return UploadedImage(reference=reference, image=image, already=False, sent=pushed.sent)

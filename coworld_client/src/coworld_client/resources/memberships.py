@@ -6,7 +6,7 @@ from coworld_core.api import Membership, PolicyRef, RetireBody, check_id
 
 from ..pages import AsyncPager
 from ..transport._connection import path
-from ._base import Resource, optional_id, policy_filter, version_is
+from ._base import Resource, optional_id
 
 __all__ = ["Memberships"]
 
@@ -42,26 +42,16 @@ class Memberships(Resource):
             cursor: Where to begin, as a page says.
             timeout: Seconds for each attempt.
         """
-        version, ref = policy_filter(policy)
         params = {
             "active_only": active_only,
             "champions_only": champions_only,
             "mine": mine,
             "league_id": optional_id(league, "league"),
             "division_id": optional_id(division, "division"),
-            "policy_version_id": version,
             "player_id": optional_id(player, "player"),
         }
-        return self._list(
-            Membership,
-            "/v2/league-policy-memberships",
-            params,
-            limit=limit,
-            cursor=cursor,
-            # some servers take no offset here, so the first page is as long as they allow
-            page_size=1000,
-            keep=version_is(ref),
-            timeout=timeout,
+        return self._of_policy(
+            Membership, "/v2/league-policy-memberships", policy, params, limit=limit, cursor=cursor, timeout=timeout
         )
 
     async def retire(

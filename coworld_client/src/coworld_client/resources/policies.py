@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
-from coworld_core.api import PlayerFiles, PolicyRef, PolicyVersionCreated, PolicyVersionRow
-from coworld_core.errors import UsageError
+from coworld_core.api import (
+    Body,
+    PlayerFiles,
+    PolicyFilesBody,
+    PolicyRef,
+    PolicySecretEnvBody,
+    PolicySecretEnvCreated,
+    PolicyVersionBody,
+    PolicyVersionCreated,
+    PolicyVersionRow,
+)
+from coworld_core.environment import is_reserved_env
+from coworld_core.errors import CoworldError, UsageError
 
-from ..errors import NotFound
+from ..errors import ApiError, ApiStatusError, NotFound
 from ..pages import AsyncPager
+from ..transport._auth import mint_key
+from ..transport._connection import Connection, path
+from ..transport._replies import read
+from ..uploads._images import MAKE_SECONDS, OnImage, uploaded_id
 from ._base import Resource
 
-if TYPE_CHECKING:
-    from ..uploads import OnImage
-
 __all__ = ["Policies"]
+
+_OF_IMAGE, _OF_FILES = "/stats/policies/docker-img/complete", "/stats/policies/files"
 
 
 class Policies(Resource):
@@ -101,18 +115,25 @@ class Policies(Resource):
             BackendError: There is no engine, or it failed.
             RegistryError: The registry refused.
         """
-        from ..uploads import upload_policy
+        _check_policy(name, tuple(run), secret_env or {}, tags or {})
+        key = idempotency_key or mint_key()
+        try:
+            image_id, _ = await uploaded_id(self._client, image, on_progress)
+        except CoworldError as error:
+            error.context["idempotency_key"] = key
+            raise
 
-        return await upload_policy(
-            self._client,
-            image,
-            name=name,
-            run=tuple(run),
-            secret_env=secret_env,
-            tags=tags,
-            timeout=timeout,
-            idempotency_key=idempotency_key,
-            on_progress=on_progress,
+        def body(secret_id: str | None) -> PolicyVersionBody:
+            return PolicyVersionBody.of(
+                name=name,
+                container_image_id=image_id,
+                run=tuple(run) or None,
+                policy_secret_env_id=secret_id,
+                tags=dict(tags) if tags else None,
+            )
+
+        return await self._made(
+            _OF_IMAGE, body, secret_env, key=key, repeated=idempotency_key is not None, timeout=timeout
         )
 
     async def upload_player(
@@ -140,14 +161,86 @@ class Policies(Resource):
         Raises:
             UsageError: The name or a variable cannot be one, or the platform takes images only (``images_only``).
         """
-        from ..uploads import upload_player
+        _check_policy(name, (), secret_env or {}, tags or {})
 
-        return await upload_player(
-            self._client,
-            player,
-            name=name,
-            secret_env=secret_env,
-            tags=tags,
-            timeout=timeout,
-            idempotency_key=idempotency_key,
+        def body(secret_id: str | None) -> PolicyFilesBody:
+            return PolicyFilesBody.of(
+                name=name, player=player, policy_secret_env_id=secret_id, tags=dict(tags) if tags else None
+            )
+
+        key = idempotency_key or mint_key()
+        try:
+            return await self._made(
+                _OF_FILES, body, secret_env, key=key, repeated=idempotency_key is not None, timeout=timeout
+            )
+        except ApiStatusError as error:
+            if error.status not in (404, 405):
+                raise
+            raise UsageError(
+                f"{self._client.server} takes images, and {player.file} is a file.",
+                code="images_only",
+                hint="Build an image of it, for linux/amd64, and upload that: coworld upload-policy IMAGE --name NAME.",
+            ) from error
+
+    async def _made(
+        self,
+        target: str,
+        body: Callable[[str | None], Body],
+        secret_env: Mapping[str, str] | None,
+        *,
+        key: str,
+        repeated: bool,
+        timeout: float | None,
+    ) -> PolicyVersionCreated:
+        """Make the next version, its secrets first; those of one that was refused are taken back."""
+        connection = self._connection
+        secret_id: str | None = None
+        try:
+            if secret_env:
+                secrets = PolicySecretEnvBody.of(policy_secret_env=dict(secret_env))
+                made = await self._post(
+                    PolicySecretEnvCreated,
+                    "/stats/policy-secret-envs",
+                    secrets,
+                    timeout=timeout,
+                    idempotency_key=f"{key}-env",
+                )
+                secret_id = made.id
+            whole = body(secret_id).to_wire()
+            reply = await connection.call("POST", target, json=whole, timeout=timeout or MAKE_SECONDS, key=key)
+        except CoworldError as error:
+            if secret_id is not None and not repeated and isinstance(error, ApiError):
+                # it was refused: no version has them, and no repetition will come for them
+                await _drop_secret_env(connection, secret_id)
+            else:
+                error.context["idempotency_key"] = key
+            raise
+        return read(PolicyVersionCreated, reply)
+
+
+def _check_policy(name: str, run: tuple[str, ...], secret_env: Mapping[str, str], tags: Mapping[str, str]) -> None:
+    if not name.strip() or name != name.strip() or not name.isprintable() or ":" in name or "/" in name:
+        raise UsageError(
+            f"{name[:80]!r} cannot be the name of a policy.",
+            code="bad_policy",
+            hint="Use letters, digits, hyphens and underscores; the version is given by the platform.",
         )
+    if run and (not run[0].strip() or any(character.isspace() for character in run[0])):
+        raise UsageError(
+            f"The command begins with {run[0][:80]!r}, which is no program.",
+            code="bad_run",
+            hint="Give each word by itself: python, -m, player.",
+        )
+    for variable, value in secret_env.items():
+        if not variable.isidentifier() or not variable.isascii() or "\0" in value:
+            raise UsageError(f"{variable[:80]!r} cannot be an environment variable.", code="bad_env_name")
+        if is_reserved_env(variable):
+            raise UsageError(f"{variable} is set by the platform itself.", code="reserved_env_name")
+    if not all(key.strip() for key in tags):
+        raise UsageError("A tag has no name.", code="bad_tag", hint="Write KEY=VALUE.")
+
+
+async def _drop_secret_env(connection: Connection, secret_id: str) -> None:
+    """Take back secrets that no version got. Not every platform can; those keep them unused."""
+    with suppress(CoworldError):
+        await connection.call("DELETE", path("/stats/policy-secret-envs/{}", secret_id), max_retries=0)

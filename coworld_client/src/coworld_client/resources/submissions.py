@@ -15,7 +15,7 @@ from coworld_core.api import (
 )
 
 from ..pages import AsyncPager
-from ._base import Resource, optional_id, policy_filter, version_is
+from ._base import Resource, optional_id
 
 __all__ = ["Submissions"]
 
@@ -45,23 +45,13 @@ class Submissions(Resource):
             cursor: Where to begin, as a page says.
             timeout: Seconds for each attempt.
         """
-        version, ref = policy_filter(policy)
         params = {
             "mine": mine,
             "league_id": optional_id(league, "league"),
-            "policy_version_id": version,
             "player_id": optional_id(player, "player"),
         }
-        return self._list(
-            Submission,
-            "/v2/league-submissions",
-            params,
-            limit=limit,
-            cursor=cursor,
-            # some servers take no offset here, so the first page is as long as they allow
-            page_size=1000,
-            keep=version_is(ref),
-            timeout=timeout,
+        return self._of_policy(
+            Submission, "/v2/league-submissions", policy, params, limit=limit, cursor=cursor, timeout=timeout
         )
 
     async def create(

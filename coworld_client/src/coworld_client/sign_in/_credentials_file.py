@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from coworld_core.errors import EnvironmentFault, UsageError
+from coworld_core.writing import write_whole
 
-from .._on_disk import write_whole
 from ._tokens import PlayerSession, Token, is_player_id, normalise_server
 
 __all__ = ["CredentialStore", "ServerCredentials"]

@@ -6,7 +6,6 @@ A file has its name only once it is whole, so whatever is there already is not f
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import anyio.to_thread
 from coworld_core.api import BundlePart, EpisodeRequest
 from coworld_core.errors import CoworldError, WorkspaceError
 from coworld_core.ids import is_safe_id
+from coworld_core.writing import write_whole
 
 from ..errors import NotFound
 from .files import each
@@ -222,12 +222,8 @@ def replay_entry(row: EpisodeRequest, path: Path | None = None) -> dict[str, Any
 
 
 def _write_index(directory: Path, entries: Sequence[dict[str, Any]]) -> None:
-    part = directory / f".{INDEX_NAME}.{os.getpid()}"
-    try:
-        part.write_text(json.dumps(entries, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        part.replace(directory / INDEX_NAME)
-    finally:
-        part.unlink(missing_ok=True)
+    text = json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
+    write_whole(directory / INDEX_NAME, text.encode())
 
 
 async def collect_evidence(

@@ -14,15 +14,10 @@ if TYPE_CHECKING:
     from ._coworlds import Certified as Certified
     from ._coworlds import Uncertified as Uncertified
     from ._coworlds import UploadedCoworld as UploadedCoworld
-    from ._coworlds import update_coworld as update_coworld
-    from ._coworlds import upload_coworld as upload_coworld
     from ._images import ImageProgress as ImageProgress
     from ._images import OnImage as OnImage
     from ._images import UploadedImage as UploadedImage
     from ._images import image_name as image_name
-    from ._images import upload_image as upload_image
-    from ._policies import upload_player as upload_player
-    from ._policies import upload_policy as upload_policy
 
 
 __getattr__, __dir__ = lazy_names(__name__)

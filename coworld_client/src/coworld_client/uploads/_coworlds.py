@@ -1,30 +1,20 @@
-"""Uploads of Coworlds: whole ones, and changes to what the platform has. Certification is never skipped in silence."""
+"""What is said of a Coworld that is uploaded, and what it may refer to."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
-import anyio.to_thread
-
-from coworld_core.api import Coworld, CoworldUploadBody, is_image_id, same_coworld
+from coworld_core.api import Coworld
 from coworld_core.errors import UsageError
 from coworld_core.images import ImageRef
-from coworld_core.manifest.loading import LoadedManifest, Source, dump_manifest, load_manifest, manifest_sha256
-from coworld_core.versions import next_version
 
-from ..errors import ApiError, ApiShapeError
-from ..transport._replies import read
-from ._edits import apply_images, image_values, merge_patch, replace_images
-from ._images import MAKE_SECONDS, OnImage, UploadedImage, uploaded_id
+from ._edits import image_values
+from ._images import UploadedImage
 
-if TYPE_CHECKING:
-    from ..client import CoworldClient
-
-__all__ = ["Certified", "Uncertified", "UploadedCoworld", "update_coworld", "upload_coworld"]
+__all__ = ["Certified", "Uncertified", "UploadedCoworld", "certification_words", "check_images"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,100 +79,12 @@ class UploadedCoworld:
     """Images that were uploaded for it, in the order of their references."""
 
 
-async def upload_coworld(
-    client: CoworldClient,
-    manifest: Source | LoadedManifest,
-    *,
-    certification: Certified | Uncertified,
-    visibility: str | None = None,
-    timeout: float | None = None,
-    idempotency_key: str | None = None,
-    on_progress: OnImage | None = None,
-) -> UploadedCoworld:
-    """Add a version of a Coworld: its images first, each once, then its manifest.
-
-    Args:
-        client: The platform.
-        manifest: The manifest: a path, its content, or as loaded. It is checked strictly.
-        certification: That it passed certification, or why it is uploaded without.
-        visibility: ``public`` or ``private``; the platform's default when None.
-        timeout: Seconds for each attempt of a call to the API.
-        idempotency_key: Of an upload that is repeated.
-        on_progress: Told how far each image's upload is.
+def certification_words(certification: Certified | Uncertified, digest: str) -> dict[str, Any]:
+    """What the platform is told of certification.
 
     Raises:
-        ManifestError: The manifest has errors.
-        UsageError: An image may come to mean something else (``mutable_image``), or another manifest was certified
-            (``certified_other``).
-        Conflict: The platform has that version with other content.
-        ImageError, BackendError, RegistryError, ApiError, ApiConnectionError: As for ``upload_image``.
+        UsageError: Code ``certified_other``, when it was another manifest that passed.
     """
-    source = manifest.raw if isinstance(manifest, LoadedManifest) else manifest
-    loaded = await anyio.to_thread.run_sync(lambda: load_manifest(source, mode="strict"))
-    document: dict[str, Any] = json.loads(dump_manifest(loaded.manifest))
-    told = _told(certification, manifest_sha256(loaded.manifest))
-    _check_images(document, kept=())
-    return await _upload(client, document, told, visibility, timeout, idempotency_key, on_progress, kept=frozenset())
-
-
-async def update_coworld(
-    client: CoworldClient,
-    name_or_id: str,
-    *,
-    certification: Certified | Uncertified,
-    version: str | None = None,
-    patch: Mapping[str, Any] | None = None,
-    images: Mapping[str, str] | None = None,
-    timeout: float | None = None,
-    idempotency_key: str | None = None,
-    on_progress: OnImage | None = None,
-) -> UploadedCoworld:
-    """Add a version of a Coworld that differs from one the platform has.
-
-    The merge patch is applied first, then the version, then the images. Images that are not replaced stay as they are
-    and are not needed here.
-
-    Args:
-        client: The platform.
-        name_or_id: ``cow_…``, or a name for its canonical version.
-        certification: That the outcome passed certification, or why it is uploaded without.
-        version: The new version; by default the patch's, else the next one.
-        patch: A JSON merge patch of the manifest; null deletes.
-        images: Other images, by target (``game``, ``player``, ``player.ID``, ``player[N]``).
-        timeout: Seconds for each attempt of a call to the API.
-        idempotency_key: Of an upload that is repeated.
-        on_progress: Told how far each image's upload is.
-
-    Raises:
-        UsageError: There is nothing to change, a target names nothing, or as for ``upload_coworld``.
-        ManifestError: What comes out has errors.
-        NotFound: There is no such Coworld.
-        ApiError, ApiConnectionError, ImageError, BackendError: As for ``upload_coworld``.
-    """
-    if version is None and not patch and not images:
-        raise UsageError(
-            "There is nothing to change.", code="nothing_to_change", hint="Give a version, a patch, or an image."
-        )
-    stored = await client.coworlds.find(name_or_id, timeout=timeout)
-    before: dict[str, Any] = json.loads(json.dumps(stored.manifest))
-    if not isinstance(before.get("game"), dict):
-        raise ApiShapeError(f"{client.server} has no manifest for {stored.id}.", code="api_shape")
-    own = await _own_images(client, {entry["image"] for entry in image_values(before)}, timeout)
-    replace_images(before, lambda image: own.get(image, image))
-    kept = frozenset(entry["image"] for entry in image_values(before))
-    document = merge_patch(before, patch or {})
-    game: Any = document.get("game")
-    if isinstance(game, dict) and (version is not None or game.get("version") == stored.version):
-        game["version"] = version if version is not None else next_version(stored.version)
-    apply_images(document, images or {})
-    loaded = await anyio.to_thread.run_sync(lambda: load_manifest(cast("dict[str, Any]", document), mode="strict"))
-    document = json.loads(dump_manifest(loaded.manifest))
-    told = _told(certification, manifest_sha256(loaded.manifest))
-    _check_images(document, kept=kept)
-    return await _upload(client, document, told, None, timeout, idempotency_key, on_progress, kept=kept)
-
-
-def _told(certification: Certified | Uncertified, digest: str) -> dict[str, Any]:
     if isinstance(certification, Uncertified):
         return {"status": "skipped", "reason": certification.reason}
     if certification.manifest_sha256 != digest:
@@ -195,7 +97,12 @@ def _told(certification: Certified | Uncertified, digest: str) -> dict[str, Any]
     return {"status": "passed", "manifest_sha256": digest, **certification.summary}
 
 
-def _check_images(document: dict[str, Any], *, kept: frozenset[str] | tuple[()]) -> None:
+def check_images(document: dict[str, Any], *, kept: frozenset[str] | tuple[()]) -> None:
+    """Hold that all a manifest refers to can be uploaded, but for images that the platform has already (``kept``).
+
+    Raises:
+        UsageError: An image may come to mean something else (``mutable_image``), or there is a file of the package.
+    """
     for image in sorted({entry["image"] for entry in image_values(document)} - set(kept)):
         reference = ImageRef.parse(image)
         if reference.kind == "registry":
@@ -218,53 +125,3 @@ def _check_images(document: dict[str, Any], *, kept: frozenset[str] | tuple[()])
                 hint="Upload the file by itself, and name it here by its digest, sha256:….",
                 context={"file": value},
             )
-
-
-async def _own_images(client: CoworldClient, wanted: set[str], timeout: float | None) -> dict[str, str]:
-    """Ids of one's own images, by where they can be pulled: a stored manifest names images by that."""
-    left = {image for image in wanted if not is_image_id(image)}
-    found: dict[str, str] = {}
-    async for image in client.images.list(limit=1000, timeout=timeout):
-        for address in (image.public_image_uri, image.image_uri):
-            if address in left:
-                found[address] = image.id
-        if left <= found.keys():
-            break
-    return found
-
-
-async def _upload(
-    client: CoworldClient,
-    document: dict[str, Any],
-    certification: dict[str, Any],
-    visibility: str | None,
-    timeout: float | None,
-    idempotency_key: str | None,
-    on_progress: OnImage | None,
-    *,
-    kept: frozenset[str],
-) -> UploadedCoworld:
-    ids: dict[str, str] = {}
-    uploaded: list[UploadedImage] = []
-    for image in sorted({entry["image"] for entry in image_values(document)} - kept):
-        ids[image], one = await uploaded_id(client, image, on_progress)
-        if one is not None:
-            uploaded.append(one)
-    replace_images(document, lambda image: ids.get(image, image))
-    name, version = document["game"]["name"], document["game"]["version"]
-    before = await _present(client, name, version, timeout)
-    body = CoworldUploadBody.of(manifest=document, certification=certification, visibility=visibility)
-    reply = await client.connection.call(
-        "POST", "/v2/coworlds/upload", json=body.to_wire(), timeout=timeout or MAKE_SECONDS, key=idempotency_key or True
-    )
-    coworld = read(Coworld, reply)
-    return UploadedCoworld(coworld=coworld, already=coworld.id == before, images=tuple(uploaded))
-
-
-async def _present(client: CoworldClient, name: str, version: str, timeout: float | None) -> str | None:
-    """The id of a version that is there already, where the platform can be asked for a name's versions."""
-    with suppress(ApiError):
-        # one page is enough: of a name's versions where the platform filters, else of the newest
-        page = await client.coworlds.list(name=name, limit=50, timeout=timeout)
-        return next((row.id for row in page.items if same_coworld(row.name, name) and row.version == version), None)
-    return None

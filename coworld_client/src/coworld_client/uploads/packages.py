@@ -11,28 +11,37 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import anyio
-import anyio.to_thread
 
-from coworld_core.api import Coworld, check_id
 from coworld_core.errors import ImageError, unwrapped
 from coworld_core.images import ImageRef
-from coworld_core.manifest.loading import MANIFEST_NAME, load_manifest
+from coworld_core.manifest.loading import MANIFEST_NAME
+from coworld_core.writing import write_whole
 
-from .._on_disk import write_whole
-from ..errors import ApiShapeError
 from ..transfers._parts import inside, storage
-from ._edits import image_values, replace_images
+from ._edits import image_values
 
 if TYPE_CHECKING:
     from ..client import CoworldClient
     from .docker_engine import DockerEngine
 
-__all__ = ["IMAGES_NAME", "DownloadedCoworld", "PackageImage", "download_coworld", "find_downloaded"]
+__all__ = [
+    "IMAGES_NAME",
+    "DownloadedCoworld",
+    "PackageImage",
+    "find_downloaded",
+    "images_of",
+    "place_of",
+    "pull_images",
+    "store",
+]
 
 IMAGES_NAME = "coworld_images.json"
 """File beside the manifest that maps public images to local ones."""
 
 GUIDE_NAME = "AGENTS.md"
+
+_AT_A_TIME = 2
+"""Images that are pulled at a time."""
 
 OnPull = Callable[[str, int, int], object]
 """Called with the image being pulled, the bytes fetched, and the total known so far."""
@@ -65,82 +74,8 @@ class DownloadedCoworld:
     """Whether an earlier download was used, without asking the platform."""
 
 
-async def download_coworld(
-    client: CoworldClient,
-    name_or_id: str,
-    directory: Path = Path("coworld"),
-    *,
-    refresh: bool = False,
-    pull: bool = False,
-    engine: DockerEngine | None = None,
-    concurrency: int = 2,
-    timeout: float | None = None,
-    on_pull: OnPull | None = None,
-) -> DownloadedCoworld:
-    """Get a Coworld: ``<directory>/<cow_id>/`` with ``coworld_manifest.json``, ``coworld_images.json``, ``AGENTS.md``.
-
-    Without ``pull`` the manifest names the public images, which are pulled when it is run. With ``pull`` they are
-    pulled now, and the manifest names them as ``coworld/<cow_id>/<name>-<version>-<n>:downloaded``.
-
-    Args:
-        client: The platform. An id needs no sign-in where the Coworld is public.
-        name_or_id: ``cow_…``, or a name for its canonical version.
-        directory: Where downloads are kept; created if missing.
-        refresh: Download again even if it is here.
-        pull: Pull its images with the Docker engine.
-        engine: The engine; by default this machine's.
-        concurrency: How many images to pull at a time.
-        timeout: Seconds for each attempt of an API call.
-        on_pull: Called with the progress of each image.
-
-    Raises:
-        NotFound: It does not exist, or you may not see it.
-        ManifestError: The platform's manifest cannot be used.
-        ImageError: An image is not published, or cannot be pulled.
-        BackendError: There is no Docker engine, or it failed.
-        ApiError, ApiConnectionError: The platform refused, or cannot be reached.
-        EnvironmentFault: It cannot be stored.
-    """
-    found: Coworld | None = None
-    if not name_or_id.startswith("cow_"):
-        found = await client.coworlds.find(name_or_id, timeout=timeout)
-    identifier = check_id(found.id if found is not None else name_or_id, "coworld")
-    place = await anyio.to_thread.run_sync(_place, directory, identifier)
-    present = None if refresh else await anyio.to_thread.run_sync(find_downloaded, place)
-    if present is not None and (present.pulled or not pull):
-        return present
-    if found is None:
-        found = await client.coworlds.get(identifier, timeout=timeout)
-    if found.id != identifier:
-        raise ApiShapeError(f"{client.server} answered {found.id} when asked for {identifier}.", code="api_shape")
-    document: dict[str, Any] = json.loads(json.dumps(found.manifest))
-    loaded = await anyio.to_thread.run_sync(load_manifest, document)
-    game = loaded.manifest.game
-    images = _images(identifier, game.name, game.version, document)
-    if pull:
-        await _pull(client, images, document, engine, concurrency, on_pull)
-        local = {image.public_image_uri: image.local_image for image in images}
-        replace_images(document, lambda image: local.get(image, image))
-    listed = {
-        "coworld_id": identifier,
-        "name": game.name,
-        "version": game.version,
-        "images": [{"public_image_uri": image.public_image_uri, "local_image": image.local_image} for image in images],
-    }
-    await anyio.to_thread.run_sync(_store, place, document, listed)
-    return DownloadedCoworld(
-        id=identifier,
-        name=game.name,
-        version=game.version,
-        directory=place,
-        manifest=place / MANIFEST_NAME,
-        images=images,
-        pulled=pull,
-        cached=False,
-    )
-
-
-def _place(directory: Path, identifier: str) -> Path:
+def place_of(directory: Path, identifier: str) -> Path:
+    """The directory of a Coworld, below the one where downloads are kept."""
     return inside(directory.expanduser().absolute(), identifier)
 
 
@@ -188,7 +123,7 @@ def _object(path: Path) -> dict[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
-def _images(identifier: str, name: str, version: str, document: dict[str, Any]) -> tuple[PackageImage, ...]:
+def images_of(identifier: str, name: str, version: str, document: dict[str, Any]) -> tuple[PackageImage, ...]:
     """The distinct images of a manifest that can be pulled."""
     words = re.sub(r"[^a-z0-9]+", "-", f"{name}-{version}".lower()).strip("-") or "image"
     distinct = dict.fromkeys(str(entry["image"]) for entry in image_values(document))
@@ -199,24 +134,22 @@ def _images(identifier: str, name: str, version: str, document: dict[str, Any]) 
     )
 
 
-async def _pull(
-    client: CoworldClient,
-    images: tuple[PackageImage, ...],
-    document: dict[str, Any],
-    engine: DockerEngine | None,
-    concurrency: int,
-    on_pull: OnPull | None,
+async def pull_images(
+    client: CoworldClient, images: tuple[PackageImage, ...], document: dict[str, Any], on_pull: OnPull | None
 ) -> None:
+    """Pull the images of a manifest with this machine's Docker engine, and give them their local names.
+
+    Raises:
+        ImageError: One is not published, or cannot be pulled.
+        BackendError: There is no Docker engine, or it failed.
+    """
     from .docker_engine import connect_docker
 
     for entry in image_values(document):
         reference = ImageRef.parse(entry["image"])
         if not reference.runnable and reference.kind != "file":
             reference.require_runnable("An image of this Coworld")
-    if engine is None:
-        async with connect_docker() as engine:
-            return await _pull(client, images, document, engine, concurrency, on_pull)
-    limiter = anyio.CapacityLimiter(concurrency)
+    limiter = anyio.CapacityLimiter(_AT_A_TIME)
 
     async def fetch(image: PackageImage, engine: DockerEngine) -> None:
         uri = image.public_image_uri
@@ -231,11 +164,11 @@ async def _pull(
             # tag it at once: pruning of untagged images must not remove it
             await engine.tag(uri, image.local_image)
 
-    with unwrapped():
-        async with anyio.create_task_group() as group:
-            for image in images:
-                group.start_soon(fetch, image, engine)
-    return None
+    async with connect_docker() as engine:
+        with unwrapped():
+            async with anyio.create_task_group() as group:
+                for image in images:
+                    group.start_soon(fetch, image, engine)
 
 
 async def _has(engine: DockerEngine, uri: str) -> bool:
@@ -256,7 +189,12 @@ def _login(client: CoworldClient, uri: str) -> tuple[str, str] | None:
     return ("coworld", token.reveal()) if token is not None and host == urlsplit(client.server).netloc else None
 
 
-def _store(place: Path, document: dict[str, Any], listed: dict[str, Any]) -> None:
+def store(place: Path, document: dict[str, Any], listed: dict[str, Any]) -> None:
+    """Write a Coworld's manifest, the list of its images, and its guide.
+
+    Raises:
+        EnvironmentFault: They cannot be written.
+    """
     with storage(place):
         place.mkdir(parents=True, exist_ok=True)
     # write the list of images last: a download with both files counts as complete

@@ -266,23 +266,21 @@ class _Arena:
         return self.play.frame().drawing
 
 
-class RulesAECEnv(AECEnv[str, Any, Any]):
-    """A PettingZoo environment of rules in which agents act one after another; `as_aec_env` makes it.
-
-    Seats that act in the same tick are asked in ascending order; the tick is played once the last of them has acted.
-    """
+class _ArenaEnv:
+    """The part of both kinds of environment that PettingZoo asks of them alike."""
 
     def __init__(self, arena: Any, render_mode: str | None) -> None:
-        super().__init__()
-        self.metadata = _metadata(arena.rules)
+        self.metadata = {
+            "name": f"{arena.rules.__name__}_v{arena.rules.version}",
+            "render_modes": ["ansi"],
+            "is_parallelizable": True,
+        }
         self.render_mode = render_mode
         self.possible_agents = list(arena.agents)
         self.agents: list[str] = []
         self.observation_spaces = arena.observation_spaces
         self.action_spaces = arena.action_spaces
         self._arena: _Arena = arena
-        self._chosen: dict[int, Any] = {}
-        self._waiting: list[str] = []
 
     def observation_space(self, agent: str) -> Space[Any]:
         """The space of what an agent sees."""
@@ -291,6 +289,25 @@ class RulesAECEnv(AECEnv[str, Any, Any]):
     def action_space(self, agent: str) -> Space[Any]:
         """The space of what an agent does."""
         return self.action_spaces[agent]
+
+    def render(self) -> str | None:
+        """The board as text, as spectators see it."""
+        return self._arena.render() if self.render_mode == "ansi" else None
+
+    def close(self) -> None:
+        """Do nothing: the environment holds no resources."""
+
+
+class RulesAECEnv(_ArenaEnv, AECEnv[str, Any, Any]):
+    """A PettingZoo environment of rules in which agents act one after another; `as_aec_env` makes it.
+
+    Seats that act in the same tick are asked in ascending order; the tick is played once the last of them has acted.
+    """
+
+    def __init__(self, arena: Any, render_mode: str | None) -> None:
+        super().__init__(arena, render_mode)
+        self._chosen: dict[int, Any] = {}
+        self._waiting: list[str] = []
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Begin a new episode; without a seed, use one derived from the last seed."""
@@ -329,42 +346,17 @@ class RulesAECEnv(AECEnv[str, Any, Any]):
         self.truncations = dict.fromkeys(self.agents, self._arena.truncated)
         self._ask()
 
-    def render(self) -> str | None:
-        """The board as text, as spectators see it."""
-        return self._arena.render() if self.render_mode == "ansi" else None
-
-    def close(self) -> None:
-        """Do nothing: the environment holds no resources."""
-
     def _ask(self) -> None:
         self._chosen = {}
         self._waiting = [self.possible_agents[seat] for seat in self._arena.play.to_act]
         self.agent_selection = self._waiting[0] if self._waiting else self.agents[0]
 
 
-class RulesParallelEnv(ParallelEnv[str, Any, Any]):
+class RulesParallelEnv(_ArenaEnv, ParallelEnv[str, Any, Any]):
     """A PettingZoo environment of rules in which all agents act at once; `as_parallel_env` makes it.
 
     The action of an agent that is not to act is ignored, and its mask is all zeros.
     """
-
-    def __init__(self, arena: Any, render_mode: str | None) -> None:
-        super().__init__()
-        self.metadata = _metadata(arena.rules)
-        self.render_mode = render_mode
-        self.possible_agents = list(arena.agents)
-        self.agents: list[str] = []
-        self.observation_spaces = arena.observation_spaces
-        self.action_spaces = arena.action_spaces
-        self._arena: _Arena = arena
-
-    def observation_space(self, agent: str) -> Space[Any]:
-        """The space of what an agent sees."""
-        return self.observation_spaces[agent]
-
-    def action_space(self, agent: str) -> Space[Any]:
-        """The space of what an agent does."""
-        return self.action_spaces[agent]
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
@@ -391,19 +383,8 @@ class RulesParallelEnv(ParallelEnv[str, Any, Any]):
             self.agents = []
         return seen, rewards, dict.fromkeys(everybody, over), dict.fromkeys(everybody, truncated), infos
 
-    def render(self) -> str | None:
-        """The board as text, as spectators see it."""
-        return self._arena.render() if self.render_mode == "ansi" else None
-
-    def close(self) -> None:
-        """Do nothing: the environment holds no resources."""
-
     def _seen(self) -> dict[str, Any]:
         return {agent: self._arena.observe(agent) for agent in self.agents}
-
-
-def _metadata(rules: type[Rules]) -> dict[str, Any]:
-    return {"name": f"{rules.__name__}_v{rules.version}", "render_modes": ["ansi"], "is_parallelizable": True}
 
 
 def as_aec_env(
@@ -440,7 +421,10 @@ def as_aec_env(
         UsageError: The config is invalid, or a space cannot be determined.
         RulesError: The rules fail. Any method may raise it.
     """
-    return RulesAECEnv(_arena(rules, config, seats, actions, observe, space, max_cycles), render_mode)
+    arena = _Arena(
+        rules, config=config, seats=seats, actions=actions, observe=observe, space=space, max_cycles=max_cycles
+    )
+    return RulesAECEnv(arena, render_mode)
 
 
 def as_parallel_env(
@@ -458,18 +442,7 @@ def as_parallel_env(
 
     In a turn-based game, only the actions of agents whose turn it is count.
     """
-    return RulesParallelEnv(_arena(rules, config, seats, actions, observe, space, max_cycles), render_mode)
-
-
-def _arena(
-    rules: type[Rules],
-    config: RulesConfig | Mapping[str, Any] | None,
-    seats: int | None,
-    actions: Sequence[Any] | int | None,
-    observe: Observe | None,
-    space: Space[Any] | None,
-    max_cycles: int | None,
-) -> _Arena:
-    return _Arena(
+    arena = _Arena(
         rules, config=config, seats=seats, actions=actions, observe=observe, space=space, max_cycles=max_cycles
     )
+    return RulesParallelEnv(arena, render_mode)

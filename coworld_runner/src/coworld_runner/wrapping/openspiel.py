@@ -9,9 +9,10 @@ from typing import Any, overload
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from coworld_core.rules import Rules, RulesConfig
+from coworld_core.rules import RulesConfig
 
 from .libraries import imported
+from .wrappable import LibraryRules
 
 __all__ = ["TOGETHER", "OpenSpiel", "OpenSpielConfig", "Sight", "load_game", "pass_chance", "play_on"]
 
@@ -41,21 +42,17 @@ class Sight(BaseModel):
     )
 
 
-class OpenSpiel(Rules):
+class OpenSpiel(LibraryRules):
     """A game of OpenSpiel; a subclass has its name as the default of `Config.game`, and its numbers of seats.
 
     Spectators see the board of games in which nothing is hidden. Of others they see whose turn it is, and all of it at
     the end.
     """
 
+    library = "pyspiel"
     Config = OpenSpielConfig
     Action = str
     Observation = Sight
-
-    def __init_subclass__(cls, **more: Any) -> None:
-        """Say at once, not in the middle of a game, that the library is missing."""
-        super().__init_subclass__(**more)
-        imported("pyspiel")
 
     def start(self) -> None:
         """Begin, up to the first move that is not chance."""

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from coworld_core.rules import Rules, RulesConfig
+from coworld_core.rules import RulesConfig
 
 from .libraries import imported, loaded_extras, read_call
-from .wrappable import Wrappable, WrappedGame, flaw, not_wrappable, rules_of
+from .wrappable import LibraryRules, Wrappable, WrappedGame, flaw, not_wrappable, rules_of
 
 __all__ = ["AgentView", "PettingZoo", "PettingZooConfig", "find", "listed", "names"]
 
@@ -40,27 +40,25 @@ class AgentView(BaseModel):
     view: Any = Field(description="The array that the agent observes, as lists of numbers.")
 
 
-class PettingZoo(Rules):
+class PettingZoo(LibraryRules):
     """A game of PettingZoo; a subclass has its name as the default of `Config.game`, and its number of seats.
 
     Where PettingZoo has a parallel form of the game, all seats act at once.
     """
 
+    library = "pettingzoo"
     Config = PettingZooConfig
     Action = int
     Observation = AgentView
     live_scores = True
 
-    def __init_subclass__(cls, **more: Any) -> None:
-        """Say at once, not in the middle of a game, that the library is missing."""
-        super().__init_subclass__(**more)
-        imported("pettingzoo")
-        game = cls.Config.model_fields["game"].default
-        if isinstance(game, str):
-            try:
-                _environment(game)
-            except ValueError as error:
-                raise not_wrappable(f"pettingzoo:{game}", str(error)) from None
+    @classmethod
+    def look_up(cls, game: str) -> None:
+        """Make it once, so that what it lacks is said in its package's words."""
+        try:
+            _environment(game)
+        except ValueError as error:
+            raise not_wrappable(f"pettingzoo:{game}", str(error)) from None
 
     def start(self) -> None:
         """Reset the environment."""

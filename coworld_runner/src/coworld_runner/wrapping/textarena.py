@@ -14,10 +14,10 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from coworld_core.rules import Rules, RulesConfig
+from coworld_core.rules import RulesConfig
 
 from .libraries import imported, read_call
-from .wrappable import Wrappable, WrappedGame, flaw, not_wrappable, rules_of
+from .wrappable import LibraryRules, Wrappable, WrappedGame, flaw, not_wrappable, rules_of
 
 __all__ = ["TextArena", "TextArenaConfig", "TextPage", "find", "listed", "names"]
 
@@ -52,25 +52,22 @@ class TextArenaResults(BaseModel):
     reason: str | None = Field(default=None, description="Why it ended, as TextArena says it.")
 
 
-class TextArena(Rules):
+class TextArena(LibraryRules):
     """A game of TextArena; a subclass has its name as the default of `Config.game`, and its number of seats.
 
     Spectators see what has been said to all seats alike.
     """
 
+    library = "textarena"
     Config = TextArenaConfig
     Action = Annotated[str, Field(max_length=LONGEST)]
     Observation = TextPage
     Results = TextArenaResults
 
-    def __init_subclass__(cls, **more: Any) -> None:
-        """Say at once, not in the middle of a game, that the library is missing."""
-        super().__init_subclass__(**more)
-        imported("textarena")
-        game = cls.Config.model_fields["game"].default
-        if isinstance(game, str):
-            # Its modules are then known to `_chance`.
-            _environment(game)
+    @classmethod
+    def look_up(cls, game: str) -> None:
+        """Make it once: its modules are then known to `_chance`."""
+        _environment(game)
 
     def start(self) -> None:
         """Reset the environment."""

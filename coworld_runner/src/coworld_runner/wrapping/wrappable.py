@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import create_model
 
 from coworld_core.errors import UsageError
 from coworld_core.rules import Rules, audit_rules
 
-__all__ = ["Wrappable", "WrappedGame", "flaw", "not_wrappable", "rules_of"]
+from .libraries import imported
+
+__all__ = ["LibraryRules", "Wrappable", "WrappedGame", "flaw", "not_wrappable", "rules_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +62,27 @@ class WrappedGame:
     def short_name(self) -> str:
         """The name without parameters."""
         return self.game.partition("(")[0]
+
+
+class LibraryRules(Rules):
+    """A game of a library; a subclass has its name as the default of `Config.game`, and its number of seats."""
+
+    library: ClassVar[str]
+    """The module that is imported; the adapter says it, which itself needs no library yet."""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Say at once, not in the middle of a game, that the library is missing, or does not have the game."""
+        super().__init_subclass__(**more)
+        if "library" in cls.__dict__:
+            return
+        imported(cls.library)
+        game = cls.Config.model_fields["game"].default
+        if isinstance(game, str):
+            cls.look_up(game)
+
+    @classmethod
+    def look_up(cls, game: str) -> None:
+        """See that the library has a game, where that is worth its time."""
 
 
 def not_wrappable(source: str, reason: str, *, hint: str | None = None) -> UsageError:

@@ -2,57 +2,71 @@
 
 from __future__ import annotations
 
+import functools
 import json as jsonlib
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from coworld_core.errors import CoworldError
+from coworld_cli.program import CommandLine
 
-from .cli_operating import add_operating, add_user_operating
-from .cli_options import Out, keep_secret, retains, run, runs, to_file, where, with_services
+from .cli_operating import add_operating, add_user_operating, shown_quotas
+from .cli_options import (
+    Out,
+    artifacts_option,
+    changing,
+    keep_secret,
+    looking,
+    port_option,
+    retains,
+    run,
+    runs,
+    to_file,
+    verbose_option,
+    where,
+    with_services,
+)
 from .quotas import Quotas, read_quotas
-from .settings import DEFAULT_PORT, Retention, Settings
+from .settings import Retention, Settings
 
 if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession
+
     from .runtime import Place
     from .services import Services
 
 __all__ = ["cli", "main"]
 
-_STATUS = {"answer": 1, "usage": 2, "environment": 3, "remote": 4, "internal": 5}
+
+class _Observatory(CommandLine):
+    """A program whose JSON is one line, errors too: whoever starts a server reads the first line."""
+
+    one_line = "--json"
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    "observatory", cls=_Observatory, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(metadata.version("observatory"), prog_name="observatory")
 def cli() -> None:
-    r"""Run a platform for Coworlds on this machine.
+    """Run a platform for Coworlds on this machine.
 
     \b
     Look:   observatory demo                    a platform with a game, a league and two bots that play
     First:  observatory user add ME --team      make an account, and see its token once
     Then:   observatory serve                   serve it on http://127.0.0.1:8787
-    """
+    """  # noqa: D301 (click knows a paragraph that keeps its lines by this character)
 
 
 @cli.command("serve")
 @where
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=DEFAULT_PORT,
-    show_default=True,
-    envvar="OBSERVATORY_PORT",
-    show_envvar=True,
-    help="0: a free one.",
-)
+@port_option
 @click.option(
     "--allow-remote", is_flag=True, help="With local processes: listen on other addresses than loopback, too."
 )
@@ -63,13 +77,7 @@ def cli() -> None:
     "your own machine alone; on loopback only.",
 )
 @click.option("--url", metavar="URL", help="How clients reach it, when a proxy stands in front.")
-@click.option(
-    "--artifacts",
-    metavar="URL",
-    envvar="OBSERVATORY_ARTIFACTS",
-    show_envvar=True,
-    help="Where artifacts are kept: a directory or an fsspec URL such as s3://BUCKET/PREFIX.",
-)
+@artifacts_option
 @runs
 @retains
 @click.option(
@@ -80,7 +88,7 @@ def cli() -> None:
     help="The most that one account may have: episodes that wait or are played (2000), sessions that people play (2), "
     "bytes that are `stored` (50G), requests a second (500). `none` lifts a limit. May be repeated.",
 )
-@click.option("--verbose", "-v", is_flag=True, help="Log every request.")
+@verbose_option
 def serve_command(
     settings: Settings,
     out: Out,
@@ -114,16 +122,8 @@ def serve_command(
 
 @cli.command("demo")
 @where
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=DEFAULT_PORT,
-    show_default=True,
-    envvar="OBSERVATORY_PORT",
-    show_envvar=True,
-    help="0: a free one.",
-)
-@click.option("--verbose", "-v", is_flag=True, help="Log every request.")
+@port_option
+@verbose_option
 def demo_command(settings: Settings, out: Out, port: int, verbose: bool) -> None:
     """Serve a platform that has everything, to look at and to take part in.
 
@@ -183,13 +183,7 @@ async def _serve(settings: Settings, out: Out, listener: Any, url: str | None) -
 @cli.command("worker")
 @where
 @click.option("--url", metavar="URL", help="Where the server is, for pulling images from its registry.")
-@click.option(
-    "--artifacts",
-    metavar="URL",
-    envvar="OBSERVATORY_ARTIFACTS",
-    show_envvar=True,
-    help="Where the server keeps artifacts.  [default: in the directory]",
-)
+@artifacts_option
 @runs
 def worker_command(settings: Settings, out: Out, url: str | None, artifacts: str | None, work: dict[str, Any]) -> None:
     """Play episodes until told to stop, beside a server or where it has none.
@@ -313,21 +307,15 @@ def user_quota(settings: Settings, out: Out, name: str, quotas: tuple[str, ...],
 
     `observatory user quota ANN episodes=10000 requests=none`
     """
+    from .identity.accounts import keep_quotas
 
-    async def keep(services: Services) -> dict[str, object]:
-        from .identity.accounts import keep_quotas
-
-        async with services.database.writing() as session:
-            user = await keep_quotas(session, name, quotas, reset=reset)
+    async def keep(session: AsyncSession) -> dict[str, object]:
+        user = await keep_quotas(session, name, quotas, reset=reset)
         return {"id": user.id, "name": user.name, "quotas": user.quotas or {}}
 
-    result = with_services(settings, keep)
+    result = changing(settings, keep)
     out.answer(result)
-    own = (
-        ", ".join(f"{key} {'none' if value is None else value}" for key, value in result["quotas"].items())
-        or "as everybody"
-    )
-    out.say(f"{name}: {own}")
+    out.say(f"{name}: {shown_quotas(result['quotas']) or 'as everybody'}")
 
 
 add_user_operating(user_group)
@@ -408,25 +396,23 @@ def league_add(
     **terms: object,
 ) -> None:
     """Make a league, where everybody who submits is placed."""
+    from .api.leagues import create_league, league_divisions
 
-    async def make(services: Services) -> dict[str, object]:
-        from .api.leagues import create_league, league_divisions
-
-        async with services.database.writing() as session:
-            league = await create_league(
-                session,
-                name,
-                coworld=coworld,
-                variant_id=variant,
-                public=not private,
-                every=every,
-                terms={key: value for key, value in terms.items() if value is not None},
-                divisions=divisions,
-            )
-            lowest, *_ = await league_divisions(session, league.id)
+    async def make(session: AsyncSession) -> dict[str, object]:
+        league = await create_league(
+            session,
+            name,
+            coworld=coworld,
+            variant_id=variant,
+            public=not private,
+            every=every,
+            terms={key: value for key, value in terms.items() if value is not None},
+            divisions=divisions,
+        )
+        lowest, *_ = await league_divisions(session, league.id)
         return {"id": league.id, "name": league.name, "coworld": league.game.name, "division_id": lowest.id}
 
-    made = with_services(settings, make)
+    made = changing(settings, make)
     out.answer(made)
     out.say(f"{made['id']}  {made['name']} ({made['coworld']})")
 
@@ -435,14 +421,9 @@ def league_add(
 @where
 def league_list(settings: Settings, out: Out) -> None:
     """List the leagues, with how each plays and where it is."""
+    from .operating.overview import leagues
 
-    async def look(services: Services) -> list[dict[str, Any]]:
-        from .operating.overview import leagues
-
-        async with services.database.reading() as session:
-            return await leagues(session)
-
-    found = with_services(settings, look)
+    found = looking(settings, leagues)
     out.answer({"items": found})
     for league in found:
         out.say(f"{league['id']}  {league['name']} ({league['coworld']})" + ("" if league["public"] else "  (private)"))
@@ -485,13 +466,9 @@ def league_season(settings: Settings, out: Out, name: str) -> None:
 
 
 def _act_on_league(settings: Settings, out: Out, name: str, action: str) -> None:
-    async def act(services: Services) -> dict[str, Any]:
-        from .work.seasons import change_league
+    from .work.seasons import change_league
 
-        async with services.database.writing() as session:
-            return await change_league(session, name, action)
-
-    result = with_services(settings, act)
+    result = changing(settings, functools.partial(change_league, reference=name, action=action))
     out.answer(result)
     out.say(f"{result['name']}: {result['state']}, season {result['season']}.")
     for move in result["moves"]:
@@ -516,51 +493,7 @@ def _log_to_stderr(verbose: bool) -> None:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run a command line and leave with its exit status; every error becomes a line or a JSON object."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    try:
-        cli.main(arguments, prog_name="observatory", standalone_mode=False)
-        status = 0
-    except BaseException as error:  # noqa: BLE001 (the last place there is: it is reported, and decides the status)
-        status = _report(_single(error), json="--json" in arguments)
-    sys.exit(status)
-
-
-def _single(error: BaseException) -> BaseException:
-    if not isinstance(error, BaseExceptionGroup):
-        return error
-    group = cast("BaseExceptionGroup[BaseException]", error)
-    return _single(group.exceptions[0]) if len(group.exceptions) == 1 else group
-
-
-def _report(error: BaseException, *, json: bool) -> int:
-    match error:
-        case SystemExit():
-            return error.code if isinstance(error.code, int) else 5
-        case CoworldError():
-            status, data = _STATUS[error.kind], error.to_dict()
-        case click.UsageError():
-            path = error.ctx.command_path if error.ctx is not None else "observatory"
-            status, data = 2, _data("usage", error.format_message(), f"See {path} --help.")
-        case click.ClickException():
-            status, data = 2, _data("usage", error.format_message(), None)
-        case click.Abort() | KeyboardInterrupt():
-            status, data = 130, _data("interrupted", "Interrupted.", None)
-        case _:
-            what = traceback.format_exception_only(error)[-1].strip()
-            status, data = 5, _data("internal", f"Internal error: {what}", "Set COWORLD_DEBUG=1 for the traceback.")
-    if os.environ.get("COWORLD_DEBUG"):
-        traceback.print_exception(error, file=sys.stderr)
-    if json:
-        click.echo(jsonlib.dumps({"error": data}, default=str))
-    else:
-        click.echo(f"{click.style('error:', fg='red', bold=True)} {data['message']}", err=True)
-        if data["hint"]:
-            click.echo(f"  {click.style('hint:', fg='cyan')} {data['hint']}", err=True)
-    return status
-
-
-def _data(code: str, message: str, hint: str | None) -> dict[str, object]:
-    return {"code": code, "message": message, "hint": hint, "context": {}}
+    sys.exit(cli.run(argv))
 
 
 if __name__ == "__main__":

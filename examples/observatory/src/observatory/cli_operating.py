@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .cli_options import Out, retains, run, where, with_services
+from coworld_core.quantities import shown_size
+
+from .cli_options import Out, artifacts_option, changing, looking, retains, run, where, with_services
 from .settings import Retention, Settings
 
 if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession
+
     from .services import Services
 
-__all__ = ["add_operating", "add_user_operating"]
+__all__ = ["add_operating", "add_user_operating", "shown_quotas"]
 
 _reason = click.option("--reason", metavar="TEXT", help="What the owner is told.")
 
@@ -38,30 +42,23 @@ def add_operating(cli: click.Group) -> None:
 @where
 def _user_list(settings: Settings, out: Out) -> None:
     """List the accounts, with their own quotas, what they have stored, and what of theirs waits."""
+    from .operating.overview import accounts
 
-    async def look(services: Services) -> list[dict[str, Any]]:
-        from .operating.overview import accounts
-
-        async with services.database.reading() as session:
-            return await accounts(session)
-
-    users = with_services(settings, look)
+    users = looking(settings, accounts)
     out.answer({"items": users})
     rows = [
         (
             user["id"],
             user["name"],
             ", ".join(word for word, on in (("team", user["team"]), ("disabled", user["disabled_at"])) if on),
-            _quotas(user["quotas"]),
-            _size(user["stored"]),
+            shown_quotas(user["quotas"]),
+            shown_size(user["stored"]),
             user["waiting"],
         )
         for user in users
     ]
-    if rows:
-        out.table(("ID", "NAME", "", "QUOTAS", "STORED", "WAITING"), *rows, right=(4, 5))
-    else:
-        out.note("Nobody yet: observatory user add NAME")
+    none = "Nobody yet: observatory user add NAME"
+    out.rows(("ID", "NAME", "", "QUOTAS", "STORED", "WAITING"), rows, none=none, right=(4, 5))
 
 
 @click.command("disable")
@@ -73,12 +70,10 @@ def _user_disable(settings: Settings, out: Out, name: str, reason: str | None) -
 
     What it made stays. `observatory user enable` takes it back.
     """
+    from .operating.closing import disable_user
 
-    async def close(services: Services) -> dict[str, Any]:
-        from .operating.closing import disable_user
-
-        async with services.database.writing() as session:
-            user, cancelled = await disable_user(session, name, reason=reason)
+    async def close(session: AsyncSession) -> dict[str, Any]:
+        user, cancelled = await disable_user(session, name, reason=reason)
         return {
             "id": user.id,
             "name": user.name,
@@ -87,7 +82,7 @@ def _user_disable(settings: Settings, out: Out, name: str, reason: str | None) -
             "episodes_cancelled": cancelled,
         }
 
-    result = with_services(settings, close)
+    result = changing(settings, close)
     out.answer(result)
     out.say(f"{result['name']} is disabled.{_cancelled(result)}")
 
@@ -97,15 +92,13 @@ def _user_disable(settings: Settings, out: Out, name: str, reason: str | None) -
 @where
 def _user_enable(settings: Settings, out: Out, name: str) -> None:
     """Enable an account again, with the tokens that it had."""
+    from .operating.closing import enable_user
 
-    async def reopen(services: Services) -> dict[str, Any]:
-        from .operating.closing import enable_user
-
-        async with services.database.writing() as session:
-            user = await enable_user(session, name)
+    async def reopen(session: AsyncSession) -> dict[str, Any]:
+        user = await enable_user(session, name)
         return {"id": user.id, "name": user.name, "disabled_at": None}
 
-    result = with_services(settings, reopen)
+    result = changing(settings, reopen)
     out.answer(result)
     out.say(f"{result['name']} is enabled.")
 
@@ -121,14 +114,9 @@ def _policy() -> None:
 @where
 def _policy_list(settings: Settings, out: Out, user: str | None, disabled: bool) -> None:
     """List policy versions, by owner and name."""
+    from .operating.overview import policies
 
-    async def look(services: Services) -> list[dict[str, Any]]:
-        from .operating.overview import policies
-
-        async with services.database.reading() as session:
-            return await policies(session, owner=user, disabled=disabled)
-
-    found = with_services(settings, look)
+    found = looking(settings, functools.partial(policies, owner=user, disabled=disabled))
     out.answer({"items": found})
     rows = [
         (
@@ -139,10 +127,7 @@ def _policy_list(settings: Settings, out: Out, user: str | None, disabled: bool)
         )
         for row in found
     ]
-    if rows:
-        out.table(("ID", "USER", "POLICY", ""), *rows)
-    else:
-        out.note("There are none.")
+    out.rows(("ID", "USER", "POLICY", ""), rows, none="There are none.")
 
 
 _which = click.argument("reference", metavar="POLICY")
@@ -159,22 +144,20 @@ def _policy_disable(settings: Settings, out: Out, reference: str, user: str | No
 
     It is not scheduled any more, what waits with it in the queue is cancelled, and its owner sees why.
     """
+    from .operating.closing import disable_policy, find_policy, policy_label
 
-    async def close(services: Services) -> dict[str, Any]:
-        from .operating.closing import disable_policy, find_policy, policy_label
+    async def close(session: AsyncSession) -> dict[str, Any]:
+        row = await find_policy(session, reference, owner=user)
+        cancelled = await disable_policy(session, row, reason=reason)
+        return {
+            "id": row.id,
+            "policy": policy_label(row),
+            "disabled_at": row.disabled_at,
+            "disabled_reason": reason,
+            "episodes_cancelled": cancelled,
+        }
 
-        async with services.database.writing() as session:
-            row = await find_policy(session, reference, owner=user)
-            cancelled = await disable_policy(session, row, reason=reason)
-            return {
-                "id": row.id,
-                "policy": policy_label(row),
-                "disabled_at": row.disabled_at,
-                "disabled_reason": reason,
-                "episodes_cancelled": cancelled,
-            }
-
-    result = with_services(settings, close)
+    result = changing(settings, close)
     out.answer(result)
     out.say(f"{result['policy']} is disabled.{_cancelled(result)}")
 
@@ -185,16 +168,14 @@ def _policy_disable(settings: Settings, out: Out, reference: str, user: str | No
 @where
 def _policy_enable(settings: Settings, out: Out, reference: str, user: str | None) -> None:
     """Enable a policy, or a version of it, again."""
+    from .operating.closing import enable_policy, find_policy, policy_label
 
-    async def reopen(services: Services) -> dict[str, Any]:
-        from .operating.closing import enable_policy, find_policy, policy_label
+    async def reopen(session: AsyncSession) -> dict[str, Any]:
+        row = await find_policy(session, reference, owner=user)
+        enable_policy(session, row)
+        return {"id": row.id, "policy": policy_label(row), "disabled_at": None}
 
-        async with services.database.writing() as session:
-            row = await find_policy(session, reference, owner=user)
-            enable_policy(session, row)
-            return {"id": row.id, "policy": policy_label(row), "disabled_at": None}
-
-    result = with_services(settings, reopen)
+    result = changing(settings, reopen)
     out.answer(result)
     out.say(f"{result['policy']} is enabled.")
 
@@ -203,38 +184,23 @@ def _policy_enable(settings: Settings, out: Out, reference: str, user: str | Non
 @where
 def _queue(settings: Settings, out: Out) -> None:
     """Show what waits and what is played, by account; whoever is first is served next."""
+    from .operating.overview import queue
 
-    async def look(services: Services) -> list[dict[str, Any]]:
-        from .operating.overview import queue
-
-        async with services.database.reading() as session:
-            return await queue(session)
-
-    rows = with_services(settings, look)
+    rows = looking(settings, queue)
     out.answer({"items": rows, **{key: sum(row[key] for row in rows) for key in ("waiting", "running")}})
-    if rows:
-        cells = [(row["user"], row["waiting"], row["running"], _moment(row["oldest_at"])) for row in rows]
-        out.table(("USER", "WAITING", "RUNNING", "OLDEST"), *cells, right=(1, 2))
-    else:
-        out.note("Nothing waits, and nothing is played.")
+    cells = [(row["user"], row["waiting"], row["running"], _moment(row["oldest_at"])) for row in rows]
+    none = "Nothing waits, and nothing is played."
+    out.rows(("USER", "WAITING", "RUNNING", "OLDEST"), cells, none=none, right=(1, 2))
 
 
 @click.command("workers")
 @where
 def _workers(settings: Settings, out: Out) -> None:
     """Show the workers: when each was last seen, and what it plays."""
+    from .operating.overview import workers
 
-    async def look(services: Services) -> list[dict[str, Any]]:
-        from .operating.overview import workers
-
-        async with services.database.reading() as session:
-            return await workers(session)
-
-    rows = with_services(settings, look)
+    rows = looking(settings, workers)
     out.answer({"items": rows})
-    if not rows:
-        out.note("There are none: observatory worker")
-        return
     cells = [
         (
             row["name"],
@@ -246,7 +212,8 @@ def _workers(settings: Settings, out: Out) -> None:
         )
         for row in rows
     ]
-    out.table(("WORKER", "STATE", "BACKEND", "BUSY", "LAST SEEN", "EPISODES"), *cells)
+    none = "There are none: observatory worker"
+    out.rows(("WORKER", "STATE", "BACKEND", "BUSY", "LAST SEEN", "EPISODES"), cells, none=none)
     for row in rows:
         if row["trouble"]:
             out.note(f"{row['name']}: {row['trouble']}")
@@ -256,19 +223,14 @@ def _workers(settings: Settings, out: Out) -> None:
 @where
 def _disk(settings: Settings, out: Out) -> None:
     """Show what is stored, by account and kind, and how much room is left."""
+    from .operating.overview import disk
 
-    async def look(services: Services) -> dict[str, Any]:
-        from .operating.overview import disk
-
-        async with services.database.reading() as session:
-            return await disk(session, services)
-
-    found = with_services(settings, look)
+    found = looking(settings, functools.partial(disk, directory=settings.data))
     out.answer(found)
-    cells = [(row["user"], row["kind"], row["items"], _size(row["bytes"])) for row in found["items"]]
-    if cells:
-        out.table(("USER", "KIND", "ITEMS", "SIZE"), *cells, right=(2, 3))
-    out.say(f"{_size(found['bytes'])} stored; {_size(found['free_bytes'])} of {_size(found['disk_bytes'])} are free.")
+    cells = [(row["user"], row["kind"], row["items"], shown_size(row["bytes"])) for row in found["items"]]
+    out.rows(("USER", "KIND", "ITEMS", "SIZE"), cells, none="Nothing is stored.", right=(2, 3))
+    used, free, whole = (shown_size(found[name]) for name in ("bytes", "free_bytes", "disk_bytes"))
+    out.say(f"{used} stored; {free} of {whole} are free.")
 
 
 @click.command("audit")
@@ -280,15 +242,10 @@ def _disk(settings: Settings, out: Out) -> None:
 @where
 def _audit(settings: Settings, out: Out, since: str | None, user: str | None, last: int | None) -> None:
     """Show the audit log, the oldest line first: what operators did, and what touches security."""
+    from .store.audit import audit_lines
+
     moment = None if since is None else _since(since)
-
-    async def look(services: Services) -> list[dict[str, Any]]:
-        from .store.audit import audit_lines
-
-        async with services.database.reading() as session:
-            return await audit_lines(session, since=moment, user=user, limit=last)
-
-    lines = with_services(settings, look)
+    lines = looking(settings, functools.partial(audit_lines, since=moment, user=user, limit=last))
     out.answer({"items": lines})
     cells = [
         (
@@ -301,25 +258,13 @@ def _audit(settings: Settings, out: Out, since: str | None, user: str | None, la
         )
         for line in lines
     ]
-    if cells:
-        out.table(("WHEN", "BY", "FROM", "WHAT", "ABOUT", ""), *cells)
-    else:
-        out.note("Nothing is written there.")
-
-
-_stores = click.option(
-    "--artifacts",
-    metavar="URL",
-    envvar="OBSERVATORY_ARTIFACTS",
-    show_envvar=True,
-    help="Where the server keeps artifacts.  [default: in the directory]",
-)
+    out.rows(("WHEN", "BY", "FROM", "WHAT", "ABOUT", ""), cells, none="Nothing is written there.")
 
 
 @click.command("backup")
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--replace", is_flag=True, help="In the place of what is there.")
-@_stores
+@artifacts_option
 @where
 def _backup(settings: Settings, out: Out, directory: Path, replace: bool, artifacts: str | None) -> None:
     """Copy all that there is into a directory, but for the key; the server may go on meanwhile.
@@ -345,7 +290,7 @@ def _backup(settings: Settings, out: Out, directory: Path, replace: bool, artifa
 @click.command("restore")
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False, exists=True))
 @click.option("--replace", is_flag=True, help="In the place of what is there, which is lost.")
-@_stores
+@artifacts_option
 @where
 def _restore(settings: Settings, out: Out, directory: Path, replace: bool, artifacts: str | None) -> None:
     """Make an Observatory of a backup, in --data, --database and --artifacts; its key has to be there.
@@ -363,7 +308,7 @@ def _restore(settings: Settings, out: Out, directory: Path, replace: bool, artif
 @click.command("retention")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @retains
-@_stores
+@artifacts_option
 @where
 def _retention(settings: Settings, out: Out, dry_run: bool, retention: Retention, artifacts: str | None) -> None:
     """Throw away replays, logs and players' files of old episodes; records, results and scores stay.
@@ -380,7 +325,7 @@ def _retention(settings: Settings, out: Out, dry_run: bool, retention: Retention
 
     gone = with_services(dataclasses.replace(settings, artifacts=artifacts), work)
     out.answer({**gone, "dry_run": dry_run})
-    files = f"{gone['files']} files ({_size(gone['bytes'])}) of {gone['episodes']} episodes"
+    files = f"{gone['files']} files ({shown_size(gone['bytes'])}) of {gone['episodes']} episodes"
     out.say(f"{files} would be thrown away." if dry_run else f"{files} were thrown away.")
 
 
@@ -409,7 +354,8 @@ def _since(text: str) -> dt.datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
 
 
-def _quotas(quotas: dict[str, int | None]) -> str:
+def shown_quotas(quotas: dict[str, int | None]) -> str:
+    """Quotas of one account, in words; empty where it has none of its own."""
     return ", ".join(f"{key} {'none' if value is None else value}" for key, value in quotas.items())
 
 
@@ -419,12 +365,6 @@ def _cancelled(result: dict[str, Any]) -> str:
 
 def _moment(text: str | None) -> str:
     return text[:19].replace("T", " ") if text else ""
-
-
-def _size(number: int) -> str:
-    from jinja2.filters import do_filesizeformat
-
-    return do_filesizeformat(number, binary=True)
 
 
 def _listed(value: str | float | list[str]) -> str:

@@ -3,59 +3,59 @@
 from __future__ import annotations
 
 import functools
-import json as jsonlib
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from coworld_cli.output import Output
+from coworld_cli.render.text import table
 from coworld_core import durations
 from coworld_core.errors import UsageError
 
-from .settings import Retention, Settings, write_secret
+from .settings import DEFAULT_PORT, Retention, Settings, write_secret
 
 if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession
+
     from .services import Services
 
-__all__ = ["Out", "keep_secret", "retains", "run", "runs", "to_file", "where", "with_services"]
+__all__ = [
+    "Out",
+    "artifacts_option",
+    "changing",
+    "keep_secret",
+    "looking",
+    "port_option",
+    "retains",
+    "run",
+    "runs",
+    "to_file",
+    "verbose_option",
+    "where",
+    "with_services",
+]
 
 
-class Out:
-    """Results to standard output, narration to standard error.
+class Out(Output):
+    """A command's output, as that of ``coworld`` but for JSON, which is one line: whoever starts a server reads it."""
 
-    Args:
-        json: Whether standard output gets JSON and nothing else.
-    """
-
-    def __init__(self, json: bool) -> None:
-        self.json = json
-
-    def note(self, text: str = "") -> None:
-        """Narrate."""
-        click.echo(text, err=True)
-
-    def say(self, text: str = "") -> None:
-        """Write a part of the result for a person."""
-        if not self.json:
-            click.echo(text)
-
-    def table(self, *rows: Sequence[object], right: Collection[int] = ()) -> None:
-        """Write rows of cells for a person, the first its heading; columns ``right`` are set to the right."""
-        cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        for row in cells:
-            placed = (
-                cell.rjust(width) if index in right else cell.ljust(width)
-                for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            self.say("  ".join(placed).rstrip())
+    def rows(
+        self, head: Sequence[str], rows: Sequence[Sequence[object]], *, none: str, right: Collection[int] = ()
+    ) -> None:
+        """Write a table, or say that there is nothing to put into one."""
+        if rows:
+            cells = (["" if cell is None else str(cell) for cell in row] for row in rows)
+            self.say(table([head, *cells], right=right))
+        else:
+            self.note(none)
 
     def answer(self, value: object) -> None:
         """Write the result for a program, on one line."""
         if self.json:
-            click.echo(jsonlib.dumps(value, default=str))
+            self.line(value)
 
 
 def where(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -89,7 +89,7 @@ def where(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapped(*args: Any, data: Path, database: str | None, key: Path | None, json: bool, **kwargs: Any) -> Any:
         settings = Settings(data=data, database=database, key=key)
-        return function(*args, settings=settings, out=Out(json), **kwargs)
+        return function(*args, settings=settings, out=Out(json=json), **kwargs)
 
     return wrapped
 
@@ -121,6 +121,26 @@ def with_services(settings: Settings, work: Callable[[Services], Any]) -> Any:
             return await work(services)
 
     return run(inside)
+
+
+def looking(settings: Settings, look: Callable[[AsyncSession], Awaitable[Any]]) -> Any:
+    """Look something up in the database of an Observatory."""
+
+    async def inside(services: Services) -> Any:
+        async with services.database.reading() as session:
+            return await look(session)
+
+    return with_services(settings, inside)
+
+
+def changing(settings: Settings, change: Callable[[AsyncSession], Awaitable[Any]]) -> Any:
+    """Change something in the database of an Observatory, wholly or not at all."""
+
+    async def inside(services: Services) -> Any:
+        async with services.database.writing() as session:
+            return await change(session)
+
+    return with_services(settings, inside)
 
 
 def to_file(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -181,6 +201,26 @@ def retains(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, retention=Retention(days=keep_days, episodes=keep_episodes), **kwargs)
 
     return wrapped
+
+
+artifacts_option = click.option(
+    "--artifacts",
+    metavar="URL",
+    envvar="OBSERVATORY_ARTIFACTS",
+    show_envvar=True,
+    help="Where the server keeps artifacts: a directory, or an fsspec URL such as s3://BUCKET/PREFIX.  "
+    "[default: in the directory]",
+)
+port_option = click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    envvar="OBSERVATORY_PORT",
+    show_envvar=True,
+    help="0: a free one.",
+)
+verbose_option = click.option("--verbose", "-v", is_flag=True, help="Log every request.")
 
 
 def runs(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -10,6 +9,7 @@ from urllib.parse import urlsplit
 
 from coworld_core import durations
 from coworld_core.errors import UsageError
+from coworld_core.writing import write_whole
 
 from .quotas import Quotas
 
@@ -179,16 +179,4 @@ def write_secret(path: Path, content: bytes) -> None:
     Raises:
         OSError: It cannot be written.
     """
-    import os
-
-    part = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    write_whole(path, content, mode=0o600, sync=True)

@@ -18,6 +18,7 @@ from coworld_core.errors import ImageError, ManifestError
 from coworld_core.images import ImageRef
 from coworld_core.manifest.loading import dump_manifest, load_manifest, manifest_sha256
 from coworld_core.manifest.models import ROLE_SECTIONS, Manifest
+from coworld_core.versions import next_version
 
 from ..errors import Refusal, conflict, forbidden, invalid, not_found
 from ..identity.auth import Caller
@@ -232,13 +233,6 @@ async def add_coworld(
     await _choose_canonical(session, coworld, manifest)
     await order_check(session, coworld, user.id)
     return coworld
-
-
-def next_version(version: str) -> str:
-    """The version after one: the last number of its release is one more."""
-    release = list(Version(version).release)
-    release[-1] += 1
-    return ".".join(map(str, release))
 
 
 async def _choose_canonical(session: AsyncSession, added: Coworld, manifest: Manifest) -> None:

@@ -15,7 +15,7 @@ from ..store.columns import now
 from ..store.models import Token, User
 from .auth import Authenticator, MintedToken
 
-__all__ = ["AccountError", "add_user", "find_user", "keep_quotas", "list_users", "new_token"]
+__all__ = ["AccountError", "add_user", "find_user", "keep_quotas", "new_token"]
 
 
 class AccountError(CoworldError):
@@ -79,11 +79,6 @@ async def keep_quotas(session: AsyncSession, name: str, quotas: Iterable[str], *
     shown = {key: "none" if value is None else value for key, value in (user.quotas or {}).items()}
     audit(session, "account.quotas", user_id=user.id, **shown)
     return user
-
-
-async def list_users(session: AsyncSession) -> list[User]:
-    """All accounts, by name."""
-    return list(await session.scalars(sa.select(User).order_by(User.name)))
 
 
 async def find_user(session: AsyncSession, name: str) -> User:

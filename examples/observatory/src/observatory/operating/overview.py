@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 from dataclasses import asdict
+from pathlib import Path
 
 import anyio.to_thread
 import sqlalchemy as sa
@@ -13,7 +14,6 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from ..identity.limits import quotas_of
 from ..quotas import Quotas
-from ..services import Services
 from ..store.columns import JsonObject, now
 from ..store.models import (
     Division,
@@ -197,8 +197,8 @@ async def workers(session: AsyncSession) -> list[JsonObject]:
     return found
 
 
-async def disk(session: AsyncSession, services: Services) -> JsonObject:
-    """What is stored, by account and kind, and how much room there is."""
+async def disk(session: AsyncSession, directory: Path) -> JsonObject:
+    """What is stored, by account and kind, and how much room there is where the directory is."""
     sizes = stored()
     rows = await session.execute(
         sa.select(User.name, sizes.c.kind, sizes.c["items"], sizes.c.size)
@@ -206,7 +206,7 @@ async def disk(session: AsyncSession, services: Services) -> JsonObject:
         .order_by(sizes.c.size.desc(), User.name)
     )
     items = [{"user": name, "kind": kind, "items": int(count), "bytes": int(size)} for name, kind, count, size in rows]
-    usage = await anyio.to_thread.run_sync(shutil.disk_usage, services.settings.data)
+    usage = await anyio.to_thread.run_sync(shutil.disk_usage, directory)
     return {
         "items": items,
         "bytes": sum(int(row["bytes"]) for row in items),

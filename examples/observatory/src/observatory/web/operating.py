@@ -36,7 +36,7 @@ async def operator(request: Request) -> Response:
             leagues=await overview.leagues(visit.db),
             queue=await overview.queue(visit.db),
             workers=await overview.workers(visit.db),
-            disk=await overview.disk(visit.db, visit.services),
+            disk=await overview.disk(visit.db, visit.services.settings.data),
             policies=await overview.policies(visit.db, disabled=True),
             lines=(await audit_lines(visit.db, limit=_LINES))[::-1],
         )

@@ -11,6 +11,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from coworld_core.quantities import shown_size
+
 __all__ = ["ASSETS", "asset", "icon", "templates"]
 
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -60,6 +62,7 @@ def templates() -> jinja2.Environment:
         trim_blocks=True,
     )
     environment.filters["score"] = _score
+    environment.filters["size"] = shown_size
     return environment
 
 

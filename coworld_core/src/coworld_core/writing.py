@@ -1,0 +1,36 @@
+"""Writing files so that whoever reads one finds all of it, or what was there before."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+__all__ = ["write_whole"]
+
+
+def write_whole(path: Path, data: bytes, *, mode: int = 0o666, sync: bool = False) -> None:
+    """Write a file atomically: to a temporary file beside it, which is then renamed.
+
+    Args:
+        path: The file, in an existing directory.
+        data: The complete content.
+        mode: Permissions, subject to the umask.
+        sync: Whether to flush the content to disk before renaming.
+
+    Raises:
+        OSError: The file cannot be written; its previous content is kept.
+    """
+    part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        with os.fdopen(os.open(part, flags, mode), "wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()
