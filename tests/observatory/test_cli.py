@@ -80,7 +80,13 @@ def test_leagues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status == 2
     assert "already" in err
     _, out, _ = _run(capsys, "league", "list", *where)
-    assert out.splitlines()[0] == f"{made['id']}  open (paint_arena)"
+    plays = "stands still: free-play, season 1, 0 members, 1 division"
+    assert out == f"{made['id']}  open (paint_arena)\n    {plays}\n"
+    _, out, _ = _run(capsys, "league", "season", "open", *where)
+    assert out == "open: stands still, season 2.\n"
+    status, _, err = _run(capsys, "league", "pause", "closed", *where)
+    assert status == 2
+    assert "There is no league 'closed'." in err
 
 
 @pytest.mark.parametrize(

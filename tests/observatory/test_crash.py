@@ -17,8 +17,14 @@ from observatory.settings import Settings
 from observatory.store.models import Artifact, EpisodeRequest, EpisodeScore, ExperienceRequest, User
 
 EPISODES = 200 if FULL else 24
-KILL_AFTER = (EPISODES // 5, EPISODES * 3 // 5)
-"""How many episodes are over when they are killed, the first and the second time."""
+KILLS = 20 if FULL else 2
+DATABASES = ("sqlite", "postgresql") if FULL else ("sqlite",)
+
+
+@pytest.fixture(params=DATABASES)
+def url(request: pytest.FixtureRequest) -> str | None:
+    """Of a database of its own; None for SQLite in the data directory."""
+    return request.getfixturevalue("empty_postgres") if request.param == "postgresql" else None
 
 
 async def counts(services: Services) -> dict[str, int]:
@@ -55,10 +61,11 @@ async def kill(*processes: ServerProcess) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("quick_platforms")
-async def test_two_kills_in_many_episodes(tmp_path: Path) -> None:
-    settings = Settings(data=tmp_path / "observatory")
+async def test_kills_in_many_episodes(tmp_path: Path, url: str | None) -> None:
+    settings = Settings(data=tmp_path / "observatory", database=url)
     token = await add_account(settings, "ann")
     where, log = ["--data", str(settings.data), "--json"], tmp_path / "log"
+    where += ["--database", url] if url is not None else []
     plays = ["--backend", "process", "--package", str(QUICK.directory), "--parallel", "2", "--lease", "3"]
     async with open_services(settings) as services:
         async with services.database.reading() as session:
@@ -66,17 +73,22 @@ async def test_two_kills_in_many_episodes(tmp_path: Path) -> None:
         world = await seed(services, owner)
         for name in ("left", "right"):
             await add_policy(services, owner, name)
-        # the first time a server with the worker in it is killed, the second time a server and a worker beside it
-        async with run_server(["serve", "--port", "0", *where, *plays], log=log) as (server, said):
-            await ask(said["url"], token, world)
-            await reach(services, KILL_AFTER[0])
-            await kill(server)
-        async with (
-            run_server(["serve", "--port", "0", *where, "--backend", "none"], log=log) as (server, _),
-            run_server(["worker", *where, *plays], log=log) as (worker, _),
-        ):
-            await reach(services, KILL_AFTER[1])
-            await kill(server, worker)
+        # in turn a server with the worker in it is killed, and a server and a worker beside it
+        for number in range(KILLS):
+            over = EPISODES * (number + 1) // (KILLS + 1)
+            if number % 2 == 0:
+                async with run_server(["serve", "--port", "0", *where, *plays], log=log) as (server, said):
+                    if number == 0:
+                        await ask(said["url"], token, world)
+                    await reach(services, over)
+                    await kill(server)
+            else:
+                async with (
+                    run_server(["serve", "--port", "0", *where, "--backend", "none"], log=log) as (server, _),
+                    run_server(["worker", *where, *plays], log=log) as (worker, _),
+                ):
+                    await reach(services, over)
+                    await kill(server, worker)
         async with run_server(["serve", "--port", "0", *where, *plays], log=log):
             await reach(services, EPISODES)
         assert await counts(services) == {"completed": EPISODES}

@@ -1,8 +1,8 @@
 """Who may see which episode, what of it, and how it is written down.
 
 An episode is seen by who asked for it, by the owners of the policies in it, by everybody when it belongs to a public
-league, by the members of a private one, and by the team when it asks for that. Who sees it sees results, replay, error
-and the game's log; a player's log and artifact are its owner's alone.
+league or is the check of a public Coworld, by the members of a private league, and by the team when it asks for that.
+Who sees it sees results, replay, error and the game's log; a player's log and artifact are its owner's alone.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from ..errors import not_found
 from ..identity.auth import Caller
 from ..services import Services
 from ..store.columns import JsonObject
-from ..store.models import EpisodeRequest, League, Membership, Participant
+from ..store.models import Coworld, EpisodeRequest, League, Membership, Participant
 from ..work.queue import OVER
+from ..work.smoke import SOURCE
 from .links import LinkSigner
 
 __all__ = ["EpisodeView", "find_episode", "own_slots", "player_faults", "view_of", "visible"]
@@ -39,6 +40,9 @@ def visible(caller: Caller, *, public: bool) -> sa.ColumnElement[bool]:
     if caller.known or public:
         open_leagues = sa.select(League.id).where(League.public, ~League.hidden)
         ways.append(EpisodeRequest.league_id.in_(open_leagues))
+        # how the check of a public Coworld went reads alike for everybody, whoever has uploaded it
+        shown = sa.select(Coworld.id).where(Coworld.visibility == "public")
+        ways.append(sa.and_(EpisodeRequest.source == SOURCE, EpisodeRequest.coworld_id.in_(shown)))
     if caller.user_id is not None:
         joined = sa.select(Membership.league_id).where(
             Membership.end_time.is_(None), _theirs(Membership.user_id, Membership.player_id, caller)
