@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import signal
@@ -52,6 +53,22 @@ def quick_platforms(quick_commands: None) -> Generator[None]:
     from support import cli_kit
 
     with cli_kit.quick_commands("observatory"):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def authorities_once() -> Generator[None]:
+    """Read the authorities of HTTPS once: each of thousands of HTTP clients would for itself, and take 25 ms for it."""
+    import httpcore2
+
+    read = httpcore2.default_ssl_context
+    with pytest.MonkeyPatch.context() as patch:
+        # told apart by what says where they are
+        kept = functools.cache(lambda _env, **options: read(**options))
+        named = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+        patch.setattr(
+            httpcore2, "default_ssl_context", lambda **options: kept(tuple(map(os.environ.get, named)), **options)
+        )
         yield
 
 

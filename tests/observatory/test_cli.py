@@ -9,12 +9,11 @@ from pathlib import Path
 import anyio
 import httpx2
 import pytest
-from support.observatory import add_account, inside, run_server
+from support.observatory import add_account, inside, new_services, run_server
 from support.uploads import upload_coworld
 
 from observatory import serving
 from observatory.cli import main
-from observatory.services import open_services
 from observatory.settings import Settings
 
 
@@ -127,7 +126,7 @@ async def test_an_address_that_is_taken(tmp_path: Path) -> None:
 
 
 async def test_one_server_a_directory(tmp_path: Path) -> None:
-    async with open_services(Settings(data=tmp_path)):
+    async with new_services(Settings(data=tmp_path)):
         with serving.only_one(tmp_path), pytest.raises(Exception, match="already"), serving.only_one(tmp_path):
             pass
         with serving.only_one(tmp_path):

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.observatory import Inside, inside
+from support.observatory import Inside, inside, new_services
 from support.uploads import upload_image
 
 from coworld_runner.backends.kubernetes.backend import KubernetesBackend
 from observatory.cli import main
 from observatory.identity.worker_login import pull_secret, worker_login
 from observatory.runtime import _make  # pyright: ignore[reportPrivateUsage]
-from observatory.services import open_services
 from observatory.settings import Settings
 from observatory.work.admission import OwnPackages
 
@@ -71,7 +70,7 @@ async def test_the_pods_name_it(
 ) -> None:
     monkeypatch.setenv("COWORLD_COLLECTOR_IMAGE", "registry.example/python:3")
     settings = Settings(data=tmp_path / "o", backend="kubernetes", pull_secrets=names)
-    async with open_services(settings) as services:
+    async with new_services(settings) as services:
         with caplog.at_level(logging.WARNING, "observatory"):
             backend = _make(services, "kubernetes", OwnPackages(), ("worker", "hunter2"))
     assert isinstance(backend, KubernetesBackend)

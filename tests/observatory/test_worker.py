@@ -14,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 from support.formats import LATER, files, with_added_fields
 from support.misfit_kit import leftovers
+from support.observatory import new_services
 from support.observatory_kit import (
     MISFITS,
     QUICK,
@@ -29,7 +30,7 @@ from support.observatory_kit import (
 
 from coworld_runner.backends.process.backend import ProcessBackend
 from observatory.evidence.access import player_faults
-from observatory.services import Services, open_services
+from observatory.services import Services
 from observatory.settings import Settings
 from observatory.store.columns import now
 from observatory.store.models import Artifact, EpisodeRequest, EpisodeScore, Participant, User
@@ -183,7 +184,7 @@ async def rows(services: Services) -> list[EpisodeRequest]:
 
 
 async def test_claims_are_for_one_and_in_order(tmp_path: Path, database: str | None) -> None:
-    async with open_services(Settings(data=tmp_path / "o", database=database)) as services:
+    async with new_services(Settings(data=tmp_path / "o", database=database)) as services:
         ids = await waiting(services, 12)
         claimed: list[str] = []
 
@@ -201,7 +202,7 @@ async def test_claims_are_for_one_and_in_order(tmp_path: Path, database: str | N
 
 
 async def test_who_lost_the_lease_changes_nothing(tmp_path: Path, database: str | None) -> None:
-    async with open_services(Settings(data=tmp_path / "o", database=database)) as services:
+    async with new_services(Settings(data=tmp_path / "o", database=database)) as services:
         await waiting(services)
         slow, quick = (Queue(services.database, owner=name, lease=0) for name in ("slow", "quick"))
         first = await slow.claim()
@@ -224,7 +225,7 @@ async def test_who_lost_the_lease_changes_nothing(tmp_path: Path, database: str 
 
 
 async def test_an_episode_that_kills_its_workers_fails_in_the_end(tmp_path: Path, database: str | None) -> None:
-    async with open_services(Settings(data=tmp_path / "o", database=database)) as services:
+    async with new_services(Settings(data=tmp_path / "o", database=database)) as services:
         await waiting(services)
         queue = Queue(services.database, owner="doomed", lease=0)
         for attempt in range(1, MAX_ATTEMPTS + 1):
@@ -260,7 +261,7 @@ async def until(services: Services, status: str) -> EpisodeRequest:
 
 
 async def test_a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish(tmp_path: Path) -> None:
-    async with open_services(Settings(data=tmp_path / "o")) as services:
+    async with new_services(Settings(data=tmp_path / "o")) as services:
         await waiting(services, linger=600)
         async with worker(services, grace=0).running():
             row = await until(services, "running")
@@ -272,7 +273,7 @@ async def test_a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish(tm
 
 
 async def test_a_worker_that_is_told_to_stop_finishes_what_is_nearly_over(tmp_path: Path) -> None:
-    async with open_services(Settings(data=tmp_path / "o")) as services:
+    async with new_services(Settings(data=tmp_path / "o")) as services:
         await waiting(services, linger=0.5)
         async with worker(services, grace=60).running():
             await until(services, "running")
@@ -281,7 +282,7 @@ async def test_a_worker_that_is_told_to_stop_finishes_what_is_nearly_over(tmp_pa
 
 
 async def test_a_run_whose_lease_was_lost_is_given_up(tmp_path: Path) -> None:
-    async with open_services(Settings(data=tmp_path / "o")) as services:
+    async with new_services(Settings(data=tmp_path / "o")) as services:
         await waiting(services, linger=600)
         async with worker(services, lease=1.0, grace=0).running() as tested:
             row = await until(services, "running")
@@ -301,7 +302,7 @@ async def test_a_run_whose_lease_was_lost_is_given_up(tmp_path: Path) -> None:
 
 
 async def test_a_worker_goes_on_after_an_error_of_the_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with open_services(Settings(data=tmp_path / "o")) as services:
+    async with new_services(Settings(data=tmp_path / "o")) as services:
         await waiting(services)
         failures = iter([OSError("no room"), OSError("no room")])
         put = services.artifacts.put
@@ -329,7 +330,7 @@ async def test_a_full_disk_is_waited_for_and_costs_no_attempt(
         return SimpleNamespace(free=free)
 
     monkeypatch.setattr(disk, "shutil", SimpleNamespace(disk_usage=usage))
-    async with open_services(Settings(data=tmp_path / "o")) as services:
+    async with new_services(Settings(data=tmp_path / "o")) as services:
         await waiting(services)
         failures = iter([OSError(errno.ENOSPC, "No space left on device")] * MAX_ATTEMPTS)
         put = services.artifacts.put

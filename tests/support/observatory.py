@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tempfile
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -18,15 +19,54 @@ from observatory.app import create_app
 from observatory.identity.accounts import add_user
 from observatory.quotas import Quotas
 from observatory.services import Services, open_services
-from observatory.settings import Settings
+from observatory.settings import Settings, database_url, prepare_directory
+from observatory.store.database import open_database
 
 from .cli_kit import launcher_of
 from .launcher import Command
 
-__all__ = ["Inside", "Observatory", "ServerProcess", "inside", "run_server", "running_observatory"]
+__all__ = [
+    "Inside",
+    "Observatory",
+    "ServerProcess",
+    "inside",
+    "lay_tables",
+    "new_services",
+    "run_server",
+    "running_observatory",
+]
 
 START_SECONDS = 100
 STOP_SECONDS = 30
+
+_tables: list[bytes] = []
+"""SQLite's file with all tables and nothing in them, once it has been made."""
+
+
+async def lay_tables(settings: Settings) -> None:
+    """Put a new database on SQLite where the server would make it, unless there is one.
+
+    The steps that lead to the tables are a test of their own, and here they would be half of most tests.
+    """
+    place = anyio.Path(settings.database_url.partition("///")[2])
+    if settings.database is not None or await place.exists():
+        return
+    if not _tables:
+        with tempfile.TemporaryDirectory() as directory:
+            url = database_url(None, Path(directory))
+            async with open_database(url) as database:
+                await database.upgrade()
+            _tables.append(await anyio.Path(url.partition("///")[2]).read_bytes())
+    prepare_directory(settings.data)
+    await place.write_bytes(_tables[0])
+
+
+@asynccontextmanager
+async def new_services(settings: Settings) -> AsyncGenerator[Services]:
+    """A new Observatory's database and stores, without a server."""
+    await lay_tables(settings)
+    async with open_services(settings) as services:
+        yield services
 
 
 @dataclass
@@ -55,7 +95,7 @@ class Observatory:
 
 async def add_account(settings: Settings, name: str, *, team: bool = False, email: str | None = None) -> str:
     """Make an account and return its token."""
-    async with open_services(settings) as services, services.database.writing() as session:
+    async with new_services(settings) as services, services.database.writing() as session:
         _, token = await add_user(session, services.tokens, name, email=email, team=team)
     return token.text
 
@@ -146,7 +186,7 @@ async def inside(
     """The application without a server and without a worker, as long as the context is open."""
     data = tmp_path / "observatory"
     settings = Settings(data=data, database=database, artifacts=artifacts, quotas=quotas or Quotas())
-    async with open_services(settings) as services:
+    async with new_services(settings) as services:
         transport = httpx2.ASGITransport(app=create_app(services))
         async with httpx2.AsyncClient(transport=transport, base_url=settings.url) as http:
             yield Inside(services, http)

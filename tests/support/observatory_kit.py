@@ -41,6 +41,8 @@ from observatory.store.models import (
     User,
 )
 
+from .observatory import lay_tables
+
 __all__ = [
     "MISFITS",
     "QUICK",
@@ -228,6 +230,7 @@ async def open_platform(
     )
     listener = serving.bind("127.0.0.1", 0)
     settings = serving.with_url(settings, listener, None)
+    await lay_tables(settings)
     async with serving.serve(settings, listener) as services:
         yield Platform(services, settings)
 
