@@ -204,7 +204,7 @@ async def test_a_scrimmage_goes_on_for_more(tmp_path: Path) -> None:
     assert {seat.player_id for row in rows for seat in row.seats} == {"first"}
     # the report is what its files say it is, whichever kind it is of
     left = read_evaluation(tmp_path / "run")
-    assert (left.report, left.rows) == (report, tuple(rows))
+    assert (left.report, left.episodes, list(left.rows())) == (report, len(rows), rows)
 
 
 async def test_a_mixture_plays_whole_blocks(tmp_path: Path) -> None:
