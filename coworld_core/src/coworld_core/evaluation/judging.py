@@ -210,7 +210,7 @@ class BlockLedger:
                 void = void or f"Another player failed: {verdict.message}"
             else:
                 shown += zip(lineup, row.scores, strict=True)
-        common = {
+        common: dict[str, Any] = {
             **self._ended(block, attempts),
             "forfeits": dict(forfeits),
             "seated": seated,
