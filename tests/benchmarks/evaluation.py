@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from _measure import finish, machine
+from _measure import finish, machine, run
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from support.simulated import (
@@ -25,8 +25,10 @@ from support.simulated import (
     TOGETHER,
     added,
     episode_row,
+    leave,
     pickup_plan,
     played,
+    ranking_plan,
     scrimmage_plan,
     strength_blocks,
     strengths,
@@ -128,14 +130,14 @@ def seats_and_values(runs: int, blocks: int) -> dict[str, dict[str, float]]:
     The seat is worth something in every second run, and the candidate is as strong as its pool.
     """
     seat_alarms = seat_held = value_alarms = value_held = values = 0
-    for run in range(runs):
-        worth = run % 2 / 2
+    for number in range(runs):
+        worth = number % 2 / 2
         plan = scrimmage_plan(max_blocks=blocks)
-        report: Any = open_evaluation(plan).over(played(plan, strengths({}, seat=worth), seed=run))
+        report: Any = open_evaluation(plan).over(played(plan, strengths({}, seat=worth), seed=number))
         seat_held += _holds(report.seat_effects[0], worth / 2)
         seat_alarms += worth == 0 and not _holds(report.seat_effects[0], 0.0)
         plan = pickup_plan(2, seats=4, max_blocks=blocks)
-        report = open_evaluation(plan).over(played(plan, strengths({}, seat=0.5), seed=run))
+        report = open_evaluation(plan).over(played(plan, strengths({}, seat=0.5), seed=number))
         value_alarms += not _holds(report.overall, 0.0)
         for one in (*report.values, report.self_play):
             value_held += _holds(one, 0.0)
@@ -150,9 +152,9 @@ def credit(runs: int, blocks: int) -> dict[str, float]:
     """How often the intervals of credit and synergy contain the truth, where it is known."""
     truth = {label: adds + TOGETHER / 2 * (label != "pool-2") for label, adds in ADDS.items()}
     dealt = together = 0
-    for run in range(runs):
+    for number in range(runs):
         plan = pickup_plan(2, seats=4, max_blocks=blocks, credit="shapley", team=True)
-        report: Any = open_evaluation(plan).over(played(plan, added(0.5), seed=run))
+        report: Any = open_evaluation(plan).over(played(plan, added(0.5), seed=number))
         dealt += sum(_holds(one, truth[one.label]) for one in report.credits)
         together += sum(
             _holds(one, TOGETHER * ({one.first, one.second} == {"candidate", "pool-1"})) for one in report.synergies
@@ -232,11 +234,30 @@ def tournament_times(games: int, players: int = 20) -> dict[str, float]:
     return {f"standings of {games} games from the log": seconds, "peak memory, MiB": peak}
 
 
+_REPORT = """
+import resource, sys
+from coworld_runner.evaluation import read_evaluation
+report = read_evaluation(sys.argv[1]).report
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+def report_figures(episodes: int) -> dict[str, float]:
+    """Seconds and peak memory of a process that makes the report of a ranking from its directory."""
+    entrants = tuple(SeatRow(name=name) for name in "ABCDEFGH")
+    plan = ranking_plan(entrants=entrants, max_blocks=max(1, episodes // 2))
+    with tempfile.TemporaryDirectory() as place:
+        directory = leave(Path(place, "run"), plan, played(plan, strengths({})))
+        done = run([sys.executable, "-c", _REPORT, str(directory)])
+    return {"seconds": done.wall, "processor seconds": done.cpu, "peak memory, MiB": float(done.output)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--blocks", type=int, default=400)
     parser.add_argument("--looks", type=int, default=30, help="blocks of scrimmages and pickups")
+    parser.add_argument("--episodes", type=int, default=10_000, help="of a report")
     parser.add_argument("--games", type=int, default=1_000_000)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
@@ -249,6 +270,7 @@ def main() -> None:
         "seats_and_values": seats_and_values(asked.runs, asked.looks),
         "credit": credit(asked.runs // 4 or 1, asked.looks),
         "seconds": times(asked.games),
+        "reports": {str(count): report_figures(count) for count in (asked.episodes // 10, asked.episodes)},
         "tournaments": tournament_times(10_000) | tournament_times(asked.games),
     }
     for name, value in figures.items():

@@ -80,13 +80,16 @@ def test_answers() -> None:
 
 @pytest.mark.timeout(300)
 def test_evaluation() -> None:
-    found = figures("evaluation.py", "--runs", "2", "--blocks", "20", "--looks", "5", "--games", "100")
+    found = figures(
+        "evaluation.py", "--runs", "2", "--blocks", "20", "--looks", "5", "--games", "100", "--episodes", "20"
+    )
     assert set(found) >= {
         "false_alarms",
         "coverage",
         "equal_players_told_apart",
         "seats_and_values",
         "credit",
+        "reports",
         "seconds",
     }
 

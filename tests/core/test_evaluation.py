@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import statistics
 import subprocess
 import sys
 from collections import Counter
@@ -27,8 +28,8 @@ from coworld_core.evaluation.designs import (
     rotation,
     round_robin,
 )
-from coworld_core.evaluation.estimates import mean_interval, running_interval, sign_evidence, student_quantile
-from coworld_core.evaluation.judging import BlockLedger
+from coworld_core.evaluation.estimates import Sample, mean_interval, running_interval, sign_evidence, student_quantile
+from coworld_core.evaluation.judging import BlockLedger, JudgedBlock
 from coworld_core.evaluation.markdown import report_markdown
 from coworld_core.evaluation.ranking import Ranking, RankingReport, not_apart
 from coworld_core.evaluation.ratings import RatingName, pairings, rate
@@ -83,8 +84,18 @@ def test_keys_are_read_as_they_are_written() -> None:
 # --- judgement ----------------------------------------------------------------------------------------------------
 
 
-def ledger(**options: Any) -> BlockLedger:
-    return BlockLedger(lambda block: comparison_lineups("a", "b", 2, block), **options)
+class Ledger(BlockLedger):
+    """A ledger of two players that keeps its blocks."""
+
+    def __init__(self, seats: int = 2, **options: Any) -> None:
+        super().__init__(lambda block: comparison_lineups("a", "b", seats, block), **options)
+        self.blocks: list[JudgedBlock] = []
+
+    def add(self, row: EpisodeRow) -> list[JudgedBlock]:
+        judged = super().add(row)
+        self.blocks += judged
+        assert self.judged == len(self.blocks)
+        return judged
 
 
 def spoilt(key: str, party: str, error_type: str = "crash", *scores: float, slot: int | None = None) -> EpisodeRow:
@@ -92,7 +103,7 @@ def spoilt(key: str, party: str, error_type: str = "crash", *scores: float, slot
 
 
 def test_blocks_are_judged_in_their_own_order() -> None:
-    book = ledger()
+    book = Ledger()
     assert book.missing(2) == [("block-0002.1-1", ("a", "b")), ("block-0002.1-2", ("b", "a"))]
     for row in pair_rows(2, 1.0):
         assert book.add(row) == []
@@ -100,75 +111,75 @@ def test_blocks_are_judged_in_their_own_order() -> None:
     assert book.add(second) == []
     assert book.missing(1) == [("block-0001.1-1", ("a", "b"))]
     assert [block.scores for block in book.add(first)] == [{"a": 14.0, "b": 11.0}, {"a": 11.0, "b": 10.0}]
-    assert book.judged[0].by_seat == (13.5, 11.5)
+    assert book.blocks[0].by_seat == (13.5, 11.5)
     assert book.missing(1) == book.missing(2) == []
 
 
 @pytest.mark.parametrize("party", ["platform", "operator", "something new", "starved"])
 def test_what_infrastructure_spoils_is_played_again_and_then_left_out(party: str) -> None:
-    book = ledger()
+    book = Ledger()
     for attempt in (1, 2, 3):
         good, bad = pair_rows(1, 1.0, attempt=attempt)
         assert [key for key, _ in book.missing(1)] == [good.key, bad.key]
         book.add(good)
         starved = party == "starved"
         book.add(bad.model_copy(update={"starved": True}) if starved else spoilt(bad.key, party))
-    (block,) = book.judged
+    (block,) = book.blocks
     assert (block.fate, block.attempts, block.scores) == ("spoiled", 3, {})
     assert block.reason == ("The machine was short of processors." if party == "starved" else "It broke.")
 
 
 def test_an_attempt_that_goes_well_counts_whole() -> None:
-    book = ledger()
+    book = Ledger()
     for row in pair_rows(1, 100.0)[:1]:
         book.add(row)
     book.add(spoilt("block-0001.1-2", "platform"))
     for row in pair_rows(1, 1.0, attempt=2):
         book.add(row)
-    assert (book.judged[0].scores, book.judged[0].attempts) == ({"a": 11.0, "b": 10.0}, 2)
+    assert (book.blocks[0].scores, book.blocks[0].attempts) == ({"a": 11.0, "b": 10.0}, 2)
 
 
 def test_starved_episodes_count_where_time_does_not_matter() -> None:
-    book = ledger(starved=True)
+    book = Ledger(starved=True)
     for row in pair_rows(1, 1.0):
         book.add(row.model_copy(update={"starved": True}))
-    assert book.judged[0].fate == "counted"
+    assert book.blocks[0].fate == "counted"
 
 
 def test_the_game_voids_a_block() -> None:
-    book = ledger()
+    book = Ledger()
     book.add(pair_rows(1, 1.0)[0])
     book.add(spoilt("block-0001.1-2", "game", "game_contract_violation", 1.0, 2.0))
-    assert (book.judged[0].fate, book.judged[0].reason) == ("void", "It broke.")
+    assert (book.blocks[0].fate, book.blocks[0].reason) == ("void", "It broke.")
 
 
 def test_a_player_that_fails_counts_as_the_results_say() -> None:
-    book = ledger()
+    book = Ledger()
     book.add(pair_rows(1, 1.0)[0])
     book.add(spoilt("block-0001.1-2", "player", "player_error", 3.0, 4.0, slot=0))
-    block = book.judged[0]
+    block = book.blocks[0]
     assert (block.fate, block.scores, dict(block.forfeits)) == ("counted", {"a": 7.5, "b": 6.5}, {})
 
 
 @pytest.mark.parametrize(("forfeit", "score"), [(None, 10.0), (-5.0, -5.0)])
 def test_without_results_the_guilty_forfeits(forfeit: float | None, score: float) -> None:
-    book = ledger(forfeit=forfeit)
+    book = Ledger(forfeit=forfeit)
     for row in pair_rows(1, 4.0):
         book.add(row)
     # b sits in seat 0 of the second lineup
     book.add(pair_rows(2, 4.0)[0])
     book.add(spoilt("block-0002.1-2", "player", "player_error", slot=0))
-    block = book.judged[1]
+    block = book.blocks[1]
     mean = (14 + 10 + 10 + 14 + 14 + 10) / 6
     assert block.scores == {"a": (14 + mean) / 2, "b": (10 + score) / 2}
     assert (dict(block.forfeits), block.by_seat) == ({"b": 1}, ())
 
 
 def test_somebody_who_is_not_measured_forfeits_nothing() -> None:
-    book = BlockLedger(lambda block: comparison_lineups("a", "b", 3, block))
+    book = Ledger(3)
     book.add(episode_row("block-0001.1-1", 1.0, 2.0, 3.0))
     book.add(spoilt("block-0001.1-2", "player", "player_error", slot=2))
-    assert (book.judged[0].fate, dict(book.judged[0].forfeits)) == ("void", {})
+    assert (book.blocks[0].fate, dict(book.blocks[0].forfeits)) == ("void", {})
 
 
 # --- estimates ----------------------------------------------------------------------------------------------------
@@ -189,6 +200,15 @@ def test_intervals_cover(blocks: int, method: str, runs: int, monkeypatch: pytes
         assert interval.method == method
         missed += interval.excludes(3)
     assert 0.02 < missed / runs < 0.09
+
+
+def test_a_sample_says_the_same_of_many_numbers_without_keeping_them() -> None:
+    chance = random.Random(5)
+    values = [1e6 + chance.gauss(0, 1) for _ in range(2_000)]
+    sample = Sample(values)
+    assert sample.mean == pytest.approx(statistics.fmean(values), rel=1e-15)
+    assert sample.deviation == pytest.approx(statistics.stdev(values), rel=1e-9)
+    assert sys.getsizeof(sample._kept) <= sys.getsizeof([0.0] * 512)  # pyright: ignore[reportPrivateUsage]
 
 
 def test_an_interval_is_the_same_each_time() -> None:

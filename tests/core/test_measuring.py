@@ -344,6 +344,20 @@ def test_data_frames_or_what_to_install(of_each_kind: list[ShownReport]) -> None
         assert refused.value.code == "not_installed"
 
 
+def test_every_report_can_be_drawn(of_each_kind: list[ShownReport]) -> None:
+    for report in of_each_kind:
+        if importlib.util.find_spec("matplotlib") is None:
+            with pytest.raises(EnvironmentFault, match=r"matplotlib is not installed.*coworld-core\[plot\]"):
+                report.plot()
+            continue
+        found = report.contents()
+        axes = report.plot().get_axes()
+        assert [one.get_title(loc="left") for one in axes[: len(found.plots)]] == [plot.title for plot in found.plots]
+        assert len(axes) == len(found.plots) + bool(found.encounters)
+        for plot, drawn in zip(found.plots, axes, strict=False):
+            assert len(drawn.get_yticklabels()) == len(plot.estimates)
+
+
 def test_numbers_have_the_digits_that_their_intervals_say_something_about() -> None:
     report = reported(scrimmage_plan(max_blocks=15), strengths({"player": 3.0}))
     (row,) = report.contents().tables[0].rows

@@ -23,6 +23,7 @@ from coworld_core.tournament.log import (
     EntrantWithdrawn,
     EpisodeEnded,
     LogEvent,
+    RoundScheduled,
     TournamentRules,
     encode_event,
 )
@@ -168,6 +169,29 @@ def replayed(events: list[LogEvent], pairing: PairingRule) -> TournamentReport:
 
 
 STRENGTHS = {"Ada": 1.0, "Bob": 3.0, "Cleo": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("pairing", "rules"),
+    [
+        (round_robin, {"rounds": 2, "blocks": 3}),
+        (free_play, {"rounds": 90}),
+        (swiss, {"rounds": None}),
+        (ladder, {"rounds": None, "max_blocks": 7}),
+        (single_elimination, {"rounds": None}),
+        (double_elimination, {"rounds": None}),
+    ],
+)
+def test_the_estimate_is_of_what_there_will_be(pairing: PairingRule, rules: dict[str, Any]) -> None:
+    """Whoever entered earlier wins, as the estimate has it."""
+    events = history(pairing, {name: -float(at) for at, name in enumerate("ABCDEF")}, **rules)
+    tournament = Tournament(RULES.model_copy(update=rules), pairing)
+    said: set[int | None] = set()
+    for event in events:
+        tournament.apply(event)
+        if isinstance(event, RoundScheduled | EpisodeEnded):
+            said.add(tournament.progress().expected)
+    assert said == {tournament.last_block}
 
 
 def test_standings_follow_from_the_log_alone() -> None:

@@ -101,6 +101,11 @@ async def test_a_battery_goes_through_all_variants_and_is_gone_on_with(tmp_path:
         longer = await diagnose(small.package, "first", before=tmp_path / "run", rules=more, **how)
         assert (longer.blocks, longer.changes) == (6, ())
         assert read_evaluation(tmp_path / "run").report == longer
+        some = dataclasses.replace(rules, variant="l?ng*", max_blocks=1)
+        report = await diagnose(small.package, "first", rules=some, **{**how, "workspace": tmp_path / "some"})
+        assert [one.id for one in report.variants] == ["long"]
+        with pytest.raises(UsageError, match="No variant fits 'x\\*'"):
+            await diagnose(small.package, "first", rules=dataclasses.replace(rules, variant="x*"), **how)
         with pytest.raises(UsageError, match="differs from this one in: strong"):
             await diagnose(small.package, "first", rules=more, **{**how, "strong": None})
 
@@ -199,7 +204,7 @@ async def test_a_scrimmage_goes_on_for_more(tmp_path: Path) -> None:
     assert {seat.player_id for row in rows for seat in row.seats} == {"first"}
     # the report is what its files say it is, whichever kind it is of
     left = read_evaluation(tmp_path / "run")
-    assert (left.report, left.rows) == (report, tuple(rows))
+    assert (left.report, left.episodes, list(left.rows())) == (report, len(rows), rows)
 
 
 async def test_a_mixture_plays_whole_blocks(tmp_path: Path) -> None:

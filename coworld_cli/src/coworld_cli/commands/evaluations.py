@@ -358,7 +358,7 @@ def pickup(
     without=_ELSEWHERE,
     seed=_SEED,
     output_dir=_OUTPUT,
-    variant={"help": "Variant to play. Default: all of them, in turn."},
+    variant={"help": "Variant to play, or a pattern ('small-*') for several, in turn. Default: all of them."},
     max_blocks={"default": 10, "help": "Play this many blocks of each variant."},
 )
 @_markdown_option

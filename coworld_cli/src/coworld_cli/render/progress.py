@@ -311,12 +311,13 @@ class Progress:
         if event.evidence is not None and event.decides is not None:
             how.append(f"evidence {number(round(event.evidence, 2))} of {number(event.decides)}")
         left = ""
+        word, total = ("at most", event.max_blocks) if event.expected is None else ("about", event.expected)
         first, since = self._first_block
         if not event.stopped and event.blocks > first:
             each = (self._block_at - since) / (event.blocks - first)
-            rest = each * (event.max_blocks - event.blocks) - (time.monotonic() - self._block_at)
-            left = f"at most {seconds(max(0.0, rest))} left"
-        return f"block {event.blocks} of at most {event.max_blocks}", " · ".join(how), left
+            rest = each * (total - event.blocks) - (time.monotonic() - self._block_at)
+            left = f"{word} {seconds(max(0.0, rest))} left"
+        return f"block {event.blocks} of {word} {total}", " · ".join(how), left
 
     def _how_far(self, episode: _Episode) -> str:
         """A line at every quarter of the game, and from time to time in between."""
@@ -388,7 +389,11 @@ class Progress:
         bar = Table.grid(padding=(0, 1))
         if self._evaluation is not None:
             far, how, left = self._standing(self._evaluation)
-            done = ProgressBar(total=self._evaluation.max_blocks, completed=self._evaluation.blocks, width=24)
+            done = ProgressBar(
+                total=self._evaluation.expected or self._evaluation.max_blocks,
+                completed=self._evaluation.blocks,
+                width=24,
+            )
             bar.add_row(done, Text(" · ".join(filter(None, (far, left)))))
             return [bar, *([Text(how, style="dim")] if how else []), *self._rendered_running()]
         said = f"{self._done} of {plural(self._total, 'episode')}"

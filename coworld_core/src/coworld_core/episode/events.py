@@ -236,6 +236,9 @@ class EvaluationProgressed(BaseEvent):
     kind: Literal["evaluation_progressed"] = "evaluation_progressed"
     blocks: int = Field(ge=0, description="Blocks that were judged.")
     max_blocks: int = Field(ge=1, description="How many there are at most.")
+    expected: int | None = Field(
+        default=None, ge=0, description="In a tournament: how many there will probably be; null where that is unknown."
+    )
     counted: int = Field(ge=0, description="Blocks that were counted.")
     won: int | None = Field(default=None, ge=0, description="In a comparison: blocks that the new player won.")
     lost: int | None = Field(default=None, ge=0, description="In a comparison: blocks that it lost.")

@@ -6,7 +6,6 @@ mean difference and its interval. Where the two disagree, a remark says so.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
 
@@ -17,10 +16,9 @@ from ..episode.record import EpisodeRow, SeatRow
 from ..records import Grows
 from .contents import Parts, ShownReport, players_table
 from .designs import Lineup, comparison_lineups
-from .estimates import Interval, running_interval, sign_evidence
+from .estimates import Interval, Sample, sign_evidence
 from .judging import JudgedBlock
 from .reports import (
-    UNMEASURED,
     Estimate,
     Evaluation,
     EvaluationPlan,
@@ -106,7 +104,7 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
     def __init__(self, plan: ComparisonPlan) -> None:
         super().__init__(plan)
         self.verdict: str = "undecided"
-        self._differences: list[float] = []
+        self._differences = Sample()
         self._won = self._lost = 0
 
     def lineups(self, block: int) -> Sequence[Lineup]:
@@ -117,7 +115,7 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
         """Take in a block, and say why no more are needed; empty while more are."""
         if block.fate == "counted":
             difference = block.scores[NEW] - block.scores[OLD]
-            self._differences.append(difference)
+            self._differences.add(difference)
             self._won += difference > 0
             self._lost += difference < 0
         if sign_evidence(self._won, self._lost) >= 1 / self.plan.alpha:
@@ -129,7 +127,7 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
         return ""
 
     def _within(self, margin: float) -> bool:
-        interval = running_interval(self._differences, alpha=self.plan.alpha)
+        interval = self._differences.running(alpha=self.plan.alpha)
         return interval is not None and -margin <= interval.low and interval.high <= margin
 
     def progress(self) -> EvaluationProgressed:
@@ -145,11 +143,10 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
     def report(self) -> ComparisonReport:
         """The result; the order of the rows, and rows after the verdict, do not change it."""
         common = self.common()
-        measured = self.stopped not in UNMEASURED
-        differences = self._differences if measured else []
-        won, lost = (self._won, self._lost) if measured else (0, 0)
-        middle = rounded(math.fsum(differences) / len(differences)) if differences else None
-        interval = running_interval(differences, alpha=self.plan.alpha)
+        differences = self._differences if self.measured else Sample()
+        won, lost = (self._won, self._lost) if self.measured else (0, 0)
+        middle = rounded(differences.mean) if differences.count else None
+        interval = differences.running(alpha=self.plan.alpha)
         return ComparisonReport.model_validate(
             {
                 **common,
@@ -157,7 +154,7 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
                 "verdict": self.verdict,
                 "won": won,
                 "lost": lost,
-                "drawn": len(differences) - won - lost,
+                "drawn": differences.count - won - lost,
                 "evidence": rounded(sign_evidence(won, lost)),
                 "difference": middle,
                 "interval": interval_record(interval),

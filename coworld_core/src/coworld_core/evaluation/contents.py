@@ -10,9 +10,11 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..tables import html_table, one_line
-from .reports import UNMEASURED, Durations, Estimate, EvaluationPlan, EvaluationReport, IntervalRecord, MeasuredValue
+from .pieces import Contents, Encounter, Plot, Table
+from .reports import UNMEASURED, Durations, EvaluationPlan, EvaluationReport, IntervalRecord, MeasuredValue
 from .words import interval_words, number, plural
 
 __all__ = [
@@ -35,55 +37,6 @@ __all__ = [
 
 INTERVAL = "95 % interval"
 """Head of the columns of intervals."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """Rows under a head; columns that are no names are numbers."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    names: tuple[int, ...] = (0,)
-    """The columns that are aligned to the left."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plot:
-    """Estimates of one kind, to be drawn on one scale."""
-
-    title: str
-    estimates: tuple[Estimate, ...]
-    zero: bool
-    """Whether zero says something."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Encounter:
-    """How one player did against another."""
-
-    first: str
-    second: str
-    share: float
-    """Of the blocks in which both were, those that the first won, ties by half."""
-    won: int
-    lost: int
-    drawn: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Contents:
-    """What a report has to show."""
-
-    headline: str
-    about: str
-    """The game and what was played, in a line."""
-    tables: tuple[Table, ...]
-    facts: tuple[tuple[str, str], ...]
-    plots: tuple[Plot, ...]
-    encounters: tuple[Encounter, ...]
-    """Both ways of every two who met; none of fewer than two players."""
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +93,19 @@ class ShownReport(EvaluationReport):
             encounters=tuple(parts.encounters),
             notes=(*parts.notes, *(remark.message for remark in self.remarks)),
         )
+
+    def plot(self) -> Any:
+        """Draw the intervals, and who beat whom.
+
+        Returns:
+            A ``matplotlib.figure.Figure``.
+
+        Raises:
+            EnvironmentFault: Code ``not_installed``: matplotlib is not (the extra ``plot``).
+        """
+        from .plotting import draw_contents
+
+        return draw_contents(self.contents())
 
     def __str__(self) -> str:
         return one_line(self.headline)

@@ -12,6 +12,7 @@ import math
 import random
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from ..errors import UsageError
 
@@ -223,10 +224,16 @@ def round_robin(entrants: Sequence[str], seats: int, block: int, *, seed: int = 
     """
     if seats == 1 or len(entrants) <= seats:
         return match_lineups(entrants, seats, block)
+    turn, place = divmod(block - 1, math.comb(len(entrants), seats))
+    return rotation(_drawn_groups(tuple(entrants), seats, block_seed(seed, -turn))[place])
+
+
+@lru_cache(maxsize=4)
+def _drawn_groups(entrants: tuple[str, ...], seats: int, seed: int) -> list[tuple[str, ...]]:
+    """All groups of a round, in the order in which they meet; every block of the round asks for it."""
     groups = list(itertools.combinations(entrants, seats))
-    turn, place = divmod(block - 1, len(groups))
-    random.Random(block_seed(seed, -turn)).shuffle(groups)
-    return rotation(groups[place])
+    random.Random(seed).shuffle(groups)
+    return groups
 
 
 def match_lineups(players: Sequence[str], seats: int, turn: int) -> tuple[Lineup, ...]:

@@ -28,7 +28,7 @@ from .battery import (
 )
 from .contents import Parts, ShownReport, block_facts
 from .designs import Lineup
-from .estimates import Interval, difference_interval, mean_interval, share_interval
+from .estimates import Interval, Sample, difference_interval, mean_interval, share_interval
 from .findings import diagnosis_tables, findings
 from .judging import JudgedBlock
 from .reports import (
@@ -42,6 +42,7 @@ from .reports import (
     measured_value,
     rounded,
 )
+from .totals import SeatSamples
 from .words import excludes_zero, plural
 
 __all__ = ["Diagnosis", "DiagnosisReport"]
@@ -117,9 +118,10 @@ class Diagnosis(Evaluation[DiagnosisPlan, DiagnosisReport]):
             self._taken[(block.block - 1) % len(self._taken)].take(block, lineups, rows)
         return ""
 
-    def seat_scores(self) -> list[tuple[float, ...]]:
+    def seat_scores(self, block: JudgedBlock) -> tuple[float, ...]:
         """Empty: seats of different variants are not comparable."""
-        return []
+        del block
+        return ()
 
     def outcome(self, block: JudgedBlock) -> tuple[float, ...]:
         """The variant's number and the scores of all episodes, with a repeated lineup counted once."""
@@ -151,8 +153,8 @@ class _Taken:
         self._variant = variant
         self._among = among
         self._scores: dict[str, list[float]] = {label: [] for label in labels}
-        self._whole: list[float] = []
-        self._seats: list[tuple[float, ...]] = []
+        self._whole = Sample()
+        self._seats = SeatSamples()
         self._faults: Counter[str] = Counter()
         self._turns: Counter[str] = Counter()
         self._seconds: Counter[float] = Counter()
@@ -173,9 +175,9 @@ class _Taken:
         if block.fate != "counted":
             return
         whole = block.tables[0]
-        self._whole.append(math.fsum(whole) / len(whole))
+        self._whole.add(math.fsum(whole) / len(whole))
         if not block.forfeits and len(whole) > 1:
-            self._seats.append(whole)
+            self._seats.add(whole)
         for at, (lineup, table) in enumerate(zip(lineups, block.tables, strict=True)):
             seated = [(label, score) for label, score in zip(lineup, table, strict=True) if label is not None]
             # a repeated episode is no further evidence
@@ -206,14 +208,14 @@ class _Taken:
         many = self._variant.seats > 1
         return VariantDiagnosis(
             id=self._variant.id,
-            blocks=len(self._whole) if measured else 0,
+            blocks=self._whole.count if measured else 0,
             with_itself=measured_value(self._whole) if measured and many else None,
-            alone=measured_value(own),
+            alone=measured_value(Sample(own)),
             deviation=rounded(statistics.stdev(own)) if len(own) > 1 else None,
-            over_baseline=measured_value(less[BASELINE]),
-            over_strong=measured_value(less[STRONG]),
+            over_baseline=measured_value(Sample(less[BASELINE])),
+            over_strong=measured_value(Sample(less[STRONG])),
             normalised=_normalised(less[BASELINE], less[STRONG]),
-            seats=measured_seats(self._seats, among=self._among) if measured else (),
+            seats=measured_seats(self._seats.effects, among=self._among) if measured else (),
             repeated=self._repeats["all"],
             other_scores=self._repeats["scores"],
             other_replays=self._repeats["replays"],

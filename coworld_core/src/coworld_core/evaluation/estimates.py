@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Literal
 
 __all__ = [
     "Interval",
+    "Sample",
     "difference_interval",
     "mean_interval",
     "running_interval",
@@ -51,7 +52,92 @@ class Interval:
         return not self.low <= value <= self.high
 
 
-def mean_interval(values: Sequence[float], *, level: float = 0.95, seed: int = 0) -> Interval | None:
+class Sample:
+    """One number per block, for a mean and its intervals.
+
+    Up to 256 numbers are kept, because the bootstrap resamples them. Of more, only their count, mean and sum of squares
+    are, so that the memory does not grow with the number of blocks.
+
+    Args:
+        values: The first numbers.
+
+    Attributes:
+        count: How many numbers there are.
+    """
+
+    __slots__ = ("_kept", "_mean", "_past", "_squares", "count")
+
+    def __init__(self, values: Iterable[float] = ()) -> None:
+        self.count = 0
+        self._kept: list[float] = []
+        self._past, self._mean, self._squares = 0, 0.0, 0.0
+        for value in values:
+            self.add(value)
+
+    def add(self, value: float) -> None:
+        """Add the number of the next block."""
+        if len(self._kept) == _MANY:
+            self._past, self._mean, self._squares = self._moments()
+            self._kept.clear()
+        self._kept.append(value)
+        self.count += 1
+
+    @property
+    def mean(self) -> float:
+        """The mean of at least one number."""
+        return self._moments()[1]
+
+    @property
+    def deviation(self) -> float:
+        """The sample standard deviation; 0 of a single number."""
+        return math.sqrt(self._moments()[2] / (self.count - 1)) if self.count > 1 else 0.0
+
+    def _moments(self) -> tuple[int, float, float]:
+        """The count, the mean, and the sum of squares about the mean."""
+        kept = self._kept
+        if not kept:
+            return self._past, self._mean, self._squares
+        mean = math.fsum(kept) / len(kept)
+        squares = math.fsum((value - mean) ** 2 for value in kept)
+        if not self._past:
+            return len(kept), mean, squares
+        # Chan's formula, which does not cancel as a difference of two large sums would
+        apart, whole = mean - self._mean, self._past + len(kept)
+        return (
+            whole,
+            self._mean + apart * len(kept) / whole,
+            self._squares + squares + apart**2 * self._past * len(kept) / whole,
+        )
+
+    def interval(self, *, level: float = 0.95, seed: int = 0) -> Interval | None:
+        """An interval for the mean, for a number of blocks that was settled before (``mean_interval``)."""
+        count = self.count
+        if count < 2:
+            return None
+        if count < _FEW or count > _MANY:
+            middle = self.mean
+            half = student_quantile((1 + level) / 2, count - 1) * self.deviation / math.sqrt(count)
+            return Interval(low=middle - half, high=middle + half, method="student-t")
+        drawn, value = _resamples(count, _DRAWS, seed), self._kept.__getitem__
+        means = sorted(sum(map(value, drawn[start : start + count])) for start in range(0, len(drawn), count))
+        # plain percentiles are as much too narrow as the normal distribution is beside Student's (Hesterberg's
+        # expansion)
+        wide = math.sqrt(count / (count - 1)) * student_quantile((1 + level) / 2, count - 1)
+        tail = round(statistics.NormalDist().cdf(-wide) * _DRAWS)
+        return Interval(low=means[tail] / count, high=means[-1 - tail] / count, method="bootstrap")
+
+    def running(self, *, alpha: float = 0.05) -> Interval | None:
+        """An interval for the mean that may be checked after every block (``running_interval``)."""
+        count = self.count
+        if count < _LEAST_RUNNING:
+            return None
+        middle = self.mean
+        spread = _TIGHTEST * count + 1
+        half = self.deviation * math.sqrt(2 * spread / (count**2 * _TIGHTEST) * math.log(math.sqrt(spread) / alpha))
+        return Interval(low=middle - half, high=middle + half, method="running")
+
+
+def mean_interval(values: Iterable[float], *, level: float = 0.95, seed: int = 0) -> Interval | None:
     """An interval for the mean over blocks.
 
     From 20 to 256 blocks by bootstrap (percentiles of 10,000 resamples, as far out as Student's t is
@@ -65,19 +151,7 @@ def mean_interval(values: Sequence[float], *, level: float = 0.95, seed: int = 0
     Returns:
         The interval; None for fewer than two blocks.
     """
-    count = len(values)
-    if count < 2:
-        return None
-    if count < _FEW or count > _MANY:
-        middle = math.fsum(values) / count
-        half = student_quantile((1 + level) / 2, count - 1) * statistics.stdev(values) / math.sqrt(count)
-        return Interval(low=middle - half, high=middle + half, method="student-t")
-    drawn, value = _resamples(count, _DRAWS, seed), values.__getitem__
-    means = sorted(sum(map(value, drawn[start : start + count])) for start in range(0, len(drawn), count))
-    # plain percentiles are as much too narrow as the normal distribution is beside Student's (Hesterberg's expansion)
-    wide = math.sqrt(count / (count - 1)) * student_quantile((1 + level) / 2, count - 1)
-    tail = round(statistics.NormalDist().cdf(-wide) * _DRAWS)
-    return Interval(low=means[tail] / count, high=means[-1 - tail] / count, method="bootstrap")
+    return Sample(values).interval(level=level, seed=seed)
 
 
 @lru_cache(maxsize=4)
@@ -93,7 +167,7 @@ def _resamples(count: int, draws: int, seed: int) -> bytes:
     return drawn[: count * draws]
 
 
-def running_interval(values: Sequence[float], *, alpha: float = 0.05) -> Interval | None:
+def running_interval(values: Iterable[float], *, alpha: float = 0.05) -> Interval | None:
     """An interval for the mean that may be checked after every block (an asymptotic confidence sequence).
 
     Args:
@@ -103,15 +177,7 @@ def running_interval(values: Sequence[float], *, alpha: float = 0.05) -> Interva
     Returns:
         The interval; None for fewer than ten blocks.
     """
-    count = len(values)
-    if count < _LEAST_RUNNING:
-        return None
-    middle = math.fsum(values) / count
-    spread = _TIGHTEST * count + 1
-    half = statistics.stdev(values) * math.sqrt(
-        2 * spread / (count**2 * _TIGHTEST) * math.log(math.sqrt(spread) / alpha)
-    )
-    return Interval(low=middle - half, high=middle + half, method="running")
+    return Sample(values).running(alpha=alpha)
 
 
 def share_interval(share: float, count: int, *, level: float = 0.95) -> Interval | None:
@@ -177,6 +243,9 @@ def student_quantile(share: float, freedom: int) -> float:
         share: Between one half and one.
         freedom: Degrees of freedom.
     """
+    if freedom > _MANY:
+        # in closed form the time grows with the degrees of freedom; here the expansion is right to ten digits
+        return _near_normal(statistics.NormalDist().inv_cdf(share), freedom)
     low, high = 0.0, 1.0
     while _student_below(high, freedom) < share:
         high *= 2
@@ -187,6 +256,18 @@ def student_quantile(share: float, freedom: int) -> float:
         else:
             high = middle
     return (low + high) / 2
+
+
+def _near_normal(normal: float, freedom: int) -> float:
+    """The quantile of Student's t from that of the normal distribution (Abramowitz and Stegun, 26.7.5)."""
+    square = normal * normal
+    terms = (
+        (square + 1) / 4,
+        ((5 * square + 16) * square + 3) / 96,
+        (((3 * square + 19) * square + 17) * square - 15) / 384,
+        ((((79 * square + 776) * square + 1482) * square - 1920) * square - 945) / 92160,
+    )
+    return normal * (1 + sum(term / freedom**power for power, term in enumerate(terms, 1)))
 
 
 def _student_below(value: float, freedom: int) -> float:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["POINTS", "PRIOR", "Matrix", "Rating", "about_mean", "climb", "inverse", "product", "rankings", "times"]
+__all__ = ["POINTS", "PRIOR", "Matrix", "Rankings", "Rating", "about_mean", "climb", "inverse", "product", "times"]
 
 POINTS = 400 / math.log(10)
 """Elo's points for a natural unit of strength."""
@@ -29,32 +30,65 @@ class Rating:
     """What the interval is made by."""
 
 
-def rankings(blocks: Iterable[Mapping[str, float]]) -> tuple[list[str], Counter[tuple[tuple[int, int], ...]]]:
-    """Who was in which place, and how often: a million games are few kinds of them.
+_Ranking = tuple[tuple[str, ...], tuple[int, ...]]
+"""The labels of a block's players, and their ranks: a greater one is better, and equal ones are ties."""
+
+
+class Rankings:
+    """Who was in which place, block by block: a million games are few kinds of rankings.
+
+    Of each block it keeps four bytes: which kind it is.
 
     Args:
         blocks: Each player's score in a block, by label; higher is better.
-
-    Returns:
-        The labels of all players, and how often there were which rankings of players, by number, and their ranks: a
-        greater one is better, and equal ones are ties.
     """
-    known: Counter[tuple[tuple[str, ...], tuple[int, ...]]] = Counter()
-    for block in blocks:
+
+    def __init__(self, blocks: Iterable[Mapping[str, float]] = ()) -> None:
+        self._numbers: dict[_Ranking, int] = {}
+        self._kinds: list[_Ranking] = []
+        self._often: list[int] = []
+        self._blocks = array("L" if array("I").itemsize < 4 else "I")
+        for block in blocks:
+            self.add(block)
+
+    @classmethod
+    def of(cls, blocks: Iterable[Mapping[str, float]]) -> Rankings:
+        """The rankings of some blocks; themselves where they are rankings already."""
+        return blocks if isinstance(blocks, cls) else cls(blocks)
+
+    def add(self, block: Mapping[str, float]) -> None:
+        """Add a block."""
         labels = tuple(sorted(block))
         scores = [block[label] for label in labels]
         ranks = {score: rank for rank, score in enumerate(sorted(set(scores)))}
-        known[labels, tuple(ranks[score] for score in scores)] += 1
-    everybody = sorted({label for labels, _ in known for label in labels})
-    place = {label: index for index, label in enumerate(everybody)}
-    found = Counter(
-        {
+        kind = labels, tuple([ranks[score] for score in scores])
+        number = self._numbers.setdefault(kind, len(self._kinds))
+        if number == len(self._kinds):
+            self._kinds.append(kind)
+            self._often.append(0)
+        self._often[number] += 1
+        self._blocks.append(number)
+
+    def __iter__(self) -> Iterator[dict[str, float]]:
+        """The blocks in their order, with ranks for scores."""
+        for number in self._blocks:
+            labels, ranks = self._kinds[number]
+            yield dict(zip(labels, ranks, strict=True))
+
+    def among(self, names: Collection[str]) -> Rankings:
+        """The same blocks, without all other players."""
+        return Rankings({name: rank for name, rank in block.items() if name in names} for block in self)
+
+    def counted(self) -> tuple[list[str], Counter[tuple[tuple[int, int], ...]]]:
+        """The labels of all players, and how often there were which rankings: players, by number, and their ranks."""
+        everybody = sorted({label for labels, _ in self._kinds for label in labels})
+        place = {label: index for index, label in enumerate(everybody)}
+        found = {
             tuple((place[label], rank) for label, rank in zip(labels, ranks, strict=True)): count
-            for (labels, ranks), count in known.items()
+            for (labels, ranks), count in zip(self._kinds, self._often, strict=True)
         }
-    )
-    # sums of floating-point numbers depend on their order
-    return everybody, Counter(dict(sorted(found.items())))
+        # sums of floating-point numbers depend on their order
+        return everybody, Counter(dict(sorted(found.items())))
 
 
 def climb(

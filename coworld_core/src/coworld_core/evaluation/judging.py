@@ -17,15 +17,14 @@ and the others in the episode get the mean of all scores.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from ..episode.record import EpisodeRow
-from ..episode.verdict import judge_row
+from ..episode.verdict import Verdict, judge_row
 from .designs import Lineup, episode_key, parse_key
 
 __all__ = ["BlockLedger", "JudgedBlock"]
@@ -33,7 +32,7 @@ __all__ = ["BlockLedger", "JudgedBlock"]
 _ATTEMPTS = 3
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class JudgedBlock:
     """The judgement of one block."""
 
@@ -61,6 +60,14 @@ class JudgedBlock:
     """For each of these episodes with a fault: the party at fault, and the type."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Episode:
+    """An episode, and the verdict on it, which is asked for more than once."""
+
+    row: EpisodeRow
+    verdict: Verdict
+
+
 class BlockLedger:
     """The rows of an evaluation, judged block by block in the order of the blocks, not of the rows.
 
@@ -70,7 +77,7 @@ class BlockLedger:
         forfeit: The score of a player that forfeits; None: the worst score seen.
 
     Attributes:
-        judged: What became of the blocks, as far as all before are over, too.
+        judged: How many blocks are judged: those before the first that is not over.
         played: The episodes of the blocks that were judged last, by block: all attempts, one after the other.
     """
 
@@ -80,13 +87,23 @@ class BlockLedger:
         self._lineups = lineups
         self._starved = starved
         self._forfeit = forfeit
-        self._rows: dict[int, dict[tuple[int, int], EpisodeRow]] = {}
+        self._rows: dict[int, dict[tuple[int, int], _Episode]] = {}
+        self._known_lineups: dict[int, Sequence[Lineup]] = {}
         self._withdrawn: dict[int, str] = {}
         self._worst = math.inf
         self._shown = 0
         self._total = 0.0
-        self.judged: list[JudgedBlock] = []
+        self.judged = 0
         self.played: dict[int, list[EpisodeRow]] = {}
+
+    def lineups(self, block: int) -> Sequence[Lineup]:
+        """The lineups of a block, worked out once while it is not over."""
+        if block not in self._known_lineups:
+            found = self._lineups(block)
+            if block <= self.judged:
+                return found
+            self._known_lineups[block] = found
+        return self._known_lineups[block]
 
     def add(self, row: EpisodeRow) -> list[JudgedBlock]:
         """Add a row; rows with other keys are ignored.
@@ -95,9 +112,9 @@ class BlockLedger:
             The blocks that could be judged with it, in order.
         """
         place = parse_key(row.key)
-        if place is None or place[0] <= len(self.judged):
+        if place is None or place[0] <= self.judged:
             return []
-        self._rows.setdefault(place[0], {})[place[1], place[2]] = row
+        self._rows.setdefault(place[0], {})[place[1], place[2]] = _Episode(row, judge_row(row))
         return self._over()
 
     def withdraw(self, block: int, reason: str = "One of its players has withdrawn.") -> list[JudgedBlock]:
@@ -112,24 +129,29 @@ class BlockLedger:
     def _over(self) -> list[JudgedBlock]:
         judged: list[JudgedBlock] = []
         self.played.clear()
-        while (block := self._judge(len(self.judged) + 1)) is not None:
-            known = self._rows.pop(block.block, {})
-            rows = [known[place] for place in sorted(known) if place[0] <= block.attempts]
-            block = dataclasses.replace(
-                block,
-                seconds=tuple(row.seconds for row in rows),
-                faults=tuple((row.fault, row.error_type or "") for row in rows if row.fault is not None),
-            )
-            self.judged.append(block)
+        while (block := self._judge(self.judged + 1)) is not None:
+            self._rows.pop(block.block, None)
+            self._known_lineups.pop(block.block, None)
+            self.judged += 1
             judged.append(block)
-            self.played[block.block] = rows
         return judged
+
+    def _ended(self, block: int, attempts: int) -> dict[str, Any]:
+        """What a judged block says of all episodes of so many attempts."""
+        known = self._rows.get(block, {})
+        rows = self.played[block] = [known[place].row for place in sorted(known) if place[0] <= attempts]
+        return {
+            "block": block,
+            "attempts": attempts,
+            "seconds": tuple([row.seconds for row in rows]),
+            "faults": tuple([(row.fault, row.error_type or "") for row in rows if row.fault is not None]),
+        }
 
     def missing(self, block: int) -> list[tuple[str, Lineup]]:
         """The keys and lineups of the episodes that a block still needs."""
-        if block <= len(self.judged) or block in self._withdrawn:
+        if block <= self.judged or block in self._withdrawn:
             return []
-        lineups = self._lineups(block)
+        lineups = self.lineups(block)
         rows = self._rows.get(block, {})
         for attempt in range(1, _ATTEMPTS + 1):
             lacking = [number for number in range(1, len(lineups) + 1) if (attempt, number) not in rows]
@@ -139,10 +161,10 @@ class BlockLedger:
                 return []
         return []
 
-    def _spoilt(self, rows: Sequence[EpisodeRow]) -> str:
+    def _spoilt(self, episodes: Sequence[_Episode]) -> str:
         """Why these episodes must be played again; empty if they need not be."""
-        for row in rows:
-            verdict = judge_row(row)
+        for episode in episodes:
+            row, verdict = episode.row, episode.verdict
             if not verdict.counts and verdict.party not in ("game", "player"):
                 return verdict.message or f"The {verdict.party} failed."
             if row.starved and not self._starved:
@@ -152,12 +174,12 @@ class BlockLedger:
     def _judge(self, block: int) -> JudgedBlock | None:
         """The judgement of a block; None while it is not over."""
         if block in self._withdrawn:
-            return JudgedBlock(block=block, fate="withdrawn", reason=self._withdrawn[block])
+            return JudgedBlock(fate="withdrawn", reason=self._withdrawn[block], **self._ended(block, 1))
         known = self._rows.get(block)
         if known is None:
             return None
-        lineups, reason = self._lineups(block), ""
-        episodes: list[tuple[Lineup, EpisodeRow]] = []
+        lineups, reason = self.lineups(block), ""
+        episodes: list[tuple[Lineup, _Episode]] = []
         for attempt in range(1, _ATTEMPTS + 1):
             rows = [known.get((attempt, number)) for number in range(1, len(lineups) + 1)]
             played = [row for row in rows if row is not None]
@@ -169,16 +191,16 @@ class BlockLedger:
             episodes += zip(lineups, played, strict=True)
         seated = frozenset(label for lineup in lineups for label in lineup if label is not None)
         return JudgedBlock(
-            block=block, fate="spoiled", attempts=_ATTEMPTS, seated=seated, absent=_absent(episodes), reason=reason
+            fate="spoiled", seated=seated, absent=_absent(episodes), reason=reason, **self._ended(block, _ATTEMPTS)
         )
 
-    def _counted(self, block: int, attempts: int, episodes: Sequence[tuple[Lineup, EpisodeRow]]) -> JudgedBlock:
+    def _counted(self, block: int, attempts: int, episodes: Sequence[tuple[Lineup, _Episode]]) -> JudgedBlock:
         seated = frozenset(label for lineup, _ in episodes for label in lineup if label is not None)
         forfeits: Counter[str] = Counter()
         void = ""
         shown: list[tuple[str | None, float]] = []
-        for lineup, row in episodes:
-            verdict = judge_row(row)
+        for lineup, episode in episodes:
+            row, verdict = episode.row, episode.verdict
             guilty = _guilty(lineup, row)
             if not verdict.counts and verdict.party == "game":
                 void = void or verdict.message
@@ -188,29 +210,28 @@ class BlockLedger:
                 void = void or f"Another player failed: {verdict.message}"
             else:
                 shown += zip(lineup, row.scores, strict=True)
-        common = {
-            "block": block,
-            "attempts": attempts,
+        common: dict[str, Any] = {
+            **self._ended(block, attempts),
             "forfeits": dict(forfeits),
             "seated": seated,
             "absent": _absent(episodes),
         }
         if void:
-            return JudgedBlock(fate="void", reason=void, **common)  # pyright: ignore[reportArgumentType]
+            return JudgedBlock(fate="void", reason=void, **common)
         for _, score in shown:
             self._worst = min(self._worst, score)
             self._shown += 1
             self._total += score
         if forfeits and not self._shown:
             reason = "Nobody has shown a score yet that a forfeit could be measured by."
-            return JudgedBlock(fate="void", reason=reason, **common)  # pyright: ignore[reportArgumentType]
+            return JudgedBlock(fate="void", reason=reason, **common)
         sums: dict[str, list[float]] = {label: [] for label in sorted(seated)}
         tables: list[tuple[float, ...]] = []
-        for lineup, row in episodes:
-            forfeited = not judge_row(row).counts
+        for lineup, episode in episodes:
+            row = episode.row
             table = (
                 row.scores
-                if not forfeited
+                if episode.verdict.counts
                 else tuple(self._of_forfeit(label is not None and label == lineup[row.slot or 0]) for label in lineup)
             )
             for label, score in zip(lineup, table, strict=True):
@@ -222,7 +243,7 @@ class BlockLedger:
             scores={label: math.fsum(scores) / len(scores) for label, scores in sums.items()},
             by_seat=() if forfeits else _by_seat(episodes),
             tables=tuple(tables),
-            **common,  # pyright: ignore[reportArgumentType]
+            **common,
         )
 
     def _of_forfeit(self, guilty: bool) -> float:
@@ -235,21 +256,25 @@ def _guilty(lineup: Lineup, row: EpisodeRow) -> str | None:
     return lineup[row.slot] if row.fault == "player" and row.slot is not None else None
 
 
-def _absent(episodes: Sequence[tuple[Lineup, EpisodeRow]]) -> frozenset[str]:
+def _absent(episodes: Sequence[tuple[Lineup, _Episode]]) -> frozenset[str]:
     """Entrants that played in none of these episodes."""
+    if all(episode.row.fault is None for _, episode in episodes):
+        return frozenset()
     seated: set[str | None] = set()
     came: set[str | None] = set()
-    for lineup, row in episodes:
-        stayed_away = not judge_row(row).counts or row.error_type == "player_never_started"
+    for lineup, episode in episodes:
+        row = episode.row
+        stayed_away = not episode.verdict.counts or row.error_type == "player_never_started"
         seated.update(lineup)
         came.update(label for label in lineup if not (stayed_away and label == _guilty(lineup, row)))
     return frozenset(label for label in seated - came if label is not None)
 
 
-def _by_seat(episodes: Sequence[tuple[Lineup, EpisodeRow]]) -> tuple[float, ...]:
+def _by_seat(episodes: Sequence[tuple[Lineup, _Episode]]) -> tuple[float, ...]:
     columns = [sorted(str(lineup[slot]) for lineup, _ in episodes) for slot in range(len(episodes[0][0]))]
     if len(columns) < 2 or any(column != columns[0] for column in columns):
         return ()
     return tuple(
-        math.fsum(row.scores[slot] for _, row in episodes) / len(episodes) for slot in range(len(episodes[0][0]))
+        math.fsum(episode.row.scores[slot] for _, episode in episodes) / len(episodes)
+        for slot in range(len(episodes[0][0]))
     )

@@ -22,8 +22,9 @@ from .contents import (
     shown_number,
 )
 from .designs import Lineup, mixture_lineups
+from .estimates import Sample
 from .judging import JudgedBlock
-from .ranking import PairRecord, encounters, measured_pairs, player_labels
+from .ranking import Margins, PairRecord, encounters, player_labels
 from .reports import (
     Durations,
     Estimate,
@@ -113,6 +114,8 @@ class Mixture(Evaluation[MixturePlan, MixtureReport]):
     def __init__(self, plan: MixturePlan) -> None:
         super().__init__(plan)
         self._labels = player_labels(len(plan.entrants))
+        self._margins = Margins()
+        self._in_seats = {(label, slot): Sample() for label in self._labels for slot in range(plan.seats)}
 
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block."""
@@ -120,7 +123,16 @@ class Mixture(Evaluation[MixturePlan, MixtureReport]):
 
     def look(self, block: JudgedBlock) -> str:
         """Take in a block; nothing ends a mixture early."""
-        del block
+        if block.fate != "counted":
+            return ""
+        self._margins.add(block.scores)
+        here: dict[tuple[str, int], list[float]] = {}
+        for lineup, table in zip(self.lineups(block.block), block.tables, strict=True):
+            for slot, (label, score) in enumerate(zip(lineup, table, strict=True)):
+                if label is not None:
+                    here.setdefault((label, slot), []).append(score)
+        for place, scores in here.items():
+            self._in_seats[place].add(math.fsum(scores) / len(scores))
         return ""
 
     def report(self) -> MixtureReport:
@@ -129,25 +141,14 @@ class Mixture(Evaluation[MixturePlan, MixtureReport]):
             {
                 **self.common(),
                 "plan": self.plan,
-                "places": tuple(self._places()),
-                "pairs": tuple(measured_pairs([block.scores for block in self.counted], alpha=self.plan.alpha)),
-                "durations": measured_durations(self.seen),
+                "places": tuple(self._places()) if self.measured else (),
+                "pairs": tuple(self._margins.records(alpha=self.plan.alpha)) if self.measured else (),
+                "durations": measured_durations(self.totals),
             }
         )
 
     def _places(self) -> list[MeasuredPlace]:
-        found: dict[tuple[str, int], list[float]] = {
-            (label, slot): [] for label in self._labels for slot in range(self.plan.seats)
-        }
-        for block in self.counted:
-            here: dict[tuple[str, int], list[float]] = {}
-            for lineup, table in zip(self.lineups(block.block), block.tables, strict=True):
-                for slot, (label, score) in enumerate(zip(lineup, table, strict=True)):
-                    if label is not None:
-                        here.setdefault((label, slot), []).append(score)
-            for place, scores in here.items():
-                found[place].append(math.fsum(scores) / len(scores))
-        measured = {place: measured_value(means) for place, means in found.items()}
+        measured = {place: measured_value(means) for place, means in self._in_seats.items()}
         return [
             MeasuredPlace(label=label, slot=slot, value=mean.value, interval=mean.interval)
             for (label, slot), mean in measured.items()

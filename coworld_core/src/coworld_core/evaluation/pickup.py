@@ -21,6 +21,7 @@ from ..episode.record import SeatRow
 from ..records import Grows
 from .contents import INTERVAL, Parts, ShownReport, Table, block_facts, player_names, players_table, signed_rows
 from .designs import Lineup, coalitions, credit_lineups, pickup_lineups
+from .estimates import Sample
 from .judging import JudgedBlock
 from .reports import (
     Estimate,
@@ -124,6 +125,10 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
     def __init__(self, plan: PickupPlan) -> None:
         super().__init__(plan)
         self._labels = tuple(plan.players())
+        self._by_seats = [Sample() for _ in range(plan.seats)]
+        self._overall = Sample()
+        self._added = {label: Sample() for label in self._labels}
+        self._together = {pair: Sample() for pair in itertools.combinations(self._labels, 2)}
 
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block: first by number of candidate seats, then those for the credit."""
@@ -133,34 +138,43 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
 
     def look(self, block: JudgedBlock) -> str:
         """Take in a block; nothing ends a pickup early."""
-        del block
+        if block.fate == "counted":
+            gained = self._gained(block)
+            for sample, value in zip(self._by_seats, gained, strict=True):
+                sample.add(value)
+            shared = gained[: self._shared]
+            self._overall.add(math.fsum(shared) / len(shared))
+            if self.plan.credit:
+                self._take_credit(block)
         return ""
+
+    @property
+    def _shared(self) -> int:
+        """Up to how many seats the candidate shares the table; a one-seat game has no table to share."""
+        return max(1, self.plan.seats - 1)
 
     def report(self) -> PickupReport:
         """The result; it does not depend on the order of the rows."""
         seats = self.plan.seats
-        by_block = [self._values(block) for block in self.counted]
-        # a one-seat game has no table to share
-        shared = range(1, max(2, seats))
-        values = {count: measured_value([one[count - 1] for one in by_block]) for count in range(1, seats + 1)}
-        overall = measured_value([math.fsum(one[count - 1] for count in shared) / len(shared) for one in by_block])
+        shared = range(1, self._shared + 1)
+        measured = self.measured
 
         def value_at(count: int) -> list[ValueAt]:
-            mean = values[count]
+            mean = measured_value(self._by_seats[count - 1]) if measured else None
             return [ValueAt(seats=count, value=mean.value, interval=mean.interval)] if mean is not None else []
 
         return PickupReport.model_validate(
             {
                 **self.common(),
                 "plan": self.plan,
-                "overall": overall,
+                "overall": measured_value(self._overall) if measured else None,
                 "values": tuple(one for count in shared for one in value_at(count)),
                 "self_play": next(iter(value_at(seats)), None) if seats > 1 else None,
-                **(self._credit() if self.plan.credit else {}),
+                **(self._credit() if self.plan.credit and measured else {}),
             }
         )
 
-    def _values(self, block: JudgedBlock) -> list[float]:
+    def _gained(self, block: JudgedBlock) -> list[float]:
         """The value for each number of seats in one block, starting from one."""
         plan = self.plan
         _, order = pickup_lineups(CANDIDATE, self._labels[1:], plan.seats, block.block, seed=plan.seed)
@@ -172,27 +186,27 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
             found.append(gained / len(slots))
         return found
 
-    def _credit(self) -> dict[str, object]:
+    def _take_credit(self, block: JudgedBlock) -> None:
+        """Take in what each player adds, and each two together."""
         plan, labels = self.plan, self._labels
-        added: dict[str, list[float]] = {label: [] for label in labels}
-        pairs: dict[tuple[str, str], list[float]] = {pair: [] for pair in itertools.combinations(labels, 2)}
-        for block in self.counted:
-            orders, groups = coalitions(labels, block.block, seed=plan.seed)
-            tables = block.tables[plan.seats + 1 :]
-            worth = {group: math.fsum(table) / plan.seats for group, table in zip(groups, tables, strict=True)}
-            # rounding error left when numbers of this size cancel
-            dust = 1e-12 * max(map(abs, worth.values()))
-            for label in labels:
-                gains: list[float] = []
-                for order in orders:
-                    before = frozenset(order[: order.index(label)])
-                    gains.append(worth[before | {label}] - worth[before])
-                added[label].append(_clean(math.fsum(gains) / len(gains), dust))
-            for one, other in pairs:
-                apart = worth[frozenset((one,))] - worth[frozenset()] + worth[frozenset((other,))]
-                pairs[one, other].append(_clean(worth[frozenset((one, other))] - apart, dust))
-        means = {label: measured_value(gains) for label, gains in added.items()}
-        synergies = {pair: measured_value(gains) for pair, gains in pairs.items()}
+        orders, groups = coalitions(labels, block.block, seed=plan.seed)
+        tables = block.tables[plan.seats + 1 :]
+        worth = {group: math.fsum(table) / plan.seats for group, table in zip(groups, tables, strict=True)}
+        # rounding error left when numbers of this size cancel
+        dust = 1e-12 * max(map(abs, worth.values()))
+        for label in labels:
+            gains: list[float] = []
+            for order in orders:
+                before = frozenset(order[: order.index(label)])
+                gains.append(worth[before | {label}] - worth[before])
+            self._added[label].add(_clean(math.fsum(gains) / len(gains), dust))
+        for (one, other), sample in self._together.items():
+            apart = worth[frozenset((one,))] - worth[frozenset()] + worth[frozenset((other,))]
+            sample.add(_clean(worth[frozenset((one, other))] - apart, dust))
+
+    def _credit(self) -> dict[str, object]:
+        means = {label: measured_value(gains) for label, gains in self._added.items()}
+        synergies = {pair: measured_value(gains) for pair, gains in self._together.items()}
         return {
             "credits": tuple(
                 Credit(label=label, value=mean.value, interval=mean.interval)

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
 
-from .fitting import POINTS, PRIOR, Matrix, Rating, about_mean, climb, inverse, product, rankings, times
+from .fitting import POINTS, PRIOR, Matrix, Rankings, Rating, about_mean, climb, inverse, product, times
 
 __all__ = ["rate_rankings"]
 
@@ -80,7 +80,7 @@ def rate_rankings(blocks: Iterable[Mapping[str, float]], *, level: float = 0.95)
         blocks: Each player's score in a block, by label; higher is better.
         level: How often an interval contains the truth.
     """
-    labels, known = rankings(blocks)
+    labels, known = Rankings.of(blocks).counted()
     if not labels:
         return []
     count = len(labels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
@@ -11,6 +12,8 @@ from ..episode.record import EpisodeRow, SeatRow
 from ..records import Grows, Record
 from .contents import INTERVAL, Encounter, Parts, ShownReport, Table, player_names, seats_table, shown_number
 from .designs import Lineup, round_robin
+from .estimates import Sample
+from .fitting import Rankings
 from .judging import JudgedBlock
 from .ratings import Pairing, Rating, RatingName, pairings, rate
 from .reports import (
@@ -23,13 +26,13 @@ from .reports import (
 )
 
 __all__ = [
+    "Margins",
     "PairRecord",
     "Ranking",
     "RankingPlan",
     "RankingReport",
     "Standing",
     "encounters",
-    "measured_pairs",
     "not_apart",
     "pair_records",
     "player_labels",
@@ -120,6 +123,7 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
     def __init__(self, plan: RankingPlan) -> None:
         super().__init__(plan)
         self._labels = player_labels(len(plan.entrants))
+        self._rankings = Rankings()
 
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block."""
@@ -127,34 +131,37 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
 
     def look(self, block: JudgedBlock) -> str:
         """Take in a block; return why no more are needed, or an empty string while more are."""
+        if block.fate == "counted":
+            self._rankings.add(block.scores)
         count = len(self._labels)
         # checking every pair costs more than a block, so check only after as many blocks as there are pairs
         if block.block % (count * (count - 1) // 2):
             return ""
-        found = self._pairs()
+        found = self._pairs(self._rankings)
         everybody = len(found) == count * (count - 1) // 2
         return "told_apart" if everybody and all(pair.apart for pair in found) else ""
 
     def report(self) -> RankingReport:
         """The result; it does not depend on the order of the rows."""
+        rankings = self._rankings if self.measured else Rankings()
         standings = [
             Standing(
                 label=rating.label,
                 points=rounded(rating.points),
                 interval=rating_interval(rating),
             )
-            for rating in rate((block.scores for block in self.counted), by=self.plan.rating)
+            for rating in rate(rankings, by=self.plan.rating)
         ]
         return RankingReport.model_validate(
-            {**self.common(), "plan": self.plan, "standings": tuple(standings), "pairs": tuple(self._pairs())}
+            {**self.common(), "plan": self.plan, "standings": tuple(standings), "pairs": tuple(self._pairs(rankings))}
         )
 
-    def _pairs(self) -> list[PairRecord]:
-        return pair_records((block.scores for block in self.counted), players=len(self._labels), alpha=self.plan.alpha)
+    def _pairs(self, rankings: Rankings) -> list[PairRecord]:
+        return pair_records(rankings, players=len(self._labels), alpha=self.plan.alpha)
 
 
 def pair_records(blocks: Iterable[Mapping[str, float]], *, players: int, alpha: float) -> list[PairRecord]:
-    """The result of every pair of players that met, without margins, which need a pass over all blocks per pair."""
+    """The result of every pair of players that met, without margins."""
     return [_pair_record(pair) for pair in pairings(blocks, players=players, alpha=alpha)]
 
 
@@ -163,20 +170,32 @@ def rating_interval(rating: Rating) -> IntervalRecord:
     return IntervalRecord(low=rounded(rating.low), high=rounded(rating.high), method=rating.method)
 
 
-def measured_pairs(blocks: Sequence[Mapping[str, float]], *, alpha: float) -> list[PairRecord]:
-    """The result, with margins, of every pair of players that met.
+class Margins:
+    """By how much players do better than each other, pair by pair."""
 
-    Args:
-        blocks: Each player's score in a block, by label.
-        alpha: How often two equally strong players may be told apart.
-    """
-    found: list[PairRecord] = []
-    for pair in pairings(blocks, alpha=alpha):
-        both = [block for block in blocks if pair.first in block and pair.second in block]
-        mean = measured_value([block[pair.first] - block[pair.second] for block in both])
-        said = {"difference": mean.value, "interval": mean.interval} if mean is not None else {}
-        found.append(_pair_record(pair).model_copy(update=said))
-    return found
+    def __init__(self) -> None:
+        self.rankings = Rankings()
+        self._differences: dict[tuple[str, str], Sample] = {}
+
+    def add(self, block: Mapping[str, float]) -> None:
+        """Add each player's score in a block, by label."""
+        self.rankings.add(block)
+        for first, second in itertools.combinations(sorted(block), 2):
+            self._differences.setdefault((first, second), Sample()).add(block[first] - block[second])
+
+    def records(self, *, alpha: float) -> list[PairRecord]:
+        """The result, with margins, of every pair of players that met.
+
+        Args:
+            alpha: How often two equally strong players may be told apart.
+        """
+        found: list[PairRecord] = []
+        for pair in pairings(self.rankings, alpha=alpha):
+            mean = measured_value(self._differences[pair.first, pair.second])
+            assert mean is not None
+            said = {"difference": mean.value, "interval": mean.interval}
+            found.append(_pair_record(pair).model_copy(update=said))
+        return found
 
 
 def _pair_record(pair: Pairing) -> PairRecord:

@@ -20,7 +20,7 @@ from statistics import NormalDist
 from typing import Literal
 
 from .estimates import sign_evidence
-from .fitting import POINTS, PRIOR, Matrix, Rating, about_mean, climb, inverse, product, rankings
+from .fitting import POINTS, PRIOR, Matrix, Rankings, Rating, about_mean, climb, inverse, product
 
 __all__ = ["Pairing", "Rating", "RatingName", "pairings", "rate"]
 
@@ -153,7 +153,7 @@ def pairings(
 
 def _categories(blocks: Iterable[Mapping[str, float]]) -> tuple[list[str], Counter[_Signature]]:
     """The players, and how often blocks came out alike: a million games are few kinds of them."""
-    everybody, known = rankings(blocks)
+    everybody, known = Rankings.of(blocks).counted()
     categories: Counter[_Signature] = Counter()
     for ranking, times in known.items():
         signature = tuple(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import abc
 import math
 import statistics
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
@@ -18,8 +17,9 @@ from ..errors import UsageError
 from ..records import Grows, Record, SchemaVersion
 from ..tables import TableRow, Tabular
 from .designs import Lineup, parse_key
-from .estimates import Interval, mean_interval
+from .estimates import Interval, Sample
 from .judging import BlockLedger, JudgedBlock
+from .totals import PATIENCE, Totals
 
 __all__ = [
     "UNMEASURED",
@@ -40,14 +40,11 @@ __all__ = [
     "measured_seats",
     "measured_value",
     "rounded",
-    "spoiled_from_the_start",
 ]
 
 UNMEASURED = frozenset({"never_started", "game_faults", "spoiled"})
 """Reasons why an evaluation ended without measuring anything."""
 
-_PATIENCE = 3
-"""Blocks after which to give up on a player that never appears, or a game that spoils every block."""
 _VOID_SHARE = 0.1
 """Above this share of void blocks, the result says more about the game than about the players."""
 
@@ -232,7 +229,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         ledger: Its rows.
         stopped: Why it is over; empty while it is not.
         digests: Content ids of what ran, by label, where they are known.
-        seen: The blocks, up to the one that ended it.
+        totals: What its blocks come to, up to the one that ended it.
     """
 
     def __init__(self, plan: _Plan) -> None:
@@ -240,7 +237,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         self.ledger = BlockLedger(self.lineups, starved=plan.starved, forfeit=plan.forfeit)
         self.stopped: str = ""
         self.digests: dict[str, str] = {}
-        self.seen: list[JudgedBlock] = []
+        self.totals = Totals()
 
     @abc.abstractmethod
     def lineups(self, block: int) -> Sequence[Lineup]:
@@ -279,13 +276,20 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         """Take in a judged block, and check whether it ends the evaluation."""
         if self.stopped:
             return
-        self.seen.append(block)
+        self.add_up(block)
         reason = self.look(block)
-        counted = any(block.fate == "counted" for block in self.seen)
-        last = len(self.seen) >= self.plan.max_blocks
-        if block.absent or len(self.seen) == _PATIENCE:
-            reason = ("never_started" if _never_started(self.seen) else spoiled_from_the_start(self.seen)) or reason
-        self.stopped = reason or (("max_blocks" if counted else "spoiled") if last else "")
+        totals = self.totals
+        if block.absent or totals.blocks == PATIENCE:
+            reason = ("never_started" if totals.never_started else totals.spoiled_from_the_start) or reason
+        over = totals.blocks >= self.plan.max_blocks
+        self.stopped = reason or (("max_blocks" if totals.fates["counted"] else "spoiled") if over else "")
+
+    def add_up(self, block: JudgedBlock) -> None:
+        """Add a block to the totals."""
+        counted = block.fate == "counted"
+        self.totals.add(
+            block, outcome=self.outcome(block) if counted else (), seats=self.seat_scores(block) if counted else ()
+        )
 
     @property
     def last_block(self) -> int:
@@ -297,52 +301,57 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         return tuple(block.scores[label] for label in sorted(block.scores))
 
     @property
-    def counted(self) -> list[JudgedBlock]:
-        """The blocks that count; none if nothing could be measured."""
-        if self.stopped in UNMEASURED:
-            return []
-        return [block for block in self.seen if block.fate == "counted"]
+    def measured(self) -> bool:
+        """Whether anything could be measured; otherwise no block counts."""
+        return self.stopped not in UNMEASURED
 
-    def seat_scores(self) -> list[tuple[float, ...]]:
-        """The mean score of each seat, for each block in which every player sat in every seat."""
-        return [block.by_seat for block in self.counted if block.by_seat]
+    def seat_scores(self, block: JudgedBlock) -> tuple[float, ...]:
+        """The mean score of each seat in a block; empty unless every player sat in every seat."""
+        return block.by_seat
 
     def progress(self) -> EvaluationProgressed:
         """The progress so far, as an event."""
         return EvaluationProgressed(
-            blocks=len(self.seen),
+            blocks=self.totals.blocks,
             max_blocks=self.plan.max_blocks,
-            counted=sum(block.fate == "counted" for block in self.seen),
+            counted=self.totals.fates["counted"],
             stopped=self.stopped,
         )
 
     def common(self) -> dict[str, Any]:
         """The fields common to all reports."""
-        counted, labels = self.counted, list(self.plan.players())
-        effects = measured_seats(self.seat_scores())
-        fates = Counter(block.fate for block in self.seen)
+        totals, measured = self.totals, self.measured
+        effects = measured_seats(totals.seats.effects) if measured else ()
         return {
             "stopped": self.stopped,
-            "blocks": len(counted),
-            "void": fates["void"],
-            "spoiled": fates["spoiled"],
-            "replayed": sum(block.attempts - 1 for block in self.seen),
-            "entrants": tuple(_measured(label, counted, self.seen, self.digests) for label in labels),
+            "blocks": totals.fates["counted"] if measured else 0,
+            "void": totals.fates["void"],
+            "spoiled": totals.fates["spoiled"],
+            "replayed": totals.replayed,
+            "entrants": tuple(self._measured(label) for label in self.plan.players()),
             "seat_effects": effects,
-            "faults": _faults(self.seen),
-            "remarks": (
-                *self._about_twins(),
-                *_remarks(
-                    self.plan, self.seen, [(block, self.outcome(block)) for block in counted], effects, self.stopped
-                ),
+            "faults": tuple(
+                FaultCount(party=party, error_type=kind, episodes=count)
+                for (party, kind), count in sorted(totals.faults.items())
             ),
+            "remarks": (*self._about_twins(), *_remarks(self.plan, totals, effects, self.stopped)),
         }
+
+    def _measured(self, label: str) -> MeasuredEntrant:
+        mean = measured_value(self.totals.scores.get(label)) if self.measured else None
+        return MeasuredEntrant(
+            label=label,
+            mean=mean.value if mean else None,
+            interval=mean.interval if mean else None,
+            digest=self.digests.get(label, ""),
+            forfeits=self.totals.forfeits[label],
+        )
 
     def _note_digests(self, row: EpisodeRow) -> None:
         place = parse_key(row.key)
-        if place is None:
+        if place is None or not any(seat.digest for seat in row.seats):
             return
-        for label, seat in zip(self.lineups(place[0])[place[2] - 1], row.seats, strict=False):
+        for label, seat in zip(self.ledger.lineups(place[0])[place[2] - 1], row.seats, strict=False):
             if label is None or not seat.digest:
                 continue
             if (before := self.digests.setdefault(label, seat.digest)) != seat.digest:
@@ -379,18 +388,16 @@ def interval_record(interval: Interval | None) -> IntervalRecord | None:
     return IntervalRecord(low=rounded(interval.low), high=rounded(interval.high), method=interval.method)
 
 
-def measured_value(values: Sequence[float]) -> MeasuredValue | None:
+def measured_value(sample: Sample | None) -> MeasuredValue | None:
     """The mean of one number per block, rounded for a report; None without blocks."""
-    if not values:
+    if sample is None or not sample.count:
         return None
-    return MeasuredValue(
-        value=rounded(math.fsum(values) / len(values)), interval=interval_record(mean_interval(values))
-    )
+    return MeasuredValue(value=rounded(sample.mean), interval=interval_record(sample.interval()))
 
 
-def measured_durations(seen: Iterable[JudgedBlock]) -> Durations | None:
+def measured_durations(totals: Totals) -> Durations | None:
     """How long the episodes of these blocks took; None when there were none."""
-    seconds = [taken for block in seen for taken in block.seconds]
+    seconds = totals.seconds
     if not seconds:
         return None
     return Durations(
@@ -401,75 +408,22 @@ def measured_durations(seen: Iterable[JudgedBlock]) -> Durations | None:
     )
 
 
-def _faults(seen: Iterable[JudgedBlock]) -> tuple[FaultCount, ...]:
-    counts = Counter(fault for block in seen for fault in block.faults)
-    return tuple(
-        FaultCount(party=party, error_type=kind, episodes=count) for (party, kind), count in sorted(counts.items())
-    )
-
-
-def spoiled_from_the_start(seen: Sequence[JudgedBlock]) -> str:
-    """Why the first blocks show that more are of no use; empty if they do not."""
-    first = {block.fate for block in seen[:_PATIENCE]} if len(seen) >= _PATIENCE else set[str]()
-    if first == {"void"}:
-        return "game_faults"
-    return "spoiled" if first == {"spoiled"} else ""
-
-
-def _never_started(seen: Sequence[JudgedBlock]) -> list[str]:
-    """Players that were in none of the first three blocks in which they had a seat."""
-    blocks: dict[str, list[bool]] = {}
-    for block in seen:
-        for label in sorted(block.seated):
-            blocks.setdefault(label, []).append(label in block.absent)
-    return [label for label, absent in blocks.items() if len(absent) >= _PATIENCE and all(absent[:_PATIENCE])]
-
-
-def _measured(
-    label: str, counted: Sequence[JudgedBlock], seen: Sequence[JudgedBlock], digests: Mapping[str, str]
-) -> MeasuredEntrant:
-    scores = [block.scores[label] for block in counted if label in block.scores]
-    return MeasuredEntrant(
-        label=label,
-        mean=rounded(math.fsum(scores) / len(scores)) if scores else None,
-        interval=interval_record(mean_interval(scores)),
-        digest=digests.get(label, ""),
-        forfeits=sum(block.forfeits.get(label, 0) for block in seen),
-    )
-
-
-def measured_seats(rows: Sequence[Sequence[float]], *, among: int = 1) -> tuple[MeasuredSeat, ...]:
+def measured_seats(effects: Sequence[Sample], *, among: int = 1) -> tuple[MeasuredSeat, ...]:
     """The value of each seat.
 
     Args:
-        rows: The scores of all seats, in each block.
+        effects: What each seat scores over the mean of all, block by block (``SeatSamples``).
         among: How many games are looked at, of which each is another chance to be wrong.
     """
-    if not rows:
-        return ()
-    count = len(rows[0])
     # two seats are one comparison, as their effects are opposite; with more, each is another chance to be wrong
-    level = 1 - 0.05 / among / (1 if count == 2 else count)
-    measured: list[MeasuredSeat] = []
-    for slot in range(count):
-        effects = [row[slot] - math.fsum(row) / count for row in rows]
-        measured.append(
-            MeasuredSeat(
-                slot=slot,
-                effect=rounded(math.fsum(effects) / len(effects)),
-                interval=interval_record(mean_interval(effects, level=level)),
-            )
-        )
-    return tuple(measured)
+    level = 1 - 0.05 / among / (1 if len(effects) == 2 else max(1, len(effects)))
+    return tuple(
+        MeasuredSeat(slot=slot, effect=rounded(effect.mean), interval=interval_record(effect.interval(level=level)))
+        for slot, effect in enumerate(effects)
+    )
 
 
-def _remarks(
-    plan: EvaluationPlan,
-    seen: Sequence[JudgedBlock],
-    counted: Sequence[tuple[JudgedBlock, tuple[float, ...]]],
-    effects: Sequence[MeasuredSeat],
-    stopped: str,
-) -> list[Remark]:
+def _remarks(plan: EvaluationPlan, totals: Totals, effects: Sequence[MeasuredSeat], stopped: str) -> list[Remark]:
     """The remarks that apply to any evaluation."""
     remarks: list[Remark] = []
     names = {label: player.name for label, player in plan.players().items()}
@@ -477,36 +431,32 @@ def _remarks(
     def say(code: str, message: str) -> None:
         remarks.append(Remark(code=code, message=message))
 
-    if absent := _never_started(seen):
+    if absent := totals.never_started:
         who = " and ".join(names[label] for label in absent)
         so = ", so nothing was counted" if stopped == "never_started" else ""
-        say("never_started", f"{who} failed in every episode of the first {_PATIENCE} blocks{so}.")
-    voids = [block for block in seen if block.fate == "void"]
-    if len(voids) > _VOID_SHARE * len(seen) and stopped != "never_started":
+        say("never_started", f"{who} failed in every episode of the first {PATIENCE} blocks{so}.")
+    void, spoiled = totals.fates["void"], totals.fates["spoiled"]
+    if void > _VOID_SHARE * totals.blocks and stopped != "never_started":
         say(
             "game_faults",
-            f"{len(voids)} of {len(seen)} blocks are void, the first because: {voids[0].reason} "
+            f"{void} of {totals.blocks} blocks are void, the first because: {totals.reasons['void']} "
             "The game was measured, not the players.",
         )
-    spoiled = [block for block in seen if block.fate == "spoiled"]
     if spoiled:
         say(
             "spoiled_blocks",
-            f"{len(spoiled)} of {len(seen)} blocks were spoiled every time they were played, the first because: "
-            f"{spoiled[0].reason}",
+            f"{spoiled} of {totals.blocks} blocks were spoiled every time they were played, the first because: "
+            f"{totals.reasons['spoiled']}",
         )
     if not plan.seeded:
         say(
             "no_seed",
             "The game takes no seed: the episodes of a block share nothing but their time, so seeds cannot be paired.",
         )
-    groups: dict[tuple[str, ...], list[tuple[float, ...]]] = {}
-    for block, outcome in counted:
-        groups.setdefault(tuple(sorted(block.scores)), []).append(outcome)
-    alike = max(map(len, groups.values()), default=0) >= _PATIENCE and all(len(set(of)) == 1 for of in groups.values())
-    if len(counted) > 1 and len({score for of in groups.values() for block in of for score in block}) == 1:
+    measured = stopped not in UNMEASURED
+    if measured and totals.constant:
         say("constant_scores", "Everybody scored the same in every block: these scores tell nobody apart.")
-    elif alike:
+    elif measured and totals.all_alike:
         say(
             "same_blocks",
             "Every block came out exactly alike: more blocks of the same game are no more evidence about other games.",
@@ -518,6 +468,6 @@ def _remarks(
                 "seat_effect",
                 f"The game favours seat {seat.slot}, by {seat.effect:g} on average. Everybody sat there equally often.",
             )
-    for label, count in sorted(sum((Counter(block.forfeits) for block in seen), Counter[str]()).items()):
+    for label, count in sorted(totals.forfeits.items()):
         say("forfeits", f"{names[label]} forfeited {count} {'episode' if count == 1 else 'episodes'}.")
     return remarks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -12,6 +12,7 @@ from ..episode.record import SeatRow
 from ..records import Record
 from .contents import Parts, ShownReport, duration_facts, players_table, seats_table
 from .designs import Lineup
+from .estimates import Sample
 from .judging import JudgedBlock
 from .reports import Durations, Evaluation, EvaluationPlan, measured_durations, rounded
 from .words import between, number
@@ -67,6 +68,11 @@ class Scrimmage(Evaluation[ScrimmagePlan, ScrimmageReport]):
         plan: Who plays.
     """
 
+    def __init__(self, plan: ScrimmagePlan) -> None:
+        super().__init__(plan)
+        self._scores = Sample()
+        self._lowest, self._highest = math.inf, -math.inf
+
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block."""
         del block
@@ -74,7 +80,10 @@ class Scrimmage(Evaluation[ScrimmagePlan, ScrimmageReport]):
 
     def look(self, block: JudgedBlock) -> str:
         """Take in a block; nothing ends a scrimmage early."""
-        del block
+        if block.fate == "counted":
+            for score in block.tables[0]:
+                self._scores.add(score)
+                self._lowest, self._highest = min(self._lowest, score), max(self._highest, score)
         return ""
 
     def outcome(self, block: JudgedBlock) -> tuple[float, ...]:
@@ -83,16 +92,15 @@ class Scrimmage(Evaluation[ScrimmagePlan, ScrimmageReport]):
 
     def report(self) -> ScrimmageReport:
         """The result; it does not depend on the order of the rows."""
-        scores = [score for block in self.counted for score in block.tables[0]]
         spread = None
-        if scores:
+        if self.measured and self._scores.count:
             spread = Spread(
-                deviation=rounded(statistics.stdev(scores) if len(scores) > 1 else 0.0),
-                lowest=rounded(min(scores)),
-                highest=rounded(max(scores)),
+                deviation=rounded(self._scores.deviation),
+                lowest=rounded(self._lowest),
+                highest=rounded(self._highest),
             )
         return ScrimmageReport.model_validate(
-            {**self.common(), "plan": self.plan, "spread": spread, "durations": measured_durations(self.seen)}
+            {**self.common(), "plan": self.plan, "spread": spread, "durations": measured_durations(self.totals)}
         )
 
 

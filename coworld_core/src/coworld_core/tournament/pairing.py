@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -54,6 +55,19 @@ class Field:
     def goes_on(self, by_itself: int) -> bool:
         """Whether there are players, and another round to play."""
         return len(self.entrants) > 1 and len(self.played) < (by_itself if self.rounds is None else self.rounds)
+
+    def after(self, matches: Sequence[TournamentMatch]) -> Field:
+        """What it would be after another round in which everybody beats those that entered later."""
+        first = {name: -float(at) for at, name in enumerate(self.everybody)}
+        played = tuple(
+            PlayedMatch(
+                players=match.players,
+                name=match.name,
+                scores={name: first[name] for name in match.players} if len(match.players) > 1 else {},
+            )
+            for match in matches
+        )
+        return dataclasses.replace(self, played=(*self.played, played))
 
     def points(self) -> dict[str, float]:
         """What everybody has won so far (``PlayedMatch.points``)."""

@@ -11,12 +11,14 @@ from typing import Literal
 
 from pydantic import Field as Described
 
+from ..episode.events import EvaluationProgressed
 from ..episode.record import SeatRow
 from ..evaluation.contents import INTERVAL, Parts, ShownReport, Table, block_facts, seats_table, shown_number
 from ..evaluation.designs import Lineup, match_lineups
+from ..evaluation.fitting import Rankings
 from ..evaluation.judging import JudgedBlock
 from ..evaluation.ranking import PairRecord, encounters, pair_records, rating_interval
-from ..evaluation.ratings import RatingName, rate
+from ..evaluation.ratings import rate
 from ..evaluation.reports import (
     Estimate,
     Evaluation,
@@ -26,10 +28,11 @@ from ..evaluation.reports import (
     MeasuredValue,
     measured_value,
     rounded,
-    spoiled_from_the_start,
 )
+from ..evaluation.totals import Totals
 from ..evaluation.words import interval_words, plural
 from ..records import Record
+from .expecting import expected_blocks
 from .league import CommissionedLeague, CommissionedReport, commissioned_tables
 from .log import (
     Configured,
@@ -138,6 +141,9 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
     Args:
         rules: The initial rules.
         pairing: Decides which players meet; None to only replay the log.
+
+    Attributes:
+        seen: The judged blocks.
     """
 
     def __init__(self, rules: TournamentRules, pairing: PairingRule | None) -> None:
@@ -146,6 +152,9 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         self._turns: list[int] = []
         self._met: Counter[tuple[str, ...]] = Counter()
         super().__init__(_plan(rules, {}, set()))
+        self.seen: list[JudgedBlock] = []
+        self._rankings = Rankings()
+        self._expected: tuple[object, int | None] | None = None
         self.pairing = pairing
         self.league = CommissionedLeague()
         self._entrants: dict[str, SeatRow] = {}
@@ -208,7 +217,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         elif isinstance(event, EntrantWithdrawn):
             self._withdrawn.add(event.name)
             self._replan(self.rules)
-            for scheduled in self._scheduled[len(self.ledger.judged) :]:
+            for scheduled in self._scheduled[self.ledger.judged :]:
                 if event.name in scheduled.players:
                     for block in self.ledger.withdraw(scheduled.block):
                         self.take_in(block)
@@ -227,11 +236,24 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
             else:
                 for block in self.ledger.withdraw(scheduled.block, reason):
                     self.take_in(block)
+        self.totals, self._rankings = Totals(), Rankings()
+        for block in self.seen:
+            self.add_up(block)
 
     def take_in(self, block: JudgedBlock) -> None:
         """Take in a judged block; ``next_events`` decides between rounds whether the tournament is over."""
-        self.seen.append(block)
-        self.stopped = spoiled_from_the_start(self.seen)
+        self.add_up(block)
+        # a commissioner may drop its round later, and then everything is added up again
+        droppable = bool(self._scheduled[block.block - 1].lineup)
+        brief = JudgedBlock(block=block.block, fate=block.fate, scores=block.scores, reason=block.reason)
+        self.seen.append(block if droppable else brief)
+        self.stopped = self.totals.spoiled_from_the_start
+
+    def add_up(self, block: JudgedBlock) -> None:
+        """Add a block to the totals and to the rankings."""
+        super().add_up(block)
+        if block.fate == "counted":
+            self._rankings.add(block.scores)
 
     def look(self, block: JudgedBlock) -> str:
         """Nothing ends a tournament within a round."""
@@ -271,6 +293,14 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
             )
         ]
 
+    def progress(self) -> EvaluationProgressed:
+        """The progress so far, with how many blocks it will probably have."""
+        if self._expected is None or self._expected[0] != (self.last_block, self.plan):
+            open_round = self._rounds[-1] if self.unplayed else None
+            expected = expected_blocks(self.pairing, self.field(), self.last_block, self.rules, open_round)
+            self._expected = (self.last_block, self.plan), expected
+        return super().progress().model_copy(update={"expected": self._expected[1]})
+
     @property
     def unplayed(self) -> bool:
         """Whether a scheduled block is not over yet."""
@@ -296,7 +326,6 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         """The result so far; it depends on the log alone."""
         if not self.stopped and self.pairing is not None:
             self.next_events()
-        counted = [block.scores for block in self.counted]
         field = self.field()
         matches = [
             MatchRecord(
@@ -308,12 +337,12 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
             for number, of in self._played()
             for match in of
         ]
-        pairs = pair_records(counted, players=max(2, len(self._entrants)), alpha=self.rules.alpha)
+        pairs = pair_records(self._counted, players=max(2, len(self._entrants)), alpha=self.rules.alpha)
         return TournamentReport.model_validate(
             {
                 **self.common(),
                 "plan": self.plan,
-                "standings": tuple(self._standings(field, counted)),
+                "standings": tuple(self._standings(field)),
                 "pairs": tuple(pairs),
                 "rounds": len(field.played),
                 "matches": tuple(matches),
@@ -324,14 +353,14 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
     def _replan(self, rules: TournamentRules) -> None:
         self.plan = _plan(rules, self._entrants, self._withdrawn)
         # changed rules or entrants may let it continue
-        self.stopped = spoiled_from_the_start(self.seen)
+        self.stopped = self.totals.spoiled_from_the_start
 
     def _told_apart(self) -> str:
         count = len(self.active)
         if not self.rules.told_apart or count < 2:
             return ""
-        blocks = ({name: block.scores[name] for name in self.active if name in block.scores} for block in self.counted)
-        found = pair_records(blocks, players=count, alpha=self.rules.alpha)
+        rankings = self._counted.among(self.active) if self._withdrawn else self._counted
+        found = pair_records(rankings, players=count, alpha=self.rules.alpha)
         apart = len(found) == count * (count - 1) // 2 and all(pair.apart for pair in found)
         return "told_apart" if apart else ""
 
@@ -364,8 +393,23 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         """Whether a played round is over; a commissioner's round is once it was decided or dropped."""
         return number not in self.league.rounds or number in self.league.decided or number in self.league.dropped
 
-    def _standings(self, field: Field, counted: Sequence[Mapping[str, float]]) -> Iterable[TournamentStanding]:
-        rated = _ratings(counted, self.rules.rating)
+    @property
+    def _counted(self) -> Rankings:
+        return self._rankings if self.measured else Rankings()
+
+    def _ratings(self) -> dict[str, MeasuredValue]:
+        rating = self.rules.rating
+        if rating != "mean":
+            return {
+                one.label: MeasuredValue(value=rounded(one.points), interval=rating_interval(one))
+                for one in rate(self._counted, by=rating)
+            }
+        scores = self.totals.scores if self.measured else {}
+        measured = {name: measured_value(sample) for name, sample in scores.items()}
+        return {name: value for name, value in measured.items() if value is not None}
+
+    def _standings(self, field: Field) -> Iterable[TournamentStanding]:
+        rated = self._ratings()
         points = field.points()
         played = Counter(
             name
@@ -412,20 +456,6 @@ def _plan(rules: TournamentRules, entrants: Mapping[str, SeatRow], withdrawn: se
             "withdrawn": tuple(name for name in entrants if name in withdrawn),
         }
     )
-
-
-def _ratings(blocks: Sequence[Mapping[str, float]], rating: RatingName | Literal["mean"]) -> dict[str, MeasuredValue]:
-    if rating != "mean":
-        return {
-            one.label: MeasuredValue(value=rounded(one.points), interval=rating_interval(one))
-            for one in rate(blocks, by=rating)
-        }
-    scores: dict[str, list[float]] = {}
-    for block in blocks:
-        for name, score in block.items():
-            scores.setdefault(name, []).append(score)
-    measured = {name: measured_value(of) for name, of in scores.items()}
-    return {name: value for name, value in measured.items() if value is not None}
 
 
 def _standings(report: TournamentReport) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Unpack
 
@@ -21,6 +22,7 @@ from coworld_core.evaluation.battery import (
 from coworld_core.evaluation.designs import Lineup
 from coworld_core.evaluation.diagnosis import Diagnosis, DiagnosisReport
 
+from .._hints import listed
 from .._stage import find_package
 from ..package.resolving import Package
 from ..plan import EpisodePlan
@@ -54,7 +56,7 @@ async def diagnose(
         strong: The player that scores 1 on it.
         before: Directory of an earlier diagnosis: the report says what has certainly changed since.
         rules: What is played, and what counts; ``max_blocks`` are those of each variant, and without a ``variant`` all
-            of the game's are played.
+            of the game's are played, and a pattern (``small-*``) stands for those that it fits.
         run: Where and how to play.
 
     Returns:
@@ -70,7 +72,7 @@ async def diagnose(
     package = await find_package(what)
     said = {BOT: player, BASELINE: baseline, STRONG: strong}
     players = {label: word for label, word in said.items() if word is not None}
-    ids = [rules.variant] if rules.variant is not None else [one.id for one in package.manifest.variants]
+    ids = _battery_ids(rules.variant, [one.id for one in package.manifest.variants])
     battery = _Battery(package, players, rules, ids)
     rows = battery.rows()
     plan = DiagnosisPlan.model_validate(
@@ -91,6 +93,24 @@ async def diagnose(
         }
     )
     return await play_evaluation(Diagnosis(plan), battery, **run)
+
+
+def _battery_ids(word: str | None, known: Sequence[str]) -> Sequence[str]:
+    """The variants that are meant: all, one by its id, or those that a pattern fits.
+
+    Raises:
+        UsageError: Code ``unknown_variant``: the pattern fits none.
+    """
+    if word is None:
+        return known
+    if word in known or not any(char in word for char in "*?["):
+        return [word]
+    found = [id for id in known if fnmatchcase(id, word)]
+    if not found:
+        raise UsageError(
+            f"No variant fits {word!r}.", code="unknown_variant", hint=f"There is {listed(known) or 'none at all'}."
+        )
+    return found
 
 
 class _Battery(Entrants):

@@ -6,6 +6,7 @@ Everything that came from a manifest, a game or a player is escaped. How the pag
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Sequence
@@ -148,8 +149,8 @@ def _section(index: int, run: PlayedEvaluation, beside: Path, files: Path, live:
         drawings=tuple(_drawing(plot) for plot in found.plots),
         players=tuple(dict.fromkeys(one.first for one in found.encounters)),
         heat={(one.first, one.second): one for one in found.encounters},
-        episodes=tuple(_episode(row, files, beside, live) for row in run.rows[:_MOST_EPISODES]),
-        more=max(0, len(run.rows) - _MOST_EPISODES),
+        episodes=tuple(_episode(row, files, beside, live) for row in itertools.islice(run.rows(), _MOST_EPISODES)),
+        more=max(0, run.episodes - _MOST_EPISODES),
     )
 
 

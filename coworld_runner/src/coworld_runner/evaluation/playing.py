@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -158,8 +159,13 @@ class PlayedEvaluation:
 
     workspace: Path
     report: ShownReport
-    rows: tuple[EpisodeRow, ...]
-    """Its episodes, in the order in which they ended."""
+    episodes: int
+    """How many episodes have ended."""
+    reread: Callable[[], Iterator[EpisodeRow]]
+
+    def rows(self) -> Iterator[EpisodeRow]:
+        """Its episodes, in the order in which they ended. Each call reads them again, as there may be many."""
+        return itertools.islice(self.reread(), self.episodes)
 
 
 def read_evaluation(workspace: str | os.PathLike[str]) -> PlayedEvaluation:
@@ -175,11 +181,16 @@ def read_evaluation(workspace: str | os.PathLike[str]) -> PlayedEvaluation:
     directory = Path(workspace)
     plan = read_plan(directory)
     evaluation = open_evaluation(plan)
-    rows = tuple(read_rows(directory)) if (directory / ROWS_NAME).is_file() else ()
-    for row in rows:
+    episodes = 0
+
+    def rows() -> Iterator[EpisodeRow]:
+        return read_rows(directory) if (directory / ROWS_NAME).is_file() else iter(())
+
+    for row in rows():
         evaluation.add(measure_row(row, plan, directory))
+        episodes += 1
     report: ShownReport = evaluation.report()
-    return PlayedEvaluation(workspace=directory, report=report, rows=rows)
+    return PlayedEvaluation(workspace=directory, report=report, episodes=episodes, reread=rows)
 
 
 async def play_blocks(
@@ -216,7 +227,7 @@ async def play_blocks(
 
     def needed() -> tuple[int, str, Lineup] | None:
         """The next episode: of the first block that lacks one, which may have to be played again."""
-        for block in range(len(ledger.judged) + 1, evaluation.last_block + 1):
+        for block in range(ledger.judged + 1, evaluation.last_block + 1):
             for key, lineup in ledger.missing(block):
                 if key not in asked:
                     return block, key, lineup
@@ -229,9 +240,9 @@ async def play_blocks(
             yield key, entrants.plan(lineup, block, seed=evaluation.seed_of(block))
 
     def take_in(row: EpisodeRow) -> None:
-        judged = len(ledger.judged)
+        judged = ledger.judged
         evaluation.add(measure_row(row, plan, many.run.layout.workspace))
-        if len(ledger.judged) > judged:
+        if ledger.judged > judged:
             many.run.bus.publish(evaluation.progress())
         if row.starved and not plan.starved and not evaluation.stopped:
             hint = " Fewer at a time may help (--parallel)." if parallel != 1 else ""

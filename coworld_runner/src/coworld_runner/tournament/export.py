@@ -37,7 +37,7 @@ def export_tournament(directory: str | os.PathLike[str], target: str | os.PathLi
     if site.resolve() == played.workspace.resolve():
         raise UsageError("The site must have a directory of its own.", code="bad_target")
     try:
-        for row in played.rows:
+        for row in played.rows():
             replay = EpisodeLayout(played.workspace / row.workspace).replay
             copy = EpisodeLayout(site / row.workspace).replay
             if replay.is_file() and not (copy.is_file() and copy.stat().st_size == replay.stat().st_size):

@@ -55,13 +55,18 @@ def read_tournament(directory: str | os.PathLike[str], *, rating: str = "") -> P
         UsageError: There is none, or its log was changed.
     """
     place = Path(directory)
-    rows: list[EpisodeRow] = []
+    episodes = 0
 
     def noted() -> Iterator[LogEvent]:
+        nonlocal episodes
+        for event in read_log(place / LOG_NAME):
+            episodes += isinstance(event, EpisodeEnded)
+            yield event
+
+    def rows() -> Iterator[EpisodeRow]:
         for event in read_log(place / LOG_NAME):
             if isinstance(event, EpisodeEnded):
-                rows.append(event.row.model_copy(update={"workspace": f"{EPISODES}/{event.row.workspace}"}))
-            yield event
+                yield event.row.model_copy(update={"workspace": f"{EPISODES}/{event.row.workspace}"})
 
     tournament = replay(noted())
     if tournament is None:
@@ -69,7 +74,7 @@ def read_tournament(directory: str | os.PathLike[str], *, rating: str = "") -> P
     if rating:
         tournament.apply(Configured(rules=tournament.rules.model_copy(update={"rating": rating})))
     report: ShownReport = tournament.report()
-    return PlayedEvaluation(workspace=place, report=report, rows=tuple(rows))
+    return PlayedEvaluation(workspace=place, report=report, episodes=episodes, reread=rows)
 
 
 def replay(events: Iterable[LogEvent]) -> Tournament | None:

@@ -71,7 +71,7 @@ class _Site:
         self._page = report_page([played], beside=self.directory, live=True).encode()
         self._replays = {
             f"/{row.workspace}/{EpisodeLayout(Path()).replay}": EpisodeLayout(self.directory / row.workspace).replay
-            for row in played.rows
+            for row in played.rows()
         }
 
 

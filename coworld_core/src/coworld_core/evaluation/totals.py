@@ -1,0 +1,139 @@
+"""What a report needs of its blocks, added up block by block, so that no block has to be kept."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .estimates import Sample
+from .judging import JudgedBlock
+
+__all__ = ["PATIENCE", "SeatSamples", "Totals"]
+
+PATIENCE = 3
+"""Blocks after which to give up on a player that never appears, or a game that spoils every block."""
+
+
+class SeatSamples:
+    """How far the score of each seat is from the mean of all seats, block by block."""
+
+    def __init__(self) -> None:
+        self.effects: list[Sample] = []
+
+    def add(self, scores: Sequence[float]) -> None:
+        """Add the mean score of each seat in a block; nothing where it is empty."""
+        if not scores:
+            return
+        self.effects = self.effects or [Sample() for _ in scores]
+        middle = math.fsum(scores) / len(scores)
+        for effect, score in zip(self.effects, scores, strict=True):
+            effect.add(score - middle)
+
+
+@dataclass
+class _Alike:
+    """How the blocks of the same players came out."""
+
+    first: tuple[float, ...]
+    blocks: int = 1
+    same: bool = True
+
+
+class Totals:
+    """The blocks of an evaluation, added up in their order.
+
+    Attributes:
+        blocks: How many there are.
+        fates: How many of them were counted, void, spoiled and withdrawn.
+        reasons: Why the first of each fate was not counted.
+        replayed: How often a block was played again.
+        forfeits: Episodes that each entrant has forfeited.
+        faults: Episodes by the party at fault and the type of the fault.
+        scores: Each entrant's mean scores in the counted blocks, by label.
+        seats: What each seat is worth, from the counted blocks.
+        seconds: How long each episode took.
+    """
+
+    def __init__(self) -> None:
+        self.blocks = 0
+        self.fates: Counter[str] = Counter()
+        self.reasons: dict[str, str] = {}
+        self.replayed = 0
+        self.forfeits: Counter[str] = Counter()
+        self.faults: Counter[tuple[str, str]] = Counter()
+        self.scores: dict[str, Sample] = {}
+        self.seats = SeatSamples()
+        self.seconds = array("d")
+        self._first_fates: list[str] = []
+        self._absent: dict[str, list[bool]] = {}
+        self._alike: dict[tuple[str, ...], _Alike] = {}
+        self._shown: set[float] = set()
+
+    def add(self, block: JudgedBlock, *, outcome: tuple[float, ...], seats: Sequence[float]) -> None:
+        """Add the next block.
+
+        Args:
+            block: It.
+            outcome: A value that is equal for blocks with the same outcome.
+            seats: The mean score of each seat; empty where not everybody sat everywhere.
+        """
+        self.blocks += 1
+        self.fates[block.fate] += 1
+        self.reasons.setdefault(block.fate, block.reason)
+        self.replayed += block.attempts - 1
+        self.forfeits.update(block.forfeits)
+        self.faults.update(block.faults)
+        self.seconds.extend(block.seconds)
+        if len(self._first_fates) < PATIENCE:
+            self._first_fates.append(block.fate)
+        for label in block.seated:
+            first = self._absent.setdefault(label, [])
+            if len(first) < PATIENCE:
+                first.append(label in block.absent)
+        if block.fate == "counted":
+            self._count(block, outcome, seats)
+
+    def _count(self, block: JudgedBlock, outcome: tuple[float, ...], seats: Sequence[float]) -> None:
+        for label, score in block.scores.items():
+            if (sample := self.scores.get(label)) is None:
+                sample = self.scores[label] = Sample()
+            sample.add(score)
+        self.seats.add(seats)
+        players = tuple(sorted(block.scores))
+        if (alike := self._alike.get(players)) is None:
+            self._alike[players] = _Alike(outcome)
+        else:
+            alike.blocks += 1
+            alike.same = alike.same and alike.first == outcome
+        # whether there is more than one is all that is asked
+        if len(self._shown) < 2:
+            self._shown.update(outcome)
+
+    @property
+    def never_started(self) -> list[str]:
+        """Players that were in none of the first three blocks in which they had a seat."""
+        return [
+            label for label in sorted(self._absent) if len(self._absent[label]) == PATIENCE and all(self._absent[label])
+        ]
+
+    @property
+    def spoiled_from_the_start(self) -> str:
+        """Why the first blocks show that more are of no use; empty if they do not."""
+        first = set(self._first_fates) if len(self._first_fates) == PATIENCE else set[str]()
+        if first == {"void"}:
+            return "game_faults"
+        return "spoiled" if first == {"spoiled"} else ""
+
+    @property
+    def all_alike(self) -> bool:
+        """Whether all blocks of the same players had the same outcome, and some players had enough of them to tell."""
+        most = max((alike.blocks for alike in self._alike.values()), default=0)
+        return most >= PATIENCE and all(alike.same for alike in self._alike.values())
+
+    @property
+    def constant(self) -> bool:
+        """Whether everybody scored the same in every block."""
+        return self.fates["counted"] > 1 and len(self._shown) == 1
