@@ -80,6 +80,11 @@ def test_what_cannot_be_built(world: World, tmp_path: Path) -> None:
     assert not (directory / "coworld_manifest.json").exists()
 
 
+def test_nothing_is_built_for_local_processes(world: World) -> None:
+    done = coworld("run-episode", world(), "--build", "--backend", "process")
+    assert (done.status, "--build builds images" in done.stderr) == (2, True)
+
+
 def test_build_without_an_engine(world: World) -> None:
     done = coworld("build", world(), env={"DOCKER_HOST": "unix:///nowhere.sock"})
     assert done.status == 3
@@ -110,10 +115,12 @@ def test_build_run_and_certify_on_docker(world: World, tmp_path: Path) -> None:
     assert "Manifest:  " in again.stdout
     assert re.search(r"^Next: .* run-episode .* --backend docker$", again.stdout, re.MULTILINE)
 
-    run = coworld("run-episode", directory, "--backend", "docker", "-o", tmp_path / "out")
+    (directory / "coworld_manifest.json").unlink()
+    run = coworld("run-episode", directory, "--build", "--backend", "docker", "-o", tmp_path / "out")
     assert run.status == 0, run.stdout + run.stderr
-    assert run.stderr.startswith("Backend: docker (as asked)\n")
+    assert "Backend: docker (as asked)\n" in run.stderr
     assert "completed" in run.stdout
+    assert (directory / "coworld_manifest.json").is_file()
 
 
 @pytest.mark.docker

@@ -354,10 +354,13 @@ def test_options_become_episode_options() -> None:
             "0",
             "--linger-seconds",
             "0",
+            "--abandoned-timeout-seconds",
+            "7",
         ],
         *["--on-player-failure", "continue", "--platform", "linux/amd64", "--admin", "--player-network", "open"],
     ).episode(watch=True)
     assert (options.timeout, options.ready_timeout, options.player_exit_timeout, options.linger) == (90, 9.5, 0, 0)
+    assert options.abandoned_timeout == 7
     assert options.on_player_failure == "continue"
     assert options.player_network == "open"
     assert options.platform == "linux/amd64"

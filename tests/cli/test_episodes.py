@@ -45,6 +45,9 @@ def test_the_default_directory_is_fresh_and_latest_points_at_it(world: World) ->
     assert Path(first["workspace"]).parent == results
     assert re.fullmatch(r"\d{8}-\d{6}-" + first["run_id"][:6], Path(first["workspace"]).name)
     assert (results / "latest").resolve() == Path(second["workspace"])
+    failed = coworld("run-episode", directory, "nobody.py", "--json", "--quiet")
+    assert failed.status != 0
+    assert (results / "latest").resolve() == Path(second["workspace"])
 
 
 def test_a_player_that_is_not_there_is_one_error_in_text_and_json(tmp_path: Path) -> None:

@@ -272,6 +272,14 @@ PLAYERS = [
         says="the game was not over at the deadline",
         **HANGS,
     ),
+    seat(
+        "exits-0",
+        "exits-0",
+        blames=player("player_left_early", 0, 1),
+        config={"play_seconds": LONG},
+        options={"abandoned_timeout": 0.5},
+        says="the game was not over 0.5 s after the last player had left",
+    ),
     seat("exits-0-midway", scores=True, config={"play_seconds": 3.5}, says="ended with status 0"),
     seat("exits-9-after", blames=player("player_error"), scores=True, says="status 9"),
     seat(

@@ -247,9 +247,13 @@ def test_what_cannot_be_run_says_what_to_do(
 
 def test_a_file_that_is_not_there_may_be_misspelt(here: Path) -> None:
     made(here / "greedy.py", ACT)
+    made(here / "bots.md", "What bots there are.")
     with pytest.raises(UsageError) as refused:
         read_own_player("./gredy.py")
     assert (refused.value.code, refused.value.hint) == ("player_not_found", "Did you mean ./greedy.py?")
+    with pytest.raises(UsageError) as refused:
+        read_own_player("./bot.py")
+    assert "bots.md" not in str(refused.value.hint)
 
 
 # --- where it can be run -----------------------------------------------------------------------------------------

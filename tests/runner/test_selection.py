@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 from support.certify_kit import MANIFEST
 
+from coworld_core.errors import UsageError
+from coworld_runner.build.again import build_again
 from coworld_runner.package.resolving import resolve_package
 from coworld_runner.selection import choose_backend
 
@@ -51,6 +54,14 @@ async def test_what_cannot_run_otherwise_says_what_has_changed(tmp_path: Path) -
     choice = await choose_backend("auto", await resolve_package(tmp_path))
     assert choice.name in ("docker", "process")
     assert "game.py has changed" in choice.reason
+
+
+async def test_what_was_fetched_is_not_built_again(tmp_path: Path) -> None:
+    built(tmp_path)
+    package = dataclasses.replace(await resolve_package(tmp_path), fetched=True)
+    with pytest.raises(UsageError) as refused:
+        await build_again(package)
+    assert refused.value.code == "nothing_to_build"
 
 
 @pytest.mark.parametrize("name", ["notes", "results/1/replay", "build/viewer/index.html", "__pycache__/game.pyc"])

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import click
 
 from coworld_core.episode.outcome import Exit
 from coworld_core.manifest.loading import MANIFEST_NAME
@@ -50,16 +51,26 @@ def _manifest(coworld: str) -> anyio.Path:
     return anyio.Path(_DOWNLOADS, coworld, MANIFEST_NAME)
 
 
-async def find_package(options: PackageOptions, out: Output) -> Package:
-    """Resolve the package of a command, and report the issues of its manifest.
+async def find_package(options: PackageOptions, running: Running) -> Package:
+    """Resolve the package of a command, build it where that was asked for, and report the issues of its manifest.
 
     A Coworld that is named by its id is downloaded unless it was before.
     """
+    out = running.out
     named = coworld_id(options.manifest)
     if named is not None and named.startswith("cow_") and not await _manifest(named).is_file():
         async with opened_client(Connection(server=options.server), anonymous=True) as api:
             await api.coworlds.download(named, _DOWNLOADS)
     package = await resolve_package(options.manifest, server=options.server)
+    if options.build:
+        if options.backend == "process":
+            raise click.UsageError("--build builds images, and --backend process runs the sources without them.")
+        from coworld_runner.build.again import build_again
+
+        from .render.progress import show_progress
+
+        with show_progress(running, "build") as progress:
+            package = await build_again(package, platform=options.platform, publish=progress)
     package = package.with_environment(key_values("--env", options.env, form="NAME=VALUE"))
     told = [issue for issue in package.report.issues if issue.severity == "warning" or issue.code == "template_newer"]
     for issue in told[:3]:

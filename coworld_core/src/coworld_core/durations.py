@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "ABANDONED",
     "CONNECT",
     "EPISODE",
     "HOSTED_SMOKE",
@@ -16,6 +17,8 @@ __all__ = [
     "SMOKE_EPISODE",
 ]
 
+ABANDONED = 60.0
+"""A game that all its players have left, to end or to leave its results."""
 CONNECT = 180.0
 """Players, to connect once all of them have been started."""
 EPISODE = 3600.0

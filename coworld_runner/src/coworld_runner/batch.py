@@ -65,7 +65,7 @@ async def run_batch(
         resume: Whether to go on with the batch in the workspace: only what it lacks is played.
         listeners: Readers of the batch's own events (one for each episode that ended).
         episode_listeners: Readers of one episode's events.
-        latest: Whether ``latest`` beside the workspace should point at it.
+        latest: Whether ``latest`` beside the workspace should point at it, once it has left a replay.
         run_id: Label of the batch's own events; a new one by default. Each episode has a label of its own.
 
     Returns:

@@ -104,7 +104,7 @@ async def run_many(
             of others are removed.
         listeners: Readers of the run's own events (one for each episode that ended).
         episode_listeners: Readers of one episode's events.
-        latest: Whether ``latest`` beside the workspace should link to it.
+        latest: Whether ``latest`` beside the workspace should point at it, once it has left a replay.
         run_id: Label of the run's own events; a new one by default. Each episode has a label of its own.
 
     Returns:

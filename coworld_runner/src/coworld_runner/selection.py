@@ -56,7 +56,7 @@ async def choose_backend(name: str, package: Package) -> BackendChoice:
     too, so that today's code is played; where that cannot be, the reason says what has changed.
     """
     changed = await anyio.to_thread.run_sync(changed_since_build, package)
-    stale = f"{changed} has changed since the images were built; `coworld build` brings them up to date"
+    stale = f"{changed} has changed since the images were built; `coworld build`, or --build, brings them up to date"
     if name != "auto":
         return BackendChoice(name, f"as asked, but {stale}" if changed and name != "process" else "as asked")
     hindrance = runs_as_processes(package)

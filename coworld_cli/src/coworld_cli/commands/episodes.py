@@ -76,7 +76,7 @@ def play(out: Output, options: PlayOptions, open_browser: bool | None) -> int:
 # --- from options to a plan ---------------------------------------------------------------------------------------
 
 
-async def _prepared(options: PlayOptions, out: Output, *, watched: bool = False) -> tuple[Package, EpisodePlan]:
+async def _prepared(options: PlayOptions, running: Running, *, watched: bool = False) -> tuple[Package, EpisodePlan]:
     """The package, and what is to be played of it; nothing is started.
 
     Where it is watched, it is by default the first variant: a fixture for certification is over before one looks.
@@ -88,8 +88,8 @@ async def _prepared(options: PlayOptions, out: Output, *, watched: bool = False)
     from ..preparing import find_package, player_secrets
     from ..render.text import shown_path
 
-    package = await find_package(options, out)
-    secrets = await player_secrets(options, out)
+    package = await find_package(options, running)
+    secrets = await player_secrets(options, running.out)
     request_path = _request_path(options.players)
     if request_path is not None and len(options.named) > 1:
         raise UsageError(
@@ -150,7 +150,7 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
             code="nothing_to_resume",
             hint="Repeat the interrupted command with the same --episodes and -o, and without --overwrite.",
         )
-    package, plan = await _prepared(options, out)
+    package, plan = await _prepared(options, running)
     if any(seat.runnable is None for seat in plan.seats):
         raise UsageError(
             "This command is for programs; it would not show people where to play.",
@@ -219,7 +219,6 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
     from coworld_core.ids import new_run_id
     from coworld_runner.episode.running import run_episode
     from coworld_runner.plan import plan_for_people
-    from coworld_runner.runs.workspace import point_latest
 
     from ..browser import open_page, wants_browser
     from ..preparing import evidence_directory, opened_backend, tell_housing
@@ -227,7 +226,7 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
     from ..render.results import play_links, seat_words
 
     out = running.out
-    package, plan = await _prepared(options, out, watched=True)
+    package, plan = await _prepared(options, running, watched=True)
     people = [slot for slot, seat in enumerate(plan.seats) if seat.runnable is None]
     plan = plan_for_people(plan) if people else plan
     run_id = new_run_id()
@@ -250,13 +249,11 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
                 overwrite=options.overwrite,
                 listeners=(progress,),
                 on_ready=ready,
+                latest=options.output_dir is None,
                 run_id=run_id,
             )
         if record.ok and not people and wants_browser(open_browser):
             await _show_again(package, workspace, backend, out)
-    if options.output_dir is None and record.status == "completed":
-        # nobody wants to watch a game again that was aborted
-        point_latest(workspace.parent, workspace)
     return _show_episode(record, workspace, options, out)
 
 

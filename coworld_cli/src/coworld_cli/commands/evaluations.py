@@ -499,7 +499,7 @@ async def _play(
     from ..render.text import shown_path
 
     out = running.out
-    package = await find_package(options, out)
+    package = await find_package(options, running)
     # before a backend is asked for anything
     own = [player.own for player in read_players(players, package)]
     rules = EvaluationRules(

@@ -375,7 +375,7 @@ async def certify_here(
         )
 
     try:
-        package = await find_package(options, running.out)
+        package = await find_package(options, running)
     except ManifestError as error:
         place = workspace(default_results_dir(options.manifest))
         with show_progress(running, options.manifest) as progress:

@@ -112,7 +112,7 @@ async def _show(
     if not options.manifest:
         found, last = last_replay(Path.cwd(), below=True)
         options, replay = options.but(manifest=str(found)), str(last)
-    package = await find_package(options, out)
+    package = await find_package(options, running)
     replay = replay or str(last_replay(package.default_results_dir().parent)[1])
     viewer = find_bundle(package) if html is None else None
     if viewer is not None and viewer.is_dir():

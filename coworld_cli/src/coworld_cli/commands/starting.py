@@ -72,7 +72,7 @@ async def _demo(output_dir: Path | None, running: Running, *, open_browser: bool
         new_sample(files("coworld_cli") / "sample", directory, known_as="examples/paintarena")
         out.note(f"Wrote the sample world to {shown_path(directory)}.")
     options = PlayOptions(manifest=str(directory))
-    package = await find_package(options, out)
+    package = await find_package(options, running)
     run_id = new_run_id()
     layout = EpisodeLayout(evidence_directory(options, package, run_id))
     page = None

@@ -32,6 +32,7 @@ _rating_option = click.option(
     help="Rate by this instead, from the same log: nothing is played.",
 )
 _LEFT_OUT = (
+    "build",
     "manifest",
     "players",
     "player",

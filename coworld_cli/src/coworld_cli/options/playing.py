@@ -149,6 +149,14 @@ class PackageOptions(WhereOptions):
         help="Set this variable for the game and the players, overriding the manifest; repeatable.",
     )
 
+    build: bool = option(
+        "--build",
+        section=_WHERE,
+        is_flag=True,
+        default=False,
+        help="Build the images first, so that containers run the sources as they are now.",
+    )
+
     @classmethod
     def at(cls, where: WhereOptions, *, manifest: str, server: str) -> PackageOptions:
         """Options for a package, with the place to run from a command that takes no MANIFEST."""
@@ -279,6 +287,14 @@ class PlayOptions(PackageOptions):
         help="How long a game may go on for viewers after results and replay are complete.  "
         f"[default: {durations.LINGER:g}]",
     )
+    abandoned_timeout_seconds: float = option(
+        "--abandoned-timeout-seconds",
+        section="Times",
+        type=Seconds(zero=True),
+        default=durations.ABANDONED,
+        help="How long a game may go on that all its players have left, to leave its results.  "
+        f"[default: {durations.ABANDONED:g}]",
+    )
     on_player_failure: Literal["stop", "continue"] = option(
         "--on-player-failure",
         section="What to play",
@@ -398,6 +414,7 @@ class PlayOptions(PackageOptions):
             timeout=self.timeout_seconds,
             ready_timeout=self.ready_timeout_seconds,
             player_exit_timeout=self.player_exit_timeout_seconds,
+            abandoned_timeout=self.abandoned_timeout_seconds,
             linger=self.linger_seconds,
             on_player_failure=self.on_player_failure,
             game_limits=_limited(defaults.game_limits, self.game_memory, self.game_cpus, self.game_pids),

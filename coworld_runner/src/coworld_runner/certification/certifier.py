@@ -21,7 +21,7 @@ from ..errors import leaves, unwrapped
 from ..package.resolving import Package, default_results_dir
 from ..runs._opening import OpenRun, open_run
 from ..runs.events import EventBus, Listener
-from ..runs.workspace import default_workspace
+from ..runs.workspace import default_workspace, point_latest
 from .answers import StepAnswer, failed, skipped
 from .ledger import StepLedger, Subject
 from .page import render_page
@@ -110,8 +110,10 @@ async def certify(
             backend=stage.backend,
         )
         with open_run(
-            stage.workspace, run_id=stage.run_id, listeners=listeners, overwrite=overwrite, latest=stage.latest
+            stage.workspace, run_id=stage.run_id, listeners=listeners, overwrite=overwrite, latest=False
         ) as run:
+            if stage.latest:
+                point_latest(run.layout.workspace.parent, run.layout.workspace)
             candidate = Candidate(
                 package=package,
                 backend=stage.backend,
@@ -151,7 +153,9 @@ async def certify_refused(
         WorkspaceError: The workspace is not fresh or not writable.
     """
     subject = Subject(manifest=error.report.source, backend=backend)
-    with open_run(workspace, run_id=run_id, listeners=listeners, overwrite=overwrite, latest=latest) as run:
+    with open_run(workspace, run_id=run_id, listeners=listeners, overwrite=overwrite, latest=False) as run:
+        if latest:
+            point_latest(run.layout.workspace.parent, run.layout.workspace)
         return await _go_through(run, subject, partial(say_of_refused, error.report))
 
 

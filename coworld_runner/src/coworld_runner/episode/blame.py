@@ -43,12 +43,12 @@ What = Literal[
 """Kinds of observation.
 
 ``not_started`` a unit could not be started; ``not_ready`` the game ended or stayed silent before it was ready;
-``violation`` the game breaks the runtime contract; ``ended`` a unit ended, in any way; ``never_connected`` a player did
-not connect in time; ``left_early`` a player ended with 0 long before the game did; ``abandoned`` every player ended
-with 0, and the game was not over at the deadline; ``still_running`` a player ran for too long after the game was over;
-``deadline`` the game was not over at the deadline; ``results_malformed`` and ``results_missing``; ``not_collected`` a
-file could not be collected, ``not_kept`` an optional file of the game could not; ``failed`` one of our own errors ended
-the episode, ``crashed`` any other error did, ``interrupted`` the user did.
+``violation`` the game breaks the runtime contract; ``ended`` a unit ended, in any way; ``never_connected`` a player
+did not connect in time; ``left_early`` a player ended with 0 long before the game did; ``abandoned`` every player
+ended with 0, and the game went on for too long without them; ``still_running`` a player ran for too long after the
+game was over; ``deadline`` the game was not over at the deadline; ``results_malformed`` and ``results_missing``;
+``not_collected`` a file could not be collected, ``not_kept`` an optional file of the game could not; ``failed`` one
+of our own errors ended the episode, ``crashed`` any other error did, ``interrupted`` the user did.
 """
 
 _BEFORE_PLAY = {
@@ -335,7 +335,7 @@ TABLE: tuple[Row, ...] = (
         says="",
     ),
     Row(
-        seen="every player has ended with 0, and the game is not over at the deadline",
+        seen="every player has ended with 0, and the game goes on for too long without them",
         what="abandoned",
         error_type="player_left_early",
         party="player",

@@ -21,6 +21,7 @@ from ..runs.scratch import Scratch, open_scratch
 from . import probes
 from .collecting import ArtifactCollector
 from .housing import house_player
+from .leaving import all_left, blame_for_leaving, watch_leaving
 from .ledger import Ledger, UnitState
 from .links import play_links
 from .missing import watch_connections
@@ -233,6 +234,7 @@ class Flow:
             group.start_soon(watch.results)
             group.start_soon(watch.contract, all_started)
             group.start_soon(watch_connections, self._setup, self._ledger, watch, all_started, meter.missing)
+            group.start_soon(watch_leaving, self._setup, self._ledger, watch, players)
             if not players:
                 all_started.set()
             if self._options.watch:
@@ -288,17 +290,10 @@ class Flow:
         over = ledger.results_complete and not ledger.rewritten and not playing
         if not ledger.trouble and (self._phases.stage == "finish" or over):
             await self._blame_who_still_runs(f"at {limit}, after the game was over.", stopped=True, hint=hint)
-        elif not ledger.trouble and self._abandoned():
-            for slot, seat in ledger.seats.items():
-                words = f"{ledger.who('player', slot)} ended with status 0 after {seat.span}, and the game was not over"
-                await ledger.see("abandoned", "player", slot, words=f"{words} at {limit}.")
+        elif not ledger.trouble and all_left(self._setup, ledger):
+            await blame_for_leaving(ledger, f"at {limit}")
         else:
             await ledger.see("deadline", "game", words=limit, hint=hint)
-
-    def _abandoned(self) -> bool:
-        """Whether all players have ended with 0, and no people play."""
-        ended = [seat.exit for seat in self._ledger.seats.values() if not _still_runs(seat, stopped=True)]
-        return len(ended) == len(self._setup.plan.seats) and all(exit is not None and exit.ok for exit in ended)
 
 
 def _still_runs(seat: UnitState, *, stopped: bool = False) -> bool:

@@ -24,7 +24,7 @@ class EpisodeOptions:
     """How an episode is run. Times are seconds."""
 
     timeout: float = durations.EPISODE
-    """The only deadline, for the whole episode."""
+    """For the whole episode."""
     ready_timeout: float = durations.READY
     """For the game to answer ``/healthz`` with 200."""
     connect_timeout: float = durations.CONNECT
@@ -34,6 +34,8 @@ class EpisodeOptions:
     """For the first message on ``/global``, counted from when every player was started."""
     player_exit_timeout: float = durations.PLAYER_EXIT
     """For players to end once the game is over."""
+    abandoned_timeout: float = durations.ABANDONED
+    """How long a game may go on once all its players have ended with status 0."""
     linger: float = durations.LINGER
     """How long a game may go on for its viewers after results and replay are complete."""
     replay_timeout: float = durations.REPLAY

@@ -63,7 +63,7 @@ async def run_episode(
         listeners: Readers of the run's events.
         on_ready: Called once the game can be reached, with the links for browsers.
         probe: Further checks to make while the game runs.
-        latest: Whether ``latest`` beside the workspace should point at it.
+        latest: Whether ``latest`` beside the workspace should point at it, once it has left a replay.
         run_id: The run's label; a new one by default.
 
     Returns:

@@ -66,11 +66,12 @@ def _absent(word: str, path: Path) -> UsageError:
 
 
 def near_file(path: Path) -> str | None:
-    """The name of a file beside a path that was probably meant; what it ends with counts for nothing."""
+    """The name of a player beside a path that was probably meant; what it ends with counts for nothing."""
     beside: dict[str, str] = {}
     with contextlib.suppress(OSError):
         for entry in sorted(path.parent.iterdir())[:2000]:
-            beside.setdefault(entry.stem, entry.name)
+            if entry.is_dir() or entry.suffix == ".py" or os.access(entry, os.X_OK):
+                beside.setdefault(entry.stem, entry.name)
     near = did_you_mean(path.stem, beside)
     return beside[near] if near else None
 

@@ -28,6 +28,7 @@ from coworld_core.quantities import shown_size
 
 from ..package._sources import FETCH_SECONDS, Source, fetch, missing, read_source, s3_address, shown_url
 from ..runs.scratch import open_scratch
+from ..runs.workspace import replays_of
 
 __all__ = [
     "DEFAULT_REPLAY_LIMIT",
@@ -132,9 +133,9 @@ def last_replay(place: Path, *, below: bool = False) -> tuple[Path, Path]:
         (replay.stat().st_mtime_ns, results.parent, replay)
         for depth in ("", "*/", "*/*/")[: 3 if below else 1]
         for results in place.glob(f"{depth}results")
-        for runs in ("*/replay", "*/episode-*/replay")
-        for replay in results.glob(runs)
-        if replay.is_file()
+        for run in results.glob("*")
+        if not run.is_symlink()
+        for replay in replays_of(run)
     ]
     if not found:
         raise UsageError(

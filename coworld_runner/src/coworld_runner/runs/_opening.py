@@ -19,7 +19,7 @@ from coworld_core.ids import new_run_id
 from ..backend import Backend
 from ..plan import EpisodePlan
 from .events import EventBus, EventLog, Listener
-from .workspace import Reserve, point_latest, prepare_workspace
+from .workspace import Reserve, point_latest, prepare_workspace, replays_of
 
 __all__ = ["OpenRun", "open_run", "started"]
 
@@ -58,7 +58,7 @@ def open_run(
         run_id: The run's label; None: a new one.
         listeners: Readers of its events.
         overwrite: Whether a workspace of an earlier run may be emptied first.
-        latest: Whether ``latest`` beside the workspace should point at it.
+        latest: Whether ``latest`` beside the workspace should point at it, once it has left a replay.
         resume: The name of a file that marks a workspace as one to resume in; empty: it must be fresh.
         keep: How many past events to keep for late readers; None: all of them.
 
@@ -73,14 +73,14 @@ def open_run(
         with contextlib.suppress(OSError):
             layout.logs.rmdir()
         raise
-    if latest:
-        point_latest(layout.workspace.parent, layout.workspace)
     with reserve, EventLog(layout.events, append=bool(resume)) as log:
         bus = EventBus(run_id or new_run_id(), log, *listeners, keep=keep)
         try:
             yield OpenRun(layout, bus, reserve)
         finally:
             bus.close()
+            if latest and replays_of(layout.workspace):
+                point_latest(layout.workspace.parent, layout.workspace)
 
 
 def started(what: Literal["episode", "batch"], plan: EpisodePlan, backend: Backend, workspace: Path) -> RunStarted:

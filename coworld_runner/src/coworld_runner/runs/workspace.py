@@ -26,6 +26,7 @@ __all__ = [
     "default_workspace",
     "point_latest",
     "prepare_workspace",
+    "replays_of",
     "timestamp",
     "unwritable",
 ]
@@ -136,7 +137,7 @@ def unwritable(path: Path, error: OSError) -> WorkspaceError | EnvironmentFault:
 
 
 def point_latest(results: Path, workspace: Path) -> None:
-    """Make ``results/latest`` point at a workspace, atomically; the last run to start wins.
+    """Make ``results/latest`` point at a workspace, atomically; the last to be pointed at wins.
 
     On a file system without links there is no ``latest``, and the run goes on.
     """
@@ -150,6 +151,11 @@ def point_latest(results: Path, workspace: Path) -> None:
             temporary.replace(link)
         except OSError:
             temporary.unlink(missing_ok=True)
+
+
+def replays_of(workspace: Path) -> list[Path]:
+    """The replays that a run has left: of its one episode, or of each of many."""
+    return [path for runs in ("replay", "episode-*/replay") for path in workspace.glob(runs) if path.is_file()]
 
 
 def atomic_write(path: Path, data: bytes) -> None:
