@@ -47,9 +47,9 @@ class Coworlds(Resource):
 
         Args:
             name: Only those of this name; hyphens and underscores are equal.
-            limit: How many at most.
-            offset: How many of the server's rows to skip.
-            cursor: Where to begin, as a page says.
+            limit: Maximum number of rows.
+            offset: Number of the server's rows to skip.
+            cursor: Where to start, from an earlier page.
             timeout: Seconds for each attempt.
         """
 
@@ -73,7 +73,7 @@ class Coworlds(Resource):
         """One version, by its ``cow_`` id. Public ones need no sign-in.
 
         Raises:
-            NotFound: There is none, or it is not yours to see.
+            NotFound: If it does not exist, or you may not see it.
         """
         target = path("/v2/coworlds/{}", check_id(coworld_id, "coworld"))
         return await self._get(Coworld, target, timeout=timeout)
@@ -111,7 +111,7 @@ class Coworlds(Resource):
         """The version that the next upload of a name should have: one after the highest there is.
 
         Raises:
-            NotFound: There is none of that name.
+            NotFound: If there is none with that name.
         """
         versions = [row.version async for row in self.list(name=name, timeout=timeout)]
         highest = highest_version(versions)
@@ -123,7 +123,7 @@ class Coworlds(Resource):
         """One version, and how the episodes that the platform plays of it by itself stand.
 
         Raises:
-            NotFound: There is none, or it is not yours to see.
+            NotFound: If it does not exist, or you may not see it.
         """
         from ..uploads.smoke import coworld_status
 
@@ -149,7 +149,7 @@ class Coworlds(Resource):
             timeout: Seconds for each attempt of a call.
 
         Raises:
-            NotFound: There is none, or it is not yours to see.
+            NotFound: If it does not exist, or you may not see it.
         """
         from ..uploads.smoke import wait_for_smoke
 
@@ -180,10 +180,10 @@ class Coworlds(Resource):
             refresh: Get it anew even if it is here.
             pull: Fetch its images with the Docker engine now; else whoever runs it fetches them.
             timeout: Seconds for each attempt.
-            on_pull: Told how far each image is.
+            on_pull: Called with the progress of each image.
 
         Raises:
-            NotFound: There is none, or it is not yours to see.
+            NotFound: If it does not exist, or you may not see it.
             ManifestError: Its manifest cannot be used.
             ImageError: An image is not published, or cannot be fetched.
             EnvironmentFault: It cannot be stored, or there is no Docker engine.
@@ -211,8 +211,8 @@ class Coworlds(Resource):
             certification: That it passed certification, or why it is uploaded without.
             visibility: ``public`` or ``private``; the platform's default when None.
             timeout: Seconds for each attempt of a call to the API.
-            idempotency_key: Of an upload that is repeated.
-            on_progress: Told how far each image's upload is.
+            idempotency_key: The key of an earlier call, to repeat that upload.
+            on_progress: Called with the progress of each image's upload.
 
         Raises:
             ManifestError: The manifest has errors.
@@ -253,13 +253,13 @@ class Coworlds(Resource):
             patch: A JSON merge patch of the manifest; null deletes.
             images: Other images, by target: ``game``, ``player``, ``player.ID``, ``player[N]``, other roles likewise.
             timeout: Seconds for each attempt of a call to the API.
-            idempotency_key: Of an upload that is repeated.
-            on_progress: Told how far each image's upload is.
+            idempotency_key: The key of an earlier call, to repeat that upload.
+            on_progress: Called with the progress of each image's upload.
 
         Raises:
             UsageError: There is nothing to change, or a target names nothing; else as for ``upload``.
             ManifestError: What comes out has errors.
-            NotFound: There is no such Coworld.
+            NotFound: If there is no such Coworld.
         """
         from ..uploads import update_coworld
 
@@ -291,14 +291,14 @@ class Coworlds(Resource):
         Args:
             name: Which Coworld.
             image: An image of the local Docker engine, which is uploaded first, or an ``img_`` id.
-            runnable_id: Which commissioner, when there are several.
+            runnable_id: Which commissioner, if there are several.
             version: The new version; by default the next one.
             timeout: Seconds for each attempt of a call to the API.
             idempotency_key: Of a call that is repeated.
-            on_progress: Told how far the image's upload is.
+            on_progress: Called with the progress of the image's upload.
 
         Raises:
-            NotFound: There is no such Coworld.
+            NotFound: If there is no such Coworld.
             ImageError: The Docker engine has no such image, or it is for another platform.
         """
         image_id = (
