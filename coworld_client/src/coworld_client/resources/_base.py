@@ -1,4 +1,4 @@
-"""What all nouns share: reading answers, and lists."""
+"""What all resources share: reading answers and lists."""
 
 from __future__ import annotations
 

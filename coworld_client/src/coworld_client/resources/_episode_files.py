@@ -1,4 +1,4 @@
-"""What is left of an episode, as files."""
+"""Downloads of an episode's files."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class EpisodeFiles(EpisodePlaces):
             episode: The episode.
             position: The slot, from 0.
             target: The file.
-            timeout: Seconds of silence before the connection counts as lost.
-            on_progress: Told of every step.
+            timeout: Seconds without data after which the connection counts as lost.
+            on_progress: Called with the progress.
 
         Raises:
-            NotFound: There is none, or no such slot.
-            Forbidden: The policy is not yours.
-            TransferRefused: What came is not whole.
+            NotFound: If there is none, or no such slot.
+            Forbidden: If the policy is not yours.
+            TransferRefused: If the transfer is incomplete.
         """
         full = await self._whole(episode, timeout)
         sources = [self._of_slot(full, position, "policy-artifact")]
@@ -89,13 +89,13 @@ class EpisodeFiles(EpisodePlaces):
             target: The file.
             unpack: Whether to undo the compression of storage, so that the file is what the game wrote.
             limit: Largest replay in bytes, unpacked.
-            timeout: Seconds of silence before the connection counts as lost.
-            on_progress: Told of every step.
+            timeout: Seconds without data after which the connection counts as lost.
+            on_progress: Called with the progress.
 
         Raises:
-            NotFound: There is none, or none yet.
+            NotFound: If there is none, or not yet.
             LinkExpired: The link to it has run out, so has the one asked for then, and there is no other way to it.
-            TransferRefused: What came is not whole, or more than the limit.
+            TransferRefused: If the transfer is incomplete or exceeds the limit.
         """
         full = await self._whole(episode, timeout)
         sources = [path("/v2/episode-requests/{}/artifacts/replay", full.id)]
@@ -144,8 +144,8 @@ class EpisodeFiles(EpisodePlaces):
             target: The file.
             include: Only these parts.
             limit: Largest bundle in bytes.
-            timeout: Seconds of silence before the connection counts as lost.
-            on_progress: Told of every step.
+            timeout: Seconds without data after which the connection counts as lost.
+            on_progress: Called with the progress.
 
         Raises:
             UsageError: A part that is none.

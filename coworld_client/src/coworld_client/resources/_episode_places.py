@@ -41,7 +41,7 @@ class EpisodePlaces(Resource):
         """One episode.
 
         Raises:
-            NotFound: There is none, or it is not yours to see.
+            NotFound: If it does not exist, or you may not see it.
         """
         target = path("/v2/episode-requests/{}", check_id(episode_id, "episode request"))
         return await self._get(EpisodeRequest, target, timeout=timeout)

@@ -43,9 +43,9 @@ class Coworlds(CoworldUploads, CoworldTrials):
 
         Args:
             name: Only those of this name; hyphens and underscores are equal.
-            limit: How many at most.
-            offset: How many of the server's rows to skip.
-            cursor: Where to begin, as a page says.
+            limit: Maximum number of rows.
+            offset: Number of the server's rows to skip.
+            cursor: Where to start, from an earlier page.
             timeout: Seconds for each attempt.
         """
 
@@ -69,7 +69,7 @@ class Coworlds(CoworldUploads, CoworldTrials):
         """One version, by its ``cow_`` id. Public ones need no sign-in.
 
         Raises:
-            NotFound: There is none, or it is not yours to see.
+            NotFound: If it does not exist, or you may not see it.
         """
         target = path("/v2/coworlds/{}", check_id(coworld_id, "coworld"))
         return await self._get(Coworld, target, timeout=timeout)
@@ -107,7 +107,7 @@ class Coworlds(CoworldUploads, CoworldTrials):
         """The version that the next upload of a name should have: one after the highest there is.
 
         Raises:
-            NotFound: There is none of that name.
+            NotFound: If there is none with that name.
         """
         versions = [row.version async for row in self.list(name=name, timeout=timeout)]
         highest = highest_version(versions)
@@ -136,10 +136,10 @@ class Coworlds(CoworldUploads, CoworldTrials):
             refresh: Get it anew even if it is here.
             pull: Fetch its images with the Docker engine now; else whoever runs it fetches them.
             timeout: Seconds for each attempt.
-            on_pull: Told how far each image is.
+            on_pull: Called with the progress of each image.
 
         Raises:
-            NotFound: There is none, or it is not yours to see.
+            NotFound: If it does not exist, or you may not see it.
             ManifestError: Its manifest cannot be used.
             ImageError: An image is not published, or cannot be fetched.
             EnvironmentFault: It cannot be stored, or there is no Docker engine.

@@ -31,7 +31,7 @@ class Divisions(Resource):
         """One division.
 
         Raises:
-            NotFound: There is none, or it is not yours to see.
+            NotFound: If it does not exist, or you may not see it.
         """
         return await self._get(Division, path("/v2/divisions/{}", check_id(division_id, "division")), timeout=timeout)
 

@@ -40,8 +40,8 @@ class Downloads(Resource):
             ids: 1 to 50 ids, all of experience requests or all of episode requests.
             include: Only things of these categories.
             positions: Of what is a player's, only that of these slots.
-            limit: How many at most.
-            cursor: Where to begin, as a page says.
+            limit: Maximum number of rows.
+            cursor: Where to start, from an earlier page.
             timeout: Seconds for each attempt.
 
         Raises:
@@ -84,13 +84,13 @@ class Downloads(Resource):
             target: The file; its name is yours, never the server's.
             unpack: Whether to undo the compression of storage.
             limit: Largest file in bytes, unpacked.
-            timeout: Seconds of silence before the connection counts as lost.
-            on_progress: Told of every step.
+            timeout: Seconds without data after which the connection counts as lost.
+            on_progress: Called with the progress.
 
         Raises:
             NotFound: It is not there: not yet, no more, or it never was.
             LinkExpired: The renewed link is refused as well.
-            TransferRefused: What came is not whole, or more than the limit.
+            TransferRefused: If the transfer is incomplete or exceeds the limit.
         """
         from ..transfers.files import download
 

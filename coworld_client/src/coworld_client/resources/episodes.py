@@ -66,8 +66,8 @@ class Episodes(EpisodeFiles):
             mine: Only those in which one of your policies plays.
             with_replay: Only those with a replay.
             status: Only those with this status, or one of these.
-            limit: How many at most.
-            offset: How many of the server's rows to skip.
+            limit: Maximum number of rows.
+            offset: Number of the server's rows to skip.
             cursor: Where to begin: the ``next_cursor`` of a page.
             timeout: Seconds for each attempt.
         """
@@ -112,7 +112,7 @@ class Episodes(EpisodeFiles):
             ids: 1 to 50 ids, all of experience requests or all of episode requests.
             view: ``results`` to be told scores, participants and replay as well.
             status: Only those with this status, or one of these.
-            limit: How many at most.
+            limit: Maximum number of rows.
             cursor: Where to begin: the ``next_cursor`` of a page.
             timeout: Seconds for each attempt.
         """
@@ -189,7 +189,7 @@ class Episodes(EpisodeFiles):
         """The log of the game, up to 64 MiB.
 
         Raises:
-            NotFound: There is none, or none yet.
+            NotFound: If there is none, or not yet.
         """
         return (await self.artifact(episode, "logs", timeout=timeout)).decode("utf-8", "replace")
 
@@ -239,8 +239,8 @@ class Episodes(EpisodeFiles):
             timeout: Seconds for each attempt.
 
         Raises:
-            NotFound: There is none, or no such slot.
-            Forbidden: The policy is not yours.
+            NotFound: If there is none, or no such slot.
+            Forbidden: If the policy is not yours.
         """
         full = await self._whole(episode, timeout)
         target = self._of_slot(full, position, "policy-logs")

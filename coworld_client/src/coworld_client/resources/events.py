@@ -37,8 +37,8 @@ class Events(Resource):
             audience: Who is told.
             player: ``ply_…``.
             policy: ``NAME``, ``NAME:v3`` or the UUID of a version, of anyone's policies.
-            limit: How many at most.
-            cursor: Where to begin, as a page says.
+            limit: Maximum number of rows.
+            cursor: Where to start, from an earlier page.
             timeout: Seconds for each attempt.
         """
         params = {

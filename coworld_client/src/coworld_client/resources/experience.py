@@ -78,7 +78,7 @@ class Experience(Resource):
         """One experience request with its episodes.
 
         Raises:
-            NotFound: There is none, or it is not yours to see.
+            NotFound: If it does not exist, or you may not see it.
         """
         return await self._get(ExperienceDetail, self._path(request_id), timeout=timeout)
 
@@ -90,11 +90,11 @@ class Experience(Resource):
         return self._list(EpisodeRequest, target, limit=limit, offset=offset, whole=True, timeout=timeout)
 
     async def cancel(self, request_id: str, *, timeout: float | None = None) -> ExperienceRequest:
-        """Let no more of its episodes begin. Those that run go on.
+        """Let no more of its episodes begin. Running ones continue.
 
         Raises:
-            Conflict: It has ended already.
-            NotFound: There is none, or it is not yours.
+            Conflict: If it has already ended.
+            NotFound: If it does not exist, or is not yours.
         """
         return await self._post(ExperienceRequest, self._path(request_id) + "/cancel", timeout=timeout)
 
@@ -110,7 +110,7 @@ class Experience(Resource):
         Args:
             request_id: ``xreq_…``.
             timeout: Seconds to wait in all; for ever when None.
-            on_change: Told of every change of an episode.
+            on_change: Called with every change of an episode.
 
         Returns:
             The request with its episodes, whatever became of them.

@@ -30,14 +30,14 @@ class Hosted(Resource):
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> PlaySession:
-        """Start a game. Its links let in whoever has them.
+        """Start a game. Anyone who has one of its links can enter.
 
         Args:
             coworld_id: ``cow_…``.
-            variant: In which variant.
+            variant: The variant to play.
             spectators: Whether anyone with the link may watch.
             timeout: Seconds for each attempt.
-            idempotency_key: To ask for the same game again rather than another one.
+            idempotency_key: The key of an earlier call, to get the same game instead of another one.
         """
         body = PlaySessionBody.of(
             coworld_id=check_id(coworld_id, "coworld"), variant_id=variant, allow_spectators=spectators
@@ -51,8 +51,8 @@ class Hosted(Resource):
         """Take a seat in a game.
 
         Raises:
-            Conflict: No seat is left.
-            Gone: The game is over.
+            Conflict: If no seat is left.
+            Gone: If the game is over.
         """
         target = path("/v2/coworlds/play/session/{}/join", check_id(session_id, "play session"))
         return await self._post(JoinedSession, target, timeout=timeout or 60, idempotency_key=idempotency_key)
@@ -61,7 +61,7 @@ class Hosted(Resource):
         """End a game that you have started; nothing of it is kept. Not every platform has this.
 
         Raises:
-            NotFound: There is none, or somebody else has started it.
+            NotFound: If there is none, or somebody else started it.
         """
         target = path("/v2/coworlds/play/session/{}", check_id(session_id, "play session"))
         return read(PlaySession, await self._connection.call("DELETE", target, timeout=timeout or 60))

@@ -45,7 +45,7 @@ class Images(Resource):
         """One image, by its ``img_`` id.
 
         Raises:
-            NotFound: There is none, or it is not yours.
+            NotFound: If it does not exist, or is not yours.
         """
         return await self._get(Image, path("/v2/container_images/{}", check_id(image_id, "image")), timeout=timeout)
 
@@ -61,17 +61,17 @@ class Images(Resource):
         idempotency_key: str | None = None,
         on_progress: OnImage | None = None,
     ) -> UploadedImage:
-        """Bring an image of the local Docker engine to the platform. One that is there is not sent again.
+        """Upload an image from the local Docker engine. What the platform already has is not sent again.
 
         Args:
             reference: The image; it must be for linux/amd64.
             name: What to call it there; by default the last part of the reference.
             engine: Where it is; by default the engine of this machine.
-            compress: Pack layers before they are sent.
-            concurrency: How many layers are sent at a time.
+            compress: Compress layers before sending them.
+            concurrency: Number of layers to send at a time.
             timeout: Seconds for each attempt of a call to the API.
-            idempotency_key: Of an upload that is repeated.
-            on_progress: Told how far it is.
+            idempotency_key: The key of an earlier call, to repeat that upload.
+            on_progress: Called with the progress.
 
         Raises:
             ImageError: The engine has no such image, or it is for another platform.

@@ -1,4 +1,4 @@
-"""Orders to keep a league; for the platform's team."""
+"""Requests for leagues, for the platform's team."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["LeagueSeeds"]
 
 
 class LeagueSeeds(Resource):
-    """Orders to keep a league; for the platform's team."""
+    """Requests for leagues, for the platform's team."""
 
     def list(self, *, limit: int | None = None, timeout: float | None = None) -> AsyncPager[LeagueSeed]:
-        """All orders."""
+        """All requests for leagues."""
         return self._list(LeagueSeed, "/v2/coworld-league-seeds", limit=limit, whole=True, timeout=timeout)
 
     async def create(
@@ -30,18 +30,18 @@ class LeagueSeeds(Resource):
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> LeagueSeed:
-        """Order a league for a Coworld.
+        """Request a league for a Coworld.
 
         Args:
-            coworld_name: Which Coworld.
+            coworld_name: Name of the Coworld.
             template: Kind of league.
-            overrides: What differs from the template.
-            enabled: Whether it counts from now on.
+            overrides: Differences from the template.
+            enabled: Whether it is in force.
             timeout: Seconds for each attempt.
-            idempotency_key: To give the same order again rather than another one.
+            idempotency_key: The key of an earlier call, to get the same order instead of another one.
 
         Raises:
-            Forbidden: You are not of the team.
+            Forbidden: If you are not in the team.
         """
         body = LeagueSeedBody.of(
             coworld_name=coworld_name,

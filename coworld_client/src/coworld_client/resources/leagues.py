@@ -18,7 +18,7 @@ __all__ = ["Leagues"]
 
 
 class Leagues(Resource):
-    """Leagues: a game, and who plays it under which rules."""
+    """Leagues: games, their players and the rules of the competition."""
 
     def list(
         self,
@@ -36,7 +36,7 @@ class Leagues(Resource):
         """One league.
 
         Raises:
-            NotFound: There is none, or it is not yours to see.
+            NotFound: If it does not exist, or you may not see it.
         """
         return await self._get(League, path("/v2/leagues/{}", check_id(league_id, "league")), timeout=timeout)
 
@@ -65,20 +65,20 @@ class Leagues(Resource):
         )
 
     async def game_of_week(self, *, timeout: float | None = None) -> League | None:
-        """This week's league, or None when there is none."""
+        """The league of the week, or None."""
         reply = await self._connection.call("GET", "/v2/leagues/game-of-week", timeout=timeout)
         return None if reply.json() is None else read(League, reply)
 
     async def ladder(self, league_id: str, *, timeout: float | None = None) -> tuple[LadderEntry, ...]:
-        """A league's divisions and how many play in each."""
+        """A league's divisions, with the number of policies in each."""
         target = path("/v2/leagues/{}/division-ladder", check_id(league_id, "league"))
         return read_list(LadderEntry, await self._connection.call("GET", target, timeout=timeout))
 
     async def guide(self, league_id: str, *, timeout: float | None = None) -> str:
-        """How to take part in a league, as Markdown, on servers that tell.
+        """Instructions for taking part in a league, as Markdown, on servers that have them.
 
         Raises:
-            NotFound: There is no such league, or the server does not tell.
+            NotFound: If there is no such league, or the server has no instructions.
         """
         params = {"league_id": check_id(league_id, "league")}
         return (await self._connection.call("GET", "/v2/participate", params=params, timeout=timeout)).text

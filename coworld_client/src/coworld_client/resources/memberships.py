@@ -28,18 +28,18 @@ class Memberships(Resource):
         cursor: str | None = None,
         timeout: float | None = None,
     ) -> AsyncPager[Membership]:
-        """Memberships; each argument leaves out the others.
+        """Memberships, filtered by each argument.
 
         Args:
             league: ``league_…``.
             division: ``div_…``.
             policy: ``NAME``, ``NAME:v3`` or the UUID of a version, of anyone's policies.
             player: ``ply_…``.
-            mine: Only yours.
+            mine: Only your own.
             active_only: Only those that have not ended.
             champions_only: Only those that their owner nominates.
-            limit: How many at most.
-            cursor: Where to begin, as a page says.
+            limit: Maximum number of rows.
+            cursor: Where to start, from an earlier page.
             timeout: Seconds for each attempt.
         """
         params = {
@@ -60,8 +60,8 @@ class Memberships(Resource):
         """End one of your memberships.
 
         Raises:
-            Conflict: It has ended already.
-            NotFound: There is none, or it is not yours.
+            Conflict: If it has already ended.
+            NotFound: If it does not exist, or is not yours.
         """
         target = path("/v2/league-policy-memberships/{}/retire", check_id(membership_id, "membership"))
         body = RetireBody.of(reason=reason) if reason is not None else None
@@ -71,7 +71,7 @@ class Memberships(Resource):
         """Make one of your memberships your champion.
 
         Raises:
-            NotFound: There is none, or it is not yours.
+            NotFound: If it does not exist, or is not yours.
         """
         target = path("/v2/league-policy-memberships/{}/champion", check_id(membership_id, "membership"))
         return await self._post(Membership, target, timeout=timeout)

@@ -21,12 +21,12 @@ class Players(Resource):
     async def create(
         self, name: str, *, timeout: float | None = None, idempotency_key: str | None = None
     ) -> OwnedPlayer:
-        """Make a player.
+        """Create a player.
 
         Args:
             name: Displayed name.
             timeout: Seconds for each attempt.
-            idempotency_key: To make the same player again rather than another one.
+            idempotency_key: The key of an earlier call, to get the same player instead of another one.
         """
         return await self._post(
             OwnedPlayer, "/players", PlayerBody.of(name=name), timeout=timeout, idempotency_key=idempotency_key
@@ -36,6 +36,6 @@ class Players(Resource):
         """A session to act as one of your players, good for a day.
 
         Raises:
-            NotFound: There is none, or it is not yours.
+            NotFound: If it does not exist, or is not yours.
         """
         return await self._post(PlayerLogin, path("/players/{}/login", check_id(player_id, "player")), timeout=timeout)

@@ -49,8 +49,8 @@ class Policies(Resource):
         Args:
             name: Only those of this policy.
             version: Only this version.
-            limit: How many at most.
-            offset: How many to skip.
+            limit: Maximum number of rows.
+            offset: Number of rows to skip.
             timeout: Seconds for each attempt.
         """
         params = {"mine": True, "name_exact": name, "version": version}
@@ -66,7 +66,7 @@ class Policies(Resource):
             timeout: Seconds for each attempt.
 
         Raises:
-            UsageError: It is no such name.
+            UsageError: If it is not a valid name.
             NotFound: You have no such policy, or it has no such version.
         """
         ref = PolicyRef.parse(policy, kind="name") if isinstance(policy, str) else policy
@@ -96,7 +96,7 @@ class Policies(Resource):
         idempotency_key: str | None = None,
         on_progress: OnImage | None = None,
     ) -> PolicyVersionCreated:
-        """Make the next version of a policy out of an image.
+        """Create the next version of a policy from an image.
 
         Args:
             image: An image of the local Docker engine, which is uploaded first, or an ``img_`` id.
@@ -107,7 +107,7 @@ class Policies(Resource):
             timeout: Seconds for each attempt of a call to the API.
             idempotency_key: Of an upload that is repeated: it then makes no second version. A failure after which
                 that makes sense has the one that was used in ``context["idempotency_key"]``.
-            on_progress: Told how far the image's upload is.
+            on_progress: Called with the progress of the image's upload.
 
         Raises:
             UsageError: The name, the command or a variable cannot be one.
@@ -146,9 +146,9 @@ class Policies(Resource):
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> PolicyVersionCreated:
-        """Make the next version of a policy out of a player's own files, on platforms that take such.
+        """Create the next version of a policy from a player's own files, on platforms that support this.
 
-        They run beside the game's own player image.
+        They run in the game's own player image.
 
         Args:
             player: The files, and how they are run (``coworld_runner.own_players.wire.to_wire`` makes them of a path).

@@ -31,9 +31,9 @@ class Rounds(Resource):
             league: Only those of this league (``league_…``).
             division: Only those of this division (``div_…``).
             status: Only those that stand so.
-            limit: How many at most.
-            offset: How many to skip.
-            cursor: Where to begin, as a page says.
+            limit: Maximum number of rows.
+            offset: Number of rows to skip.
+            cursor: Where to start, from an earlier page.
             timeout: Seconds for each attempt.
         """
         params = {
@@ -56,6 +56,6 @@ class Rounds(Resource):
         """One round with its results.
 
         Raises:
-            NotFound: There is none, or it is not yours to see.
+            NotFound: If it does not exist, or you may not see it.
         """
         return await self._get(RoundDetail, path("/v2/rounds/{}", check_id(round_id, "round")), timeout=timeout)

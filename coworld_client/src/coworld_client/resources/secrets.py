@@ -36,7 +36,7 @@ class Secrets(Resource):
         """Delete a secret, and say what it was.
 
         Raises:
-            NotFound: There is none.
+            NotFound: If there is none.
         """
         target = path("/v2/coworlds/secrets/{}/{}", coworld, name)
         return read(Secret, await self._connection.call("DELETE", target, timeout=timeout))

@@ -34,15 +34,15 @@ class Submissions(Resource):
         cursor: str | None = None,
         timeout: float | None = None,
     ) -> AsyncPager[Submission]:
-        """Submissions, newest first; each argument leaves out the others.
+        """Submissions, newest first, filtered by each argument.
 
         Args:
             league: ``league_…``.
             policy: ``NAME``, ``NAME:v3`` or the UUID of a version, of anyone's policies.
             player: ``ply_…``.
-            mine: Only yours.
-            limit: How many at most.
-            cursor: Where to begin, as a page says.
+            mine: Only your own.
+            limit: Maximum number of rows.
+            cursor: Where to start, from an earlier page.
             timeout: Seconds for each attempt.
         """
         params = {
@@ -70,15 +70,15 @@ class Submissions(Resource):
         Args:
             league_id: ``league_…``.
             policy: ``NAME``, ``NAME:v3``, or the UUID of a version.
-            auto_champion: Whether it becomes your champion: always, never, or if it descends from the present one.
-            preferences: Wishes that the league's commissioner knows.
+            auto_champion: Whether it becomes your champion: always, never, or if it descends from the current one.
+            preferences: Preferences that the league's commissioner understands.
             player: The player to submit as (``ply_…``), on servers that let you choose.
             timeout: Seconds for each attempt.
-            idempotency_key: To make the same submission again rather than another one.
+            idempotency_key: The key of an earlier call, to get the same submission instead of another one.
 
         Raises:
             NotFound: You have no such policy, or there is no such league.
-            Conflict: It has been submitted already.
+            Conflict: If it has already been submitted.
         """
         check_id(league_id, "league")
         optional_id(player, "player")
