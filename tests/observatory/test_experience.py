@@ -120,7 +120,7 @@ async def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
             ({"roster": roster("a", "nobody")}, 404, "nobody"),
             ({"roster": roster("a", foreign)}, 404, foreign),
             ({"roster": roster("a", "a:v9")}, 404, "a:v9"),
-            ({"roster": roster("a", "a:zero")}, 400, "no version"),
+            ({"roster": roster("a", "a:zero")}, 400, "not a version"),
             ({"roster": roster("a")}, 400, "2 to 4"),
             ({"roster": roster(*"aaaaa")}, 400, "2 to 4"),
             ({"roster": roster("a", "a", "a"), "variant_id": "none"}, 400, "duel"),

@@ -61,12 +61,12 @@ _HEAVY = {
 }
 _CONSTANTS = {
     "coworld_core",
-    *(f"coworld_core.{name}" for name in ("durations", "lazy", "terminal", "versions")),
+    *(f"coworld_core.{name}" for name in ("durations", "lazy", "sizes", "terminal", "versions")),
 }
 
 
 def heavy(loaded: set[str]) -> set[str]:
-    """Which of these modules a help has no use for; of ``coworld_core`` all but constants."""
+    """Which of these modules a help has no use for; of ``coworld_core`` all but what imports nothing."""
     return {
         name
         for name in loaded

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import IO, Literal
 
 from .errors import CoworldError
-from .quantities import shown_size
+from .sizes import shown_size
 
 __all__ = ["Compression", "Unpacker", "detect_compression", "sniff_compression"]
 

@@ -1,11 +1,11 @@
-"""Kubernetes resource quantities: ``250m``, ``1.5``, ``512Mi``, ``2e3``; and numbers of bytes for people."""
+"""Kubernetes resource quantities: ``250m``, ``1.5``, ``512Mi``, ``2e3``."""
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal
 
-__all__ = ["parse_quantity", "quantity_problem", "shown_size"]
+__all__ = ["parse_quantity", "quantity_problem"]
 
 _QUANTITY = re.compile(r"([+-]?)(\d+(?:\.\d*)?|\.\d+)(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d{1,3})?")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -65,15 +65,3 @@ def quantity_problem(resource: str, text: str) -> tuple[str, str] | None:
     if value > _MAX_BYTES:
         return "is more than any machine has", f"Write something like {example}."
     return None
-
-
-def shown_size(size: int) -> str:
-    """A number of bytes for a person: 16 MiB, 1.5 KiB, 12 bytes."""
-    if size < 1024:
-        return f"{size} bytes"
-    value = float(size)
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        value /= 1024
-        if value < 1024 or unit == "TiB":
-            return f"{value:.1f}".removesuffix(".0") + f" {unit}"
-    raise AssertionError

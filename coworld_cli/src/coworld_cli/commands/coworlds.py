@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coworld_core import durations
-from coworld_core.quantities import shown_size
+from coworld_core.sizes import shown_size
 
 from .. import exitcodes
 from .._group import NounGroup

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coworld_core.quantities import shown_size
+from coworld_core.sizes import shown_size
 
 from .. import exitcodes
 from .._group import NounGroup

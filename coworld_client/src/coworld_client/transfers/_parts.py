@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from coworld_core.errors import EnvironmentFault, UsageError
-from coworld_core.quantities import shown_size
+from coworld_core.sizes import shown_size
 
 from .._on_disk import lock_still
 

@@ -22,7 +22,7 @@ import anyio.from_thread
 import anyio.to_thread
 
 from coworld_core.errors import UsageError
-from coworld_core.quantities import shown_size
+from coworld_core.sizes import shown_size
 from coworld_core.zips import BROKEN_ZIP
 
 from ._parts import storage

@@ -22,8 +22,8 @@ import anyio.to_thread
 
 from coworld_core.compression import Unpacker, detect_compression
 from coworld_core.errors import CoworldError, unwrapped
-from coworld_core.quantities import shown_size
 from coworld_core.retrying import Tries
+from coworld_core.sizes import shown_size
 
 from ..errors import ApiConnectionError, ApiError, ApiStatusError, ApiTimeoutError
 from ..transport._bodies import body_pieces, whole_number

@@ -15,7 +15,7 @@ import anyio.to_thread
 from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, docker_config, is_full
 from coworld_core.episode.events import ImageProgressed, Notice
 from coworld_core.errors import BackendError, CoworldError, EnvironmentFault
-from coworld_core.quantities import shown_size
+from coworld_core.sizes import shown_size
 from coworld_core.terminal import strip_controls
 
 from ..backend import Publish

@@ -15,8 +15,8 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.errors import EnvironmentFault, RemoteError, UsageError
-from coworld_core.quantities import shown_size
 from coworld_core.retrying import Backoff, Tries, retry_after, says_later
+from coworld_core.sizes import shown_size
 
 from .._hints import did_you_mean, listed
 

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from coworld_core.errors import UsageError
-from coworld_core.quantities import shown_size
+from coworld_core.sizes import shown_size
 
 from .resolving import Package
 
