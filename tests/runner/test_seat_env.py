@@ -37,6 +37,7 @@ def env(opponent: str) -> Generator[SeatEnv]:
 def test_episodes_of_a_game_of_the_kit(env: SeatEnv) -> None:
     seen, info = env.reset(seed=3)
     assert (seen["observation"]["left"], seen["action_mask"].tolist(), info["tick"]) == (21, [1, 1, 1], 0)
+    assert 0 < (env.time_left or 0) <= 60
     assert str(env.render()).startswith("|||||")
     over, ticks = False, 0
     while not over:
@@ -58,6 +59,8 @@ def test_episodes_of_a_game_of_the_kit(env: SeatEnv) -> None:
 @pytest.mark.filterwarnings("ignore:.*render.*:UserWarning")
 def test_the_librarys_own_test_passes(env: SeatEnv) -> None:
     check_env(env, skip_render_check=True)
+    # which compares what it is told for the same seed and actions, so nothing in it may come from a clock
+    assert {name for _ in range(2) for name in env.reset(seed=1)[1]} == {"tick", "text"}
 
 
 def test_what_is_refused_may_be_tried_again(env: SeatEnv) -> None:

@@ -144,6 +144,11 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         self._known()
         return self._words.observation_space
 
+    @property
+    def time_left(self) -> float | None:
+        """Seconds that were left for this action when the game asked for it; None for no limit, or an unknown one."""
+        return self._words.time_left
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode, and wait until it is the seat's turn; an episode in progress is stopped.
 
@@ -261,6 +266,7 @@ class _KitWords:
         self._observations: ObservationSpace | None = None
         self._spaces: tuple[Space[Any], Space[Any]] | None = None
         self.info: dict[str, Any] = {}
+        self.time_left: float | None = None
         self.over = False
 
     @property
@@ -295,7 +301,9 @@ class _KitWords:
                 )
             case "observe":
                 self._asked = said
-                self.info = {name: said[name] for name in ("tick", "text", "time_left") if name in said}
+                self.info = {name: said[name] for name in ("tick", "text") if name in said}
+                # Apart from `info`, which is the same for the same seed and actions.
+                self.time_left = said.get("time_left")
                 self._learn()
                 return bool(said.get("your_turn"))
             case "refused":
@@ -361,6 +369,7 @@ class _OwnWords:
         self.observation_space = space
         self.action_space = action_space
         self.info: dict[str, Any] = {}
+        self.time_left: float | None = None
 
     def begin(self) -> None:
         self._seen = None
