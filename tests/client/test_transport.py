@@ -39,9 +39,10 @@ from coworld_client import (
 )
 from coworld_client.transport._auth import check_elsewhere
 from coworld_client.transport._connection import Connection, path
-from coworld_client.transport._redact import redact, shown_url
+from coworld_client.transport._redact import redact
 from coworld_client.transport._retry import worth_retrying
 from coworld_core.errors import CoworldError, UsageError
+from coworld_core.urls import shown_url
 
 AT_ONCE = Backoff(base=0.0, cap=0.0)
 TOKEN = "user-token-0123456789"

@@ -61,7 +61,7 @@ _HEAVY = {
 }
 _CONSTANTS = {
     "coworld_core",
-    *(f"coworld_core.{name}" for name in ("durations", "lazy", "sizes", "terminal", "versions")),
+    *(f"coworld_core.{name}" for name in ("durations", "lazy", "sizes", "terminal", "versions", "wording")),
 }
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from coworld_core.wording import closest
+
 from .options.declaring import SectionCommand, everything, shows_all
 from .program import CommandLine
 
@@ -56,13 +58,11 @@ class NounGroup(click.Group):
         """Find the command, or suggest the one that was probably meant."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None and not ctx.resilient_parsing:
-            import difflib
-
             known = self.list_commands(ctx)
             folded = name.lower().replace("_", "-")
-            close = difflib.get_close_matches(folded, known, n=1, cutoff=0.5)
-            starting = [other for other in known if len(folded) > 2 and other.startswith(folded)]
-            meant = [word for word in _MEANT.get(folded, ()) if word in known] or (starting or close)[:1]
+            close = closest(name, known, cutoff=0.5)
+            starting = next((other for other in known if len(folded) > 2 and other.startswith(folded)), close)
+            meant = [word for word in _MEANT.get(folded, ()) if word in known] or [starting] * (starting is not None)
             question = f" Did you mean {' or '.join(map(repr, meant))}?" if meant else ""
             raise click.UsageError(f"There is no command {name!r}.{question}", ctx)
         return super().resolve_command(ctx, args)

@@ -10,9 +10,11 @@ from typing import Any
 
 import click
 
+from coworld_core.wording import plural
+
 from . import exitcodes
 from .output import Output
-from .render.text import clean, command_line, plural, shown_path
+from .render.text import clean, command_line, shown_path
 
 __all__ = ["fix_manifest", "yes_option"]
 

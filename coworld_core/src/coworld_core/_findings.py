@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from .wording import closest, listed
 
 if TYPE_CHECKING:
     from .issues import Severity
@@ -19,8 +20,6 @@ __all__ = [
     "Path",
     "did_you_mean",
     "dotted",
-    "listed",
-    "meant",
     "one_per_cause",
     "pointer",
     "quoted",
@@ -153,36 +152,12 @@ def type_word(value: object) -> str:
     return f"a Python {type(value).__name__}"
 
 
-def listed(names: Iterable[str], *, limit: int = 12, word: str = "or") -> str:
-    """Names as an enumeration: ``a, b or c``."""
-    all_names = list(names)
-    shown = [quoted(name, 40)[1:-1] for name in all_names[:limit]]
-    if len(all_names) > limit:
-        return f"{', '.join(shown)}, … ({len(all_names)} in all)"
-    return f"{', '.join(shown[:-1])} {word} {shown[-1]}" if len(shown) > 1 else "".join(shown)
-
-
-def meant(word: str, candidates: Sequence[str], *, cutoff: float = 0.7) -> str | None:
-    """The candidate that was probably meant, or None. Case, hyphens and underscores do not count."""
-    if len(word) > 80 or not candidates:
-        return None
-    folded: dict[str, str] = {}
-    for candidate in candidates:
-        folded.setdefault(_fold(candidate), candidate)
-    close = difflib.get_close_matches(_fold(word), folded, n=1, cutoff=cutoff)
-    return folded[close[0]] if close else None
-
-
 def did_you_mean(word: str, candidates: Sequence[str]) -> str:
     """A sentence for a hint: the candidate that was probably meant, else all of them."""
-    guess = meant(word, candidates, cutoff=0.6)
+    guess = closest(word, candidates)
     if guess is not None:
         return f"Did you mean {quoted(guess)}?"
-    return f"Known: {listed(candidates, word='and')}." if candidates else "There are none."
-
-
-def _fold(word: str) -> str:
-    return word.casefold().replace("-", "").replace("_", "").replace(" ", "")
+    return f"Known: {listed(candidates)}." if candidates else "There are none."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +192,7 @@ def one_per_cause(causes: Iterable[Cause]) -> list[Finding]:
         finding = cause.finding
         parent, name = finding.path[:-1], str(finding.path[-1])
         open_names = [other for other in absent.get(parent, []) if (parent, other) not in settled]
-        if (guess := meant(name, open_names)) is not None:
+        if (guess := closest(name, open_names, cutoff=0.7)) is not None:
             settled.add((parent, guess))
             rewritten[cause] = replace(
                 finding,

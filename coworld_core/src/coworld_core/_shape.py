@@ -10,7 +10,8 @@ from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, Tag, ValidationError
 
-from ._findings import Cause, Finding, Path, dotted, listed, meant, one_per_cause, quoted, type_word
+from ._findings import Cause, Finding, Path, dotted, one_per_cause, quoted, type_word
+from .wording import closest, listed
 
 __all__ = ["field_names", "parse_shape"]
 
@@ -112,7 +113,7 @@ def _causes(model: type[BaseModel], error: Any, top: str) -> list[Cause]:
     if kind == "extra_forbidden":
         known = field_names(parents[-1] if parents else model)
         message = f"{quoted(name)} is not a field of {dotted(path[:-1], top=top)}."
-        guess = meant(name, known)
+        guess = closest(name, known, cutoff=0.7)
         hint = f"Did you mean {quoted(guess)}?" if guess else None
         finding = Finding(code="unknown_field", path=path, message=message, hint=hint, at_key=True)
         return [Cause(finding=finding, known=known)]
@@ -130,8 +131,8 @@ def _causes(model: type[BaseModel], error: Any, top: str) -> list[Cause]:
         return one("wrong_type", message, 'Write {"type": "text", "value": "..."} or {"type": "uri", ...}.')
     if kind == "literal_error":
         choices = [part.strip("' ") for part in str(context.get("expected", "")).replace(" or ", ", ").split(",")]
-        guess = meant(value, choices) if isinstance(value, str) else None
-        message = f"{place} is {quoted(value)}; allowed: {listed(choices)}."
+        guess = closest(value, choices, cutoff=0.7) if isinstance(value, str) else None
+        message = f"{place} is {quoted(value)}; allowed: {listed(choices, word='or')}."
         return one("not_allowed", message, f"Did you mean {quoted(guess)}?" if guess else None)
     if kind in ("string_too_short", "too_short"):
         return one("empty_value", f"{place} must not be empty.")
@@ -179,7 +180,7 @@ def _untagged(path: Path, value: dict[str, Any], place: str) -> list[Cause]:
 
 
 def _tags(context: Mapping[str, Any]) -> str:
-    return listed([part.strip("' ") for part in str(context.get("expected_tags", "")).split(",")])
+    return listed([part.strip("' ") for part in str(context.get("expected_tags", "")).split(",")], word="or")
 
 
 def _capital(text: str) -> str:

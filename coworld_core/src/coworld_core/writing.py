@@ -5,28 +5,33 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 from pathlib import Path
 
 __all__ = ["write_whole"]
 
 
-def write_whole(path: Path, data: bytes, *, mode: int = 0o666, sync: bool = False) -> None:
+def write_whole(path: Path, data: bytes | Path, *, mode: int = 0o666, sync: bool = False) -> None:
     """Write a file atomically: to a temporary file beside it, which is then renamed.
 
     Args:
         path: The file, in an existing directory.
-        data: The complete content.
+        data: The complete content, or the file to copy it from.
         mode: Permissions, subject to the umask.
         sync: Whether to flush the content to disk before renaming.
 
     Raises:
-        OSError: The file cannot be written; its previous content is kept.
+        OSError: The file cannot be written (or copied); its previous content is kept.
     """
     part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
     try:
         with os.fdopen(os.open(part, flags, mode), "wb") as file:
-            file.write(data)
+            if isinstance(data, bytes):
+                file.write(data)
+            else:
+                with data.open("rb") as source:
+                    shutil.copyfileobj(source, file)
             if sync:
                 file.flush()
                 os.fsync(file.fileno())

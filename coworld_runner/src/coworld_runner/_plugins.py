@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from coworld_core.errors import UsageError
-
-from ._hints import did_you_mean, listed
+from coworld_core.wording import closest, listed
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -37,7 +36,7 @@ def find_entry_point(name: str, known: Mapping[str, list[EntryPoint]], *, noun: 
         UsageError: There is none of that name, or two distributions have one.
     """
     if name not in known:
-        close = did_you_mean(name, known)
+        close = closest(name, known)
         there = f"There are {listed(known)}." if known else f"No {noun} is installed: install coworld-runner anew."
         raise UsageError(
             f"There is no {noun} {name!r}.",

@@ -20,8 +20,8 @@ from coworld_core.manifest.gameconfig import distinct_names, named_players, vali
 from coworld_core.manifest.models import GAME_HOSTED, Manifest, Runnable
 from coworld_core.manifest.results import Results, read_results
 from coworld_core.ports import EXTRA_PORTS_ENV, ExtraPort, parse_extra_ports
+from coworld_core.wording import listed
 
-from ._hints import listed
 from .own_players.hosted import bundled_hosted
 from .own_players.player import OwnPlayer
 from .package.resolving import Package

@@ -17,8 +17,8 @@ from coworld_core.errors import ImageError, UsageError
 from coworld_core.images import ImageRef
 from coworld_core.manifest.models import GAME_HOSTED, Manifest, Runnable
 from coworld_core.rules.wire import PROTOCOL
+from coworld_core.wording import closest, listed
 
-from ._hints import did_you_mean, listed
 from .backend import Backend
 from .own_players.hosted import read_hosted
 from .own_players.llm import LLM
@@ -215,7 +215,7 @@ def _images(manifest: Manifest) -> set[str]:
 
 def _unknown(word: str, manifest: Manifest) -> UsageError:
     bundled = [player.id for player in manifest.player]
-    meant = did_you_mean(word, bundled)
+    meant = closest(word, bundled)
     if meant:
         hint = f"Did you mean the player {meant!r}?"
     else:

@@ -25,8 +25,8 @@ from coworld_core.episode.outcome import ErrorType, Exit, Fault, FaultParty
 from coworld_core.episode.record import ArtifactRecord, ImageRecord, UnitRecord
 from coworld_core.errors import StartError, TransferError, UsageError
 from coworld_core.ids import new_run_id
+from coworld_core.wording import listed
 
-from ._hints import listed
 from .backend import (
     Backend,
     Component,

@@ -9,6 +9,7 @@ import click
 
 from coworld_core import durations
 from coworld_core.sizes import shown_size
+from coworld_core.wording import plural
 
 from .. import exitcodes
 from .._group import NounGroup
@@ -18,7 +19,7 @@ from ..options.values import DIRECTORY, GIVEN_FILE, IdType
 from ..output import Output
 from ..render import tables
 from ..render.rows import dump, show_list, show_one, show_rows
-from ..render.text import clean, command_line, plural, shown_path
+from ..render.text import clean, command_line, shown_path
 from ..render.transfers import shown_progress
 from ..running import Running, run_api
 

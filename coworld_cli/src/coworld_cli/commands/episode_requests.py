@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coworld_core.sizes import shown_size
+from coworld_core.wording import plural
 
 from .. import exitcodes
 from .._group import NounGroup
@@ -29,7 +30,7 @@ from ..options.values import DIRECTORY, FILE, IdType
 from ..output import Output, to_json
 from ..render import tables
 from ..render.rows import show_list, show_one
-from ..render.text import clean, command_line, plural, shown_path
+from ..render.text import clean, command_line, shown_path
 from ..render.transfers import shown_progress
 from ..running import Running, run_api
 from ..terminal import echo

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coworld_core.wording import plural
+
 from .. import exitcodes
 from .._group import NounGroup
 from ..options.common import concurrency_option, seconds_option
@@ -15,7 +17,7 @@ from ..options.values import DIRECTORY, FILE, GIVEN_FILE, IdType
 from ..output import Output
 from ..render import tables
 from ..render.rows import dump, rows_table, show_list, show_one
-from ..render.text import clean, command_line, plural, shown_path
+from ..render.text import clean, command_line, shown_path
 from ..running import Running, run_api
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import click
 
 from coworld_core import durations
 from coworld_core.versions import Published
+from coworld_core.wording import plural
 
 from .. import exitcodes
 from .._group import NounGroup
@@ -18,7 +19,7 @@ from ..options.declaring import takes
 from ..options.playing import PackageOptions, manifest_argument, package_server_option
 from ..options.values import DIRECTORY, FILE, PathType, key_values
 from ..output import Output, output_options, to_json
-from ..render.text import clean, command_line, plural, shown_path
+from ..render.text import clean, command_line, shown_path
 from ..running import Running, run_async
 from ..terminal import echo
 

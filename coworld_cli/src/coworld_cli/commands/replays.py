@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coworld_core import durations
+from coworld_core.wording import plural
 
 from .. import exitcodes
 from .._group import NounGroup
@@ -29,7 +30,7 @@ from ..options.values import DIRECTORY, FILE, IdType
 from ..output import Output, output_options
 from ..render.rows import rows_table
 from ..render.tables import REPLAYS
-from ..render.text import clean, command_line, plural, shown_path, table
+from ..render.text import clean, command_line, shown_path, table
 from ..render.transfers import shown_progress
 from ..running import Running, run_api, run_async
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from coworld_core.issues import Issue, Report
+from coworld_core.wording import plural
 
-from .text import clean, plural, shown_path
+from .text import clean, shown_path
 
 __all__ = ["render_issue", "render_report", "verdict"]
 

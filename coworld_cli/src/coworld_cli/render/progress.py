@@ -37,9 +37,10 @@ from coworld_core.episode.events import (
     UnitStarted,
 )
 from coworld_core.episode.record import SeatedPlayer
+from coworld_core.wording import plural
 
 from .results import step_tag
-from .text import clean, number, plural, seconds
+from .text import clean, number, seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

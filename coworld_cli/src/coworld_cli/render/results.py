@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .text import clean, number, plural, seconds, shown_path, table
+from coworld_core.wording import plural
+
+from .text import clean, number, seconds, shown_path, table
 
 if TYPE_CHECKING:
     from coworld_core.episode.artifacts import EpisodeLayout

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
+from coworld_core.wording import plural
+
 from .. import exitcodes
-from .text import clean, plural, table, width
+from .text import clean, table, width
 
 if TYPE_CHECKING:
     from coworld_client import AsyncPager, Page

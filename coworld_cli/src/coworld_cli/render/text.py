@@ -13,7 +13,7 @@ from coworld_core.terminal import ESCAPES, strip_controls
 
 from ..options.platform import DEFAULT_SERVER
 
-__all__ = ["again", "clean", "command_line", "number", "plural", "seconds", "shown_path", "table", "width"]
+__all__ = ["again", "clean", "command_line", "number", "seconds", "shown_path", "table", "width"]
 
 
 def clean(text: str, *, one_line: bool = False) -> str:
@@ -74,11 +74,6 @@ def seconds(value: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-
-
-def plural(count: int, noun: str) -> str:
-    """A count with its noun: ``1 episode``, ``2 episodes``."""
-    return f"{count} {noun if count == 1 else noun + 's'}"
 
 
 def shown_path(path: str | Path) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from coworld_core.api import LadderEntry, League, check_id
 from coworld_core.api.ids import id_kind
 from coworld_core.errors import UsageError
+from coworld_core.wording import closest
 
 from ..errors import NotFound
 from ..pages import AsyncPager
@@ -56,11 +55,11 @@ class Leagues(Resource):
             return found[0].id
         if found:
             raise UsageError(f"Several leagues are called {league!r}.", code="ambiguous", hint="Give the id.")
-        near = get_close_matches(league, [row.name for row in known], n=1)
+        near = closest(league, (row.name for row in known))
         raise NotFound(
             f"There is no league {league!r} that you can see.",
             status=404,
-            hint=f"Did you mean {near[0]!r}?" if near else "`coworld leagues` lists them.",
+            hint=f"Did you mean {near!r}?" if near else "`coworld leagues` lists them.",
             context={"server": self._client.server},
         )
 

@@ -371,7 +371,7 @@ class _Fetch:
     # --- errors
 
     def _shown(self) -> str:
-        from ..transport._redact import shown_url
+        from coworld_core.urls import shown_url
 
         return shown_url(str(self.url))
 

@@ -16,12 +16,13 @@ import httpx2
 
 from coworld_core.errors import UsageError
 from coworld_core.retrying import Tries
+from coworld_core.urls import shown_url
 
 from .._version import __version__
 from ..errors import ApiConnectionError, ApiError, ApiShapeError, ApiStatusError
 from ..sign_in.credentials import Token, normalise_server
 from ._auth import Identity, check_elsewhere, mint_key, origin_of
-from ._redact import shown_url, watch_loggers
+from ._redact import watch_loggers
 from ._replies import Reply, close, late, read_body, refusal, unreachable
 from ._retry import Backoff, worth_retrying
 

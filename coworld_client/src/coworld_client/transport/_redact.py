@@ -6,35 +6,14 @@ import logging
 import re
 from collections.abc import Iterable
 from typing import Any, cast
-from urllib.parse import urlsplit
 
-__all__ = ["HIDDEN", "redact", "redact_json", "shown_url", "watch_loggers"]
+from coworld_core.urls import HIDDEN, shown_url
 
-HIDDEN = "…"
-"""What stands where a secret stood."""
+__all__ = ["redact", "redact_json", "watch_loggers"]
 
-_SECRET_PARAMETER = re.compile(
-    r"(?i)^(x-amz-|x-goog-|x-ms-|sig(nature)?$|se$|sp$|sv$|awsaccesskeyid|key-pair-id|policy$|expires$|token$|access_?token"
-    r"|auth|code$|secret|password|key$)"
-)
 _URL = re.compile(r"(?i)\b(https?://(?:\[[0-9a-f:.]*\])?[^\s\"'<>\\)\]}]+)")
 _BEARER = re.compile(r"(?i)\b((?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}")
 _LOGGERS = ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.http2", "httpcore2.proxy")
-
-
-def shown_url(url: object) -> str:
-    """An address fit to be shown: without user and password, and without a query that may let somebody in."""
-    try:
-        parts = urlsplit(str(url))
-        host, port = parts.hostname or "", parts.port
-    except ValueError:
-        return HIDDEN
-    host = f"[{host}]" if ":" in host else host
-    place = f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path}" if parts.scheme else parts.path
-    if not parts.query:
-        return place
-    names = [pair.partition("=")[0] for pair in parts.query.split("&")]
-    return f"{place}?{HIDDEN if any(map(_SECRET_PARAMETER.match, names)) else parts.query}"
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:

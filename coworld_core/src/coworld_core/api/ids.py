@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .._findings import listed
 from ..errors import UsageError
+from ..wording import listed
 
 __all__ = ["ID_PREFIXES", "check_id", "id_kind", "is_image_id", "is_uuid", "same_coworld"]
 
@@ -77,7 +77,7 @@ def check_id(text: str, kind: str | Sequence[str]) -> str:
     """
     kinds = (kind,) if isinstance(kind, str) else tuple(kind)
     shown = repr(text if len(text) <= 80 else f"{text[:79]}…")
-    wanted = listed(f"{'an' if name[0] in 'aeiou' else 'a'} {name}" for name in kinds)
+    wanted = listed((f"{'an' if name[0] in 'aeiou' else 'a'} {name}" for name in kinds), word="or")
     if not text or len(text) > _MAX_LENGTH or text in (".", "..") or not text.isprintable():
         said = "An empty string" if not text else shown
         raise UsageError(f"{said} is not the id of {wanted}.", code="bad_id", hint=_hint(kinds))
@@ -110,4 +110,4 @@ def _hint(kinds: Sequence[str]) -> str | None:
     forms = [f"{ID_PREFIXES[kind]}…" for kind in kinds if kind in ID_PREFIXES and kind not in _OPAQUE_KINDS]
     if any(kind in _UUID_KINDS for kind in kinds):
         forms.append("a UUID")
-    return f"It looks like {listed(forms)}." if forms else None
+    return f"It looks like {listed(forms, word='or')}." if forms else None

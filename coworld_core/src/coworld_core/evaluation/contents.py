@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..tables import html_table, one_line
+from ..wording import plural
 from .pieces import Contents, Encounter, Plot, Table
 from .reports import UNMEASURED, Durations, EvaluationPlan, EvaluationReport, IntervalRecord, MeasuredValue
-from .words import interval_words, number, plural
+from .words import interval_words, number
 
 __all__ = [
     "INTERVAL",

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from ..episode.conduct import quantile_seconds
 from ..episode.record import EpisodeRow
+from ..wording import plural
 from .battery import (
     BASELINE,
     BOT,
@@ -43,7 +44,7 @@ from .reports import (
     rounded,
 )
 from .totals import SeatSamples
-from .words import excludes_zero, plural
+from .words import excludes_zero
 
 __all__ = ["Diagnosis", "DiagnosisReport"]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ..wording import plural
 from .battery import DiagnosisChange, DiagnosisPlan, VariantDiagnosis
 from .contents import INTERVAL, Table, shown_interval, shown_number
 from .reports import MeasuredValue, Remark
-from .words import between, excludes_zero, number, plural
+from .words import between, excludes_zero, number
 
 __all__ = ["diagnosis_tables", "findings"]
 

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from ..episode.record import SeatRow
+from ..wording import plural
 from .contents import (
     INTERVAL,
     Parts,
@@ -34,7 +35,7 @@ from .reports import (
     measured_durations,
     measured_value,
 )
-from .words import number, plural
+from .words import number
 
 __all__ = ["MeasuredPlace", "Mixture", "MixturePlan", "MixtureReport"]
 

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from ..episode.record import SeatRow
 from ..records import Grows
+from ..wording import plural
 from .contents import INTERVAL, Parts, ShownReport, Table, block_facts, player_names, players_table, signed_rows
 from .designs import Lineup, coalitions, credit_lineups, pickup_lineups
 from .estimates import Sample
@@ -30,7 +31,7 @@ from .reports import (
     MeasuredValue,
     measured_value,
 )
-from .words import between, excludes_zero, number, plural
+from .words import between, excludes_zero, number
 
 __all__ = ["CANDIDATE", "Credit", "Pickup", "PickupPlan", "PickupReport", "Synergy", "ValueAt", "pool_labels"]
 

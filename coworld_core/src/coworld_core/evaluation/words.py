@@ -6,7 +6,7 @@ import math
 
 from .reports import IntervalRecord
 
-__all__ = ["between", "excludes_zero", "interval_words", "number", "plural"]
+__all__ = ["between", "excludes_zero", "interval_words", "number"]
 
 
 def interval_words(interval: IntervalRecord | None, *, signed: bool = False) -> str:
@@ -45,8 +45,3 @@ def number(value: float, interval: IntervalRecord | None = None, *, signed: bool
         return f"{value:{sign}.4g}"
     digits = max(0, 1 - math.floor(math.log10(width / 2)))
     return f"{round(value, digits) + 0.0:{sign}.{digits}f}"
-
-
-def plural(count: int, noun: str) -> str:
-    """So many of something."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

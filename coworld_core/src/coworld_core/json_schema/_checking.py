@@ -15,7 +15,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
-from .._findings import Cause, Finding, Findings, Path, did_you_mean, listed, meant, one_per_cause, quoted, type_word
+from .._findings import Cause, Finding, Findings, Path, did_you_mean, one_per_cause, quoted, type_word
+from ..wording import closest, listed
 from ._validator import Endless, budget, metaschema, pattern_length, pattern_problem, resolver, validator
 from ._words import worded
 
@@ -193,7 +194,7 @@ def _parts_findings(schema: dict[str, Any]) -> Iterator[Finding]:
                 hint="Remove it; all of a manifest's schemas are read as draft 2020-12.",
             )
         for key in part:
-            if key not in _KEYWORDS and not key.startswith("x-") and (guess := meant(key, _KEYWORDS, cutoff=0.85)):
+            if key not in _KEYWORDS and not key.startswith("x-") and (guess := closest(key, _KEYWORDS, cutoff=0.85)):
                 yield Finding(
                     code="unknown_schema_keyword",
                     path=(*path, key),
@@ -339,10 +340,10 @@ def _schema_error(path: Path, error: Any) -> Finding:
     hint = None
     if keyword == "type" and isinstance(value, str):
         message = f"{quoted(value)} is not a type of JSON Schema."
-        hint = did_you_mean(value, _TYPES) if meant(value, _TYPES) else f"It has {listed(_TYPES, word='and')}."
+        hint = did_you_mean(value, _TYPES) if closest(value, _TYPES, cutoff=0.7) else f"It has {listed(_TYPES)}."
     elif keyword == "type":
         message = f'"type" must name a type, or several in a list, not {type_word(value)}.'
-        hint = f"There are {listed(_TYPES, word='and')}."
+        hint = f"There are {listed(_TYPES)}."
     else:
         message = worded(error, path, "schema_invalid", lambda _: False)[0].finding.message
     return Finding(code="schema_invalid", path=path, message=message, hint=hint)

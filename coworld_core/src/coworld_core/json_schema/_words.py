@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from .._findings import Cause, Finding, Path, meant, quoted, type_word
+from .._findings import Cause, Finding, Path, quoted, type_word
+from ..wording import closest
 
 __all__ = ["worded"]
 
@@ -47,7 +48,7 @@ def worded(error: Any, path: Path, code: str, secret: Callable[[Path], bool]) ->
     if keyword == "enum" and isinstance(limit, list):
         choices = cast("list[Any]", limit)
         texts = [choice for choice in choices if isinstance(choice, str)]
-        guess = meant(value, texts) if isinstance(value, str) and not secret(path) else None
+        guess = closest(value, texts, cutoff=0.7) if isinstance(value, str) and not secret(path) else None
         hint = f"Did you mean {quoted(guess)}?" if guess else None
         return one(f"{where} is {shown}; allowed: {_choices(choices)}.", hint)
     if not keyword or (keyword == "not" and limit == {}):

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, cast
 
-from .._findings import Findings, Path, did_you_mean, dotted, listed, meant, quoted
+from .._findings import Findings, Path, did_you_mean, dotted, quoted
 from .._shape import field_names
 from ..jsonedit import Edit
+from ..wording import closest, listed
 from .models import GAME_HOSTED, ROLE_SECTIONS, GameManifest, RoleRunnable, Runnable, Variant, reporter_kind
 from .published import newer_fields
 
@@ -136,7 +137,7 @@ def _entries(document: Mapping[str, Any]) -> Iterable[tuple[str, int, dict[str, 
 def _left_out(entry: Mapping[str, Any], name: str, known: tuple[str, ...]) -> bool:
     """Whether a key is missing rather than misspelt."""
     strangers = islice((key for key in entry if key not in known), 100)
-    return name not in entry and not any(meant(key, [name]) for key in strangers)
+    return name not in entry and not any(closest(key, [name], cutoff=0.7) for key in strangers)
 
 
 def _api_version(lifted: Lifted) -> None:
@@ -189,7 +190,7 @@ def _without_effect(lifted: Lifted) -> None:
     found = [path for path in found if _value(lifted.document, path) not in (None, {}, [])]
     if found:
         have = "has" if len(found) == 1 else "have"
-        message = f"{listed(map(dotted, found), limit=8, word='and')} {have} no effect on this machine."
+        message = f"{listed(map(dotted, found), limit=8)} {have} no effect on this machine."
         hint = (
             "Platforms read it; it is kept unchanged."
             if len(found) == 1
@@ -209,7 +210,7 @@ def _file_players(lifted: Lifted) -> None:
     game = lifted.document.get("game")
     hosted = isinstance(game, dict) and cast("dict[str, Any]", game).get("player_runtime") == GAME_HOSTED
     if found and not hosted:
-        places = listed((f"player[{index}]" for index in found), limit=4, word="and")
+        places = listed((f"player[{index}]" for index in found), limit=4)
         what = "is a file instead of an image" if len(found) == 1 else "are files instead of images"
         lifted.findings.add(
             "player_file",
@@ -269,7 +270,7 @@ def _nested_runnables(lifted: Lifted) -> None:
         strangers = [name for name in inner if name not in (*field_names(Runnable), "image_uri")]
         twice = [name for name, value in inner.items() if name in entry and entry[name] != value]
         if strangers or twice:
-            names = listed(strangers or twice, limit=4, word="and")
+            names = listed(strangers or twice, limit=4)
             also = f"contradicts the entry's {names}" if twice else f"has {names}, which is not a field of a program"
             message = f"{dotted(path)} is where early manifests had a player's program; it {also}."
             lifted.findings.add("unclear_form", path, message, "Write the program's fields beside id and name.")

@@ -10,11 +10,12 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from .._findings import Finding, Findings, Path, did_you_mean, listed, quoted, type_word
+from .._findings import Finding, Findings, Path, did_you_mean, quoted, type_word
 from ..errors import ManifestError, UsageError
 from ..issues import Report
 from ..json_schema._checking import CheckedSchema, check_schema, follow
 from ..jsontext import json_report, wrap_json
+from ..wording import listed
 from .models import JsonObject, Manifest, Variant
 
 __all__ = [
@@ -46,7 +47,7 @@ def find_variant(manifest: Manifest, variant_id: str) -> Variant:
         if variant.id == variant_id:
             return variant
     raise UsageError(
-        f"{manifest.game.name} has no variant {quoted(variant_id)}; it has {listed(known, word='and')}.",
+        f"{manifest.game.name} has no variant {quoted(variant_id)}; it has {listed(known)}.",
         code="unknown_variant",
         hint=did_you_mean(variant_id, known),
         context={"variant": variant_id, "known": known},

@@ -8,7 +8,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
-from .._findings import listed
 from ..commissioner.messages import (
     EpisodeFailed,
     EpisodeResult,
@@ -38,6 +37,7 @@ from ..commissioner.values import (
 )
 from ..errors import CommissionerError
 from ..evaluation.judging import JudgedBlock
+from ..wording import listed
 from .log import (
     DivisionPlaces,
     DueRound,

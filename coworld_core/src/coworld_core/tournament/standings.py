@@ -30,8 +30,9 @@ from ..evaluation.reports import (
     rounded,
 )
 from ..evaluation.totals import Totals
-from ..evaluation.words import interval_words, plural
+from ..evaluation.words import interval_words
 from ..records import Record
+from ..wording import plural
 from .expecting import expected_blocks
 from .league import CommissionedLeague, CommissionedReport, commissioned_tables
 from .log import (

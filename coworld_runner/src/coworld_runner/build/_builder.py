@@ -13,8 +13,8 @@ from coworld_core.docker_engine import Engine, EngineGone, EngineRefused, path_s
 from coworld_core.episode.events import ImageReady
 from coworld_core.errors import ImageError, UsageError
 from coworld_core.images import ImageRef, Platform, content_tag
+from coworld_core.wording import listed
 
-from .._hints import listed
 from ..backend import Publish
 from ..backends.docker._images import Images
 from ..backends.docker._login import registry_headers

@@ -15,8 +15,8 @@ from coworld_core.issues import Issue, Report
 from coworld_core.manifest.loading import MANIFEST_NAME, TEMPLATE_NAME, check_manifest, load_manifest, read_document
 from coworld_core.manifest.models import Manifest
 from coworld_core.manifest.template import hydrate, image_names, placeholders
+from coworld_core.wording import closest, listed
 
-from .._hints import did_you_mean, listed
 from ..images.build import BuildError
 from ..images.compose import (
     COMPOSE_NAMES,
@@ -235,7 +235,7 @@ def _with_one_built(read: ComposeFile, name: str | None) -> ComposeFile:
     if name is None:
         return read
     if name not in (names := [service.name for service in read.services]):
-        near = did_you_mean(name, names)
+        near = closest(name, names)
         raise UsageError(
             f"{read.path} has no service {name!r}.",
             code="unknown_service",
@@ -284,7 +284,7 @@ def _checked_template(path: Path, compose: ComposeFile, version: str) -> tuple[M
     unused = [service for service in compose.services if service.placeholder not in used]
     for image in manifest.images():
         reference = ImageRef.parse(image).require_runnable(f"the image {image!r}")
-        near = did_you_mean(reference.name, (ImageRef.parse(service.image).name for service in unused))
+        near = closest(reference.name, (ImageRef.parse(service.image).name for service in unused))
         if near is not None and near != reference.name and reference.kind == "local":
             message = f"The manifest names the image {image!r}, which no service builds."
             hint = f"Did you mean {near!r}?"
@@ -405,7 +405,7 @@ def dockerfile_for(service: Service, build: Build, args: Mapping[str, str]) -> D
     every = read_dockerfile(text).stages
     target = build.target
     if target is not None and not target.isdigit() and target.lower() not in {stage.lower() for stage in every}:
-        near = did_you_mean(target, filter(None, every))
+        near = closest(target, filter(None, every))
         raise BuildError(
             f"The Dockerfile of service {service.name!r} has no stage {target!r}.",
             code="target_missing",

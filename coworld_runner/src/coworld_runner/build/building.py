@@ -23,8 +23,8 @@ from coworld_core.images import HOSTED_PLATFORM, Platform
 from coworld_core.issues import Issue, Report
 from coworld_core.manifest.loading import dump_manifest
 from coworld_core.manifest.models import Manifest
+from coworld_core.wording import listed
 
-from .._hints import listed
 from ..backend import Publish
 from ..errors import unwrapped
 from ..images.build import BuildError

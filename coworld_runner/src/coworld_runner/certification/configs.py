@@ -9,8 +9,8 @@ from coworld_core.errors import UsageError
 from coworld_core.issues import Issue
 from coworld_core.manifest.gameconfig import slot_count, validate_game_config
 from coworld_core.manifest.models import JsonObject, Manifest
+from coworld_core.wording import listed
 
-from .._hints import listed
 from .answers import StepAnswer, advice, failed_on, issue_evidence, missing, passed, required
 from .record import Evidence
 

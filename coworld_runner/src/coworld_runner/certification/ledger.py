@@ -12,8 +12,8 @@ from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.record import EpisodeRecord, SeatedPlayer
 from coworld_core.issues import Issue
 from coworld_core.terminal import strip_controls
+from coworld_core.wording import listed
 
-from .._hints import listed
 from ..backend import Backend, ImageInfo
 from ..episode.running import versions
 from ..runs._opening import OpenRun

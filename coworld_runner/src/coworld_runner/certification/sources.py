@@ -18,6 +18,7 @@ import anyio
 
 from coworld_core.manifest.models import Manifest
 from coworld_core.retrying import Backoff, Tries, retry_after, says_later
+from coworld_core.urls import shown_url
 
 from .record import SourceRecord, SourceStatus
 
@@ -119,17 +120,6 @@ class _Settled:
 
 def _is_dockerfile(name: str) -> bool:
     return name == "Dockerfile" or (name.startswith("Dockerfile.") and name != "Dockerfile.dockerignore")
-
-
-def shown_url(url: str) -> str:
-    """An address without user name and password."""
-    try:
-        parts = urlsplit(url)
-        if "@" not in parts.netloc:
-            return url
-        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-    except ValueError:
-        return url
 
 
 def read_reference(url: str) -> _Place | _Settled:

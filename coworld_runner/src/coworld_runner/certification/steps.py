@@ -27,8 +27,8 @@ from coworld_core.manifest.loading import check_manifest, dump_manifest
 from coworld_core.manifest.models import ROLE_SECTIONS, Manifest
 from coworld_core.manifest.results import check_results
 from coworld_core.ports import EXTRA_PORTS_ENV
+from coworld_core.wording import listed
 
-from .._hints import listed
 from ..backend import Backend, Publish
 from ..episode.running import EpisodeOptions, run_episode
 from ..errors import OWN_DOING, unwrapped

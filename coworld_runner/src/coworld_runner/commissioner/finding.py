@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from coworld_core.errors import UsageError
 from coworld_core.manifest.models import Runnable
+from coworld_core.wording import closest, listed
 
-from .._hints import did_you_mean, listed
 from ..package.resolving import Package
 from ..players import player_host
 
@@ -57,7 +57,7 @@ def find_commissioner(package: Package, word: str = "") -> FoundCommissioner:
     elif ":" in name or "/" in name or "@" in name:
         runnable = Runnable(type="commissioner", image=name)
     else:
-        close = did_you_mean(name, known)
+        close = closest(name, known)
         raise UsageError(
             f"{game} has no commissioner {name!r}, and it is neither an image nor a command with arguments.",
             code="unknown_commissioner",

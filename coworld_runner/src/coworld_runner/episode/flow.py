@@ -21,8 +21,8 @@ from ..runs.scratch import Scratch, open_scratch
 from . import probes
 from .collecting import ArtifactCollector
 from .housing import house_player
-from .leaving import all_left, blame_for_leaving, watch_leaving
-from .ledger import Ledger, UnitState
+from .leaving import blame_for_leaving, watch_leaving
+from .ledger import Ledger
 from .links import play_links
 from .missing import watch_connections
 from .options import ContractProbe, OnReady
@@ -277,7 +277,7 @@ class Flow:
     async def _blame_who_still_runs(self, words: str, *, stopped: bool = False, hint: str | None = None) -> None:
         """Blame the players that have not ended, or (if ``stopped``) that had to be stopped."""
         for slot, seat in self._ledger.seats.items():
-            if _still_runs(seat, stopped=stopped):
+            if (seat.own_end if stopped else seat.end) is None:
                 said = f"{self._ledger.who('player', slot)} was still running {words}"
                 await self._ledger.see("still_running", "player", slot, words=said, hint=hint)
 
@@ -286,17 +286,11 @@ class Flow:
         hint = "Read the logs for what it waited for, or allow more with --timeout-seconds."
         ledger.trouble = ledger.trouble or self._backend.trouble()
         # a game may update its results from the first move on: while players stay, it may not be over
-        playing = any(_still_runs(seat, stopped=True) for seat in ledger.seats.values())
+        playing = any(seat.own_end is None for seat in ledger.seats.values())
         over = ledger.results_complete and not ledger.rewritten and not playing
         if not ledger.trouble and (self._phases.stage == "finish" or over):
             await self._blame_who_still_runs(f"at {limit}, after the game was over.", stopped=True, hint=hint)
-        elif not ledger.trouble and all_left(self._setup, ledger):
+        elif not ledger.trouble and ledger.all_left:
             await blame_for_leaving(ledger, f"at {limit}")
         else:
             await ledger.see("deadline", "game", words=limit, hint=hint)
-
-
-def _still_runs(seat: UnitState, *, stopped: bool = False) -> bool:
-    """Whether a player has not ended; if ``stopped``, one that had to be stopped counts, too."""
-    ended = seat.unit.exit if seat.unit is not None else None
-    return ended is None or (stopped and ended.reason in ("stopped", "deadline"))

@@ -11,7 +11,7 @@ from .ledger import Ledger
 from .setup import Setup
 from .watching import Watch
 
-__all__ = ["all_left", "blame_for_leaving", "watch_leaving"]
+__all__ = ["blame_for_leaving", "watch_leaving"]
 
 
 async def watch_leaving(setup: Setup, ledger: Ledger, watch: Watch, players: Sequence[Unit]) -> None:
@@ -29,7 +29,7 @@ async def watch_leaving(setup: Setup, ledger: Ledger, watch: Watch, players: Seq
         return
     for player in players:
         await player.wait()
-    if not all_left(setup, ledger):
+    if not ledger.all_left:
         return
     patience = setup.options.abandoned_timeout
     with anyio.move_on_after(patience):
@@ -43,14 +43,6 @@ async def watch_leaving(setup: Setup, ledger: Ledger, watch: Watch, players: Seq
         "game that hangs; if it plays on without players, allow more with --abandoned-timeout-seconds.",
     )
     watch.over.set()
-
-
-def all_left(setup: Setup, ledger: Ledger) -> bool:
-    """Whether all players have ended with status 0, unstopped, and no people play."""
-    ended = [seat.unit.exit if seat.unit is not None else None for seat in ledger.seats.values()]
-    return len(ended) == len(setup.plan.seats) and all(
-        exit is not None and exit.ok and exit.reason not in ("stopped", "deadline") for exit in ended
-    )
 
 
 async def blame_for_leaving(ledger: Ledger, when: str, *, hint: str | None = None) -> None:

@@ -45,6 +45,16 @@ class UnitState:
         """How long the unit ran, for a unit that has ended."""
         return f"{(self.ended or 0.0) - (self.started or 0.0):.1f} s"
 
+    @property
+    def end(self) -> Exit | None:
+        """The unit's exit once it has ended, which may be a moment before that is published."""
+        return self.unit.exit if self.unit is not None else None
+
+    @property
+    def own_end(self) -> Exit | None:
+        """The same for a unit that ended by itself; None for one that had to be stopped."""
+        return None if self.end is None or self.end.reason in ("stopped", "deadline") else self.end
+
 
 class Ledger:
     """The state of one episode.
@@ -140,6 +150,12 @@ class Ledger:
     def played(self) -> bool:
         """Whether the game is known to have done its part."""
         return self.results_complete or self.results is not None
+
+    @property
+    def all_left(self) -> bool:
+        """Whether all players have ended by themselves with status 0, and no people play."""
+        ends = [seat.own_end for seat in self.seats.values()]
+        return len(ends) == len(self._setup.plan.seats) and all(end is not None and end.ok for end in ends)
 
     def known(self) -> Known:
         """Return the facts needed to assign blame."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from coworld_core.episode.record import EpisodeRecord
 from coworld_core.errors import CapabilityError, ImageError
+from coworld_core.wording import listed
 
-from .._hints import listed
 from .._stage import find_plan, open_stage
 from ..backend import Backend
 from ..package.resolving import Package

@@ -338,7 +338,6 @@ class StarvationMeter:
             there = self._connections.of(pid for player in alone for pid in player.pids)
             for player in alone:
                 player.connected = not there.isdisjoint(player.pids)
-        if self._began is None:
             if self._players and all(player.connected for player in self._players):
                 # Not since the look before: until a program connects it is busy for longer than many a tick, and that
                 # cannot be told from play within the same look.

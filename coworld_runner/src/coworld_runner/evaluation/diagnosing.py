@@ -21,8 +21,8 @@ from coworld_core.evaluation.battery import (
 )
 from coworld_core.evaluation.designs import Lineup
 from coworld_core.evaluation.diagnosis import Diagnosis, DiagnosisReport
+from coworld_core.wording import listed
 
-from .._hints import listed
 from .._stage import find_package
 from ..package.resolving import Package
 from ..plan import EpisodePlan

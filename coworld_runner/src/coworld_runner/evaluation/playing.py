@@ -22,8 +22,8 @@ from coworld_core.evaluation.markdown import report_markdown
 from coworld_core.evaluation.metrics import known_metrics, measured
 from coworld_core.evaluation.reading import PLAN_NAME, REPORT_NAME, open_evaluation, read_plan
 from coworld_core.evaluation.reports import Evaluation, EvaluationPlan
+from coworld_core.wording import listed
 
-from .._hints import listed
 from .._stage import open_stage
 from ..backend import Backend
 from ..episode.running import EpisodeOptions

@@ -17,8 +17,8 @@ from coworld_core.errors import ImageError
 from coworld_core.images import ImageRef, Platform
 from coworld_core.issues import Report
 from coworld_core.manifest.template import placeholder
+from coworld_core.wording import closest
 
-from .._hints import did_you_mean
 from ._compose_places import Place
 from ._variables import shown
 
@@ -194,7 +194,7 @@ def read_services(root: Place) -> tuple[Service, ...]:
     if "include" in top:
         _not_read(top["include"], "include", "Write the services into this file.")
     if "services" not in top:
-        near = did_you_mean("services", top)
+        near = closest("services", top)
         hint = f"Did you mean `services` instead of {near!r}?" if near else "List the images under `services:`."
         raise root.wrong("services_missing", "The file has no `services`.", hint=hint)
     entries = top["services"].entries("`services`")

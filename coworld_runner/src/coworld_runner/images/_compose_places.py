@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from coworld_core.errors import UsageError
 from coworld_core.issues import Issue, Report, Severity
+from coworld_core.wording import closest, listed
 
-from .._hints import did_you_mean, listed
 from ._variables import WatchedVariables, interpolate, read_env_file
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Reading:
             with path.open("rb") as file:
                 data = file.read(_MAX_BYTES + 1)
         except FileNotFoundError:
-            near = did_you_mean(path.name, sorted(entry.name for entry in path.parent.glob("*.y*ml")))
+            near = closest(path.name, sorted(entry.name for entry in path.parent.glob("*.y*ml")))
             raise UsageError(
                 f"There is no compose file at {path}.",
                 code="compose_missing",

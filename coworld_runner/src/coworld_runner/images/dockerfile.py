@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from .._hints import did_you_mean
+from coworld_core.wording import closest
+
 from ._variables import interpolate
 
 __all__ = ["Dockerfile", "read_dockerfile", "without_frontend"]
@@ -213,7 +214,7 @@ class _Files:
 
 def _mistake(number: int, instruction: str, rest: str, stages: list[str]) -> tuple[int, str] | None:
     if instruction not in _INSTRUCTIONS:
-        near = did_you_mean(instruction, _INSTRUCTIONS)
+        near = closest(instruction, _INSTRUCTIONS)
         return number, f"There is no instruction {instruction}." + (f" Did you mean {near}?" if near else "")
     if not rest:
         return number, f"{instruction} says nothing."

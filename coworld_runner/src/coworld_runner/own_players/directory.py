@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from coworld_core.errors import UsageError
+from coworld_core.wording import listed
 
-from .._hints import listed
 from ..images.dockerfile import read_dockerfile
 from .player import MOST_BYTES, MOST_FILES, PYTHON, OwnPlayer, too_large
 

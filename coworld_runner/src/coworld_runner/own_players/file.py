@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from coworld_core.errors import UsageError
+from coworld_core.wording import closest
 
-from .._hints import did_you_mean
 from .machine import machine_of
 from .player import MOST_BYTES, PYTHON, OwnPlayer, too_large
 
@@ -94,7 +94,7 @@ def _is_seated(path: Path, content: bytes) -> bool:
         return False
     if _has_act(names.get("Player")) or _is_session(names.get("play")):
         return True
-    near = did_you_mean("act", names)
+    near = closest("act", names)
     raise UsageError(
         f"{path} has no function act(observation, legal, rng), and is no program either: nothing in it would run.",
         code="player_without_act",

@@ -8,8 +8,8 @@ import stat
 from pathlib import Path
 
 from coworld_core.errors import UsageError
+from coworld_core.wording import closest
 
-from .._hints import did_you_mean
 from .directory import read_directory
 from .file import read_file
 from .llm import LLM, read_llm
@@ -72,7 +72,7 @@ def near_file(path: Path) -> str | None:
         for entry in sorted(path.parent.iterdir())[:2000]:
             if entry.is_dir() or entry.suffix == ".py" or os.access(entry, os.X_OK):
                 beside.setdefault(entry.stem, entry.name)
-    near = did_you_mean(path.stem, beside)
+    near = closest(path.stem, beside)
     return beside[near] if near else None
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from coworld_core.errors import CapabilityError, UsageError
+from coworld_core.wording import listed
 
-from .._hints import listed
 from ..backend import Backend
 from .machine import here, runs_on
 from .player import OwnPlayer

@@ -17,8 +17,8 @@ import anyio.to_thread
 from coworld_core.errors import EnvironmentFault, RemoteError, UsageError
 from coworld_core.retrying import Backoff, Tries, retry_after, says_later
 from coworld_core.sizes import shown_size
-
-from .._hints import did_you_mean, listed
+from coworld_core.urls import shown_url
+from coworld_core.wording import closest, listed
 
 if TYPE_CHECKING:
     from httpx2 import URL, AsyncClient, Response
@@ -32,7 +32,6 @@ __all__ = [
     "missing",
     "read_source",
     "s3_address",
-    "shown_url",
 ]
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://")
@@ -127,7 +126,7 @@ def missing(path: Path, *, what: str) -> UsageError:
         names = sorted(entry.name for entry in parent.iterdir() if parent == path.parent or entry.is_dir())
     except OSError:
         names = []
-    near = did_you_mean(wanted, names)
+    near = closest(wanted, names)
     if near is not None and near != wanted:
         hint = f"Did you mean {parent / near}?"
     elif parent != path.parent:
@@ -136,12 +135,6 @@ def missing(path: Path, *, what: str) -> UsageError:
         visible = [name for name in names if not name.startswith(".")]
         hint = f"In {parent} there is: {listed(visible, limit=8)}." if visible else f"{parent} is empty."
     return UsageError(f"There is no {what} at {path}.", code="path_missing", hint=hint, context={"path": str(path)})
-
-
-def shown_url(url: str) -> str:
-    """An address without what may be secret: no password, no query, no fragment."""
-    bare = re.split(r"[?#]", url, maxsplit=1)[0]
-    return re.sub(r"//[^/]*@", "//", bare)[:200]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,11 +28,12 @@ from coworld_core.manifest.loading import (
 )
 from coworld_core.manifest.models import Manifest
 from coworld_core.tables import TableRow, html_table, one_line
+from coworld_core.urls import shown_url
 from coworld_core.versions import Published
+from coworld_core.wording import listed
 
-from .._hints import listed
 from ..images.compose import Contexts, contexts_for
-from ._sources import FETCH_SECONDS, Source, fetch, missing, read_source, shown_url
+from ._sources import FETCH_SECONDS, Source, fetch, missing, read_source
 
 __all__ = [
     "MANIFEST_LIMIT",

@@ -25,8 +25,9 @@ from coworld_core.compression import Compression, Unpacker, detect_compression, 
 from coworld_core.errors import CoworldError, EnvironmentFault, RemoteError, UsageError
 from coworld_core.ids import new_run_id
 from coworld_core.sizes import shown_size
+from coworld_core.urls import shown_url
 
-from ..package._sources import FETCH_SECONDS, Source, fetch, missing, read_source, s3_address, shown_url
+from ..package._sources import FETCH_SECONDS, Source, fetch, missing, read_source, s3_address
 from ..runs.scratch import open_scratch
 from ..runs.workspace import replays_of
 

@@ -16,6 +16,7 @@ from typing import Self
 from coworld_core.episode.artifacts import EpisodeLayout
 from coworld_core.episode.record import ROWS_NAME, SUMMARY_NAME, ArtifactRecord
 from coworld_core.errors import EnvironmentFault, WorkspaceError
+from coworld_core.writing import write_whole
 
 from ._trees import remove_tree
 
@@ -165,16 +166,8 @@ def atomic_write(path: Path, data: bytes) -> None:
         WorkspaceError: It cannot be written.
         EnvironmentFault: There is no room.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        try:
-            with temporary.open("xb") as file:
-                file.write(data)
-            temporary.replace(path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
+        write_whole(path, data)
     except OSError as error:
         raise unwritable(path, error) from error
 

@@ -10,8 +10,8 @@ import tomlkit
 from coworld_core.errors import UsageError
 from coworld_core.tournament.pairings import Commissioned
 from coworld_core.tournament.standings import Tournament
+from coworld_core.wording import closest, listed
 
-from .._hints import did_you_mean, listed
 from ..commissioner.finding import find_commissioner
 from ..evaluation.lineups import Entrants
 from ..evaluation.rules import EvaluationRules, rating_for
@@ -182,7 +182,7 @@ async def withdraw_entrant(directory: str | os.PathLike[str], name: str) -> Tour
     place = Path(directory)
     settings = read_settings(place)
     if name not in settings.entrants:
-        close = did_you_mean(name, settings.entrants)
+        close = closest(name, settings.entrants)
         raise UsageError(
             f"{name!r} is not in this tournament.",
             code="unknown_entrant",

@@ -25,9 +25,9 @@ from coworld_core.tournament.log import (
     read_log,
 )
 from coworld_core.tournament.standings import Tournament, TournamentReport
+from coworld_core.wording import listed
 
 from .._appending import AppendedFile
-from .._hints import listed
 from ..evaluation.lineups import Entrants
 from ..evaluation.playing import PlayedEvaluation, measure_row, refuse_changed
 from ..evaluation.rules import EvaluationRules

@@ -13,8 +13,7 @@ from coworld_core import durations
 from coworld_core.environment import RESERVED_ENV
 from coworld_core.errors import UsageError
 from coworld_core.quantities import quantity_problem
-
-from .._hints import listed
+from coworld_core.wording import listed
 
 __all__ = ["Outputs", "PlayerPods", "PullPolicy", "Settings", "read_outputs", "read_secrets", "read_settings"]
 

@@ -20,8 +20,8 @@ from coworld_core.errors import UsageError
 from coworld_core.ids import new_run_id
 from coworld_core.images import image_problem
 from coworld_core.manifest.loading import read_document
+from coworld_core.wording import listed
 
-from .._hints import listed
 from ..backends.engine import GAME_CAPABILITIES
 from ..backends.kubernetes._objects import UNDISTURBED, container, nodes_for, pod_spec, thing
 from ..episode.specs import game_files, game_identity

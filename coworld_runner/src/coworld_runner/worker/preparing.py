@@ -12,8 +12,8 @@ import anyio.to_thread
 
 from coworld_core.episode.request import load_request
 from coworld_core.errors import UsageError
+from coworld_core.urls import shown_url
 
-from ..package._sources import shown_url
 from ..package.resolving import MANIFEST_LIMIT, Package
 from ..plan import EpisodePlan, plan_episode
 from ..runs.workspace import atomic_write

@@ -10,8 +10,6 @@ from __future__ import annotations
 import io
 import logging
 import math
-import os
-import secrets
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from types import TracebackType
@@ -23,8 +21,10 @@ import anyio.to_thread
 
 from coworld_core.errors import RemoteError, TransferCode, TransferError, UsageError
 from coworld_core.retrying import Backoff, Tries, retry_after, says_later
+from coworld_core.urls import shown_url
+from coworld_core.writing import write_whole
 
-from ..package._sources import fetch, read_source, shown_url
+from ..package._sources import fetch, read_source
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
@@ -225,23 +225,9 @@ async def _pieces(path: Path, size: int) -> AsyncGenerator[bytes]:
 
 
 def _write_file(path: Path, content: Path | bytes, what: str) -> None:
-    import shutil
-
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with part.open("xb") as target:
-                if isinstance(content, bytes):
-                    target.write(content)
-                else:
-                    with content.open("rb") as source:
-                        shutil.copyfileobj(source, target, _CHUNK)
-                target.flush()
-                os.fsync(target.fileno())
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        write_whole(path, content, sync=True)
     except OSError as error:
         raise TransferError(
             f"The {what} could not be written to {path}: {error.strerror}.",

@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import Any, Final
 
 from coworld_core.errors import UsageError
+from coworld_core.wording import closest
 
-from .._hints import did_you_mean
 from .libraries import imported
 from .wrappable import Wrappable, WrappedGame, not_wrappable
 
@@ -92,7 +92,7 @@ def find_game(source: str) -> WrappedGame:
         raise not_wrappable(source, "no game is named", hint=everything)
     name, known = game.partition("(")[0], games.names()
     if name not in known:
-        near = did_you_mean(name, known)
+        near = closest(name, known)
         hint = f"Did you mean {library}:{near}? {everything}" if near else everything
         raise not_wrappable(source, f"{LIBRARIES[library].title} has no such game", hint=hint)
     return games.find(game)

@@ -30,8 +30,8 @@ from coworld_core.docker_engine import Engine, resolve_address
 from coworld_core.episode.events import BaseEvent
 from coworld_core.errors import BackendUnavailable, UsageError
 from coworld_core.issues import Issue
+from coworld_core.wording import listed
 
-from ..._hints import listed
 from ...backend import Capabilities, Found, ImageInfo, Publish, UnitSpec
 from ...collector.listening import open_ports
 from ..base import BaseBackend, refuse_taken_names
