@@ -15,6 +15,7 @@ from support.images import BASE_IMAGE
 
 from coworld_core.errors import UsageError
 from coworld_runner import certify, resolve_package, run_episode
+from coworld_runner.backend import Backend
 from coworld_runner.build.building import build_coworld
 from coworld_runner.own_players.hosted import read_hosted
 from coworld_runner.package.resolving import Package
@@ -61,11 +62,18 @@ async def test_it_certifies_where_each_player_has_a_log(tmp_path: Path) -> None:
 @pytest.mark.docker
 async def test_in_a_container_from_what_was_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "BASE_IMAGE", BASE_IMAGE)
-    project = shutil.copytree(HOSTED, tmp_path / "project")
+    await play_what_was_built("docker", tmp_path)
+
+
+async def play_what_was_built(backend: Backend | str, directory: Path) -> None:
+    """Build the fixture and play it there."""
+    project = shutil.copytree(HOSTED, directory / "project")
     built = await build_coworld(project, version="1.0.0")
-    record = await run_episode(built.manifest_path, backend="docker", workspace=tmp_path / "out")
+    record = await run_episode(built.manifest_path, backend=backend, workspace=directory / "out")
     assert (record.faults, record.scores) == ((), (7.0, 42.0))
-    assert (tmp_path / "out/logs/policy_agent_1.log").read_text() == "42\n"
+    assert (directory / "out/logs/policy_agent_1.log").read_text() == "42\n"
+    assert [slot.artifact for slot in record.slots] == ["policy_artifact_0.zip", "policy_artifact_1.zip"]
+    assert json.loads((directory / "out/player_status.json").read_text())["players"][1]["state"] == "exited"
 
 
 def test_a_directory_is_a_zip_that_its_content_decides(tmp_path: Path) -> None:
