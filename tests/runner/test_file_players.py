@@ -17,9 +17,11 @@ from coworld_core.errors import UsageError
 from coworld_runner import certify, resolve_package, run_episode
 from coworld_runner.backend import Backend
 from coworld_runner.build.building import build_coworld
+from coworld_runner.episode.running import EpisodeOptions
 from coworld_runner.own_players.hosted import read_hosted
 from coworld_runner.package.resolving import Package
 from coworld_runner.plan import plan_episode
+from coworld_runner.worker.preparing import read_plan
 
 HOSTED = Path(__file__).parents[1] / "support" / "packages" / "hosted"
 
@@ -108,6 +110,25 @@ async def test_no_other_players_can_sit_there(players: list[str], code: str) -> 
     with pytest.raises(UsageError) as raised:
         plan_episode(package, players=players)
     assert raised.value.code == code
+
+
+async def test_players_without_a_network_of_their_own_reach_no_hosts(tmp_path: Path) -> None:
+    options = EpisodeOptions(player_https=("api.example.com",))
+    with pytest.raises(UsageError, match="they have its network"):
+        await run_episode(await hosted(), backend="process", workspace=tmp_path / "out", options=options)
+    assert not (tmp_path / "out").exists()
+
+
+async def test_a_request_cannot_seat_images(tmp_path: Path) -> None:
+    """Whoever reads it, the hosted worker too: a job spec has no place for files."""
+    manifest = json.loads((HOSTED / "coworld_manifest_template.json").read_text().replace("{{GAME_IMAGE}}", "game:1"))
+    manifest["game"]["version"] = "1.0.0"
+    players = [{"type": "player", "image": "bot:1"}] * 2
+    spec = tmp_path / "spec.json"
+    spec.write_text(json.dumps({"manifest": manifest, "game_config": {}, "players": players}))
+    with pytest.raises(UsageError, match="Seat 0 of the episode request names an image") as raised:
+        await read_plan(spec.as_uri())
+    assert raised.value.code == "player_file_unavailable"
 
 
 async def test_a_player_that_is_only_on_the_platform_is_named() -> None:

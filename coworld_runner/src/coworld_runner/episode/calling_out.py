@@ -15,6 +15,7 @@ from coworld_core.errors import CapabilityError, EnvironmentFault, ImageError, N
 
 from ..backend import INPUTS_MOUNT, Backend, HttpProbe, Limits, Port, UnitSpec, without_limits
 from ..https_proxy import LISTENS, host_problem
+from ..plan import EpisodePlan
 from ..runs.scratch import Scratch
 from .ledger import Ledger
 from .options import EpisodeOptions
@@ -42,16 +43,22 @@ def read_hosts(text: str) -> tuple[str, ...]:
     return hosts
 
 
-def require_way_out(backend: Backend, options: EpisodeOptions) -> None:
+def require_way_out(plan: EpisodePlan, backend: Backend, options: EpisodeOptions) -> None:
     """Check that players can be held to the hosts that they may reach; starts nothing.
 
     Raises:
-        UsageError: An entry names no host, or their network is open anyway.
+        UsageError: An entry names no host, their network is open anyway, or they have none of their own.
         CapabilityError: The backend cannot do that.
     """
     if not options.player_https:
         return
     read_hosts(",".join(options.player_https))
+    if plan.game_hosts:
+        raise UsageError(
+            f"{plan.manifest.game.name} runs its players itself: they have its network, and no other way out.",
+            code="https_hosts_without_effect",
+            hint="Leave --player-https out.",
+        )
     if options.player_network != "game-only":
         raise UsageError(
             f"Players are to reach {', '.join(options.player_https)} alone, and their network is "

@@ -86,7 +86,7 @@ async def run_episode(
         require_images(plan, stage.backend)
         require_players(plan, stage.backend)
         _require(stage.backend, options)
-        require_way_out(stage.backend, options)
+        require_way_out(plan, stage.backend, options)
         _require_gpu(stage.backend, plan)
         with open_run(
             stage.workspace, run_id=stage.run_id, listeners=listeners, overwrite=overwrite, latest=stage.latest
