@@ -257,6 +257,7 @@ def test_unknown_option_says_what_was_meant() -> None:
         (["run-episode", "w", "--backend", "moon"], "There is no backend 'moon'. There are docker, kubernetes"),
         (["clean", "--backend", "auto"], "There is no backend 'auto'."),
         (["run-episode", "w", "--aws-profile", "p"], "--aws-profile and --aws-region need --use-bedrock."),
+        (["run-episode", "w", "--player-https", "a.example.com", "--player-network", "open"], "leave one out."),
         (["scrimmage", "w"], "Missing argument 'BOT'."),
         (["scrimmage", "w", "i", "--metric", "/x"], "--metric needs -n 2 or more: one episode measures nothing."),
         (["scrimmage", "w", "i", "-n", "2", "--verify-replay"], "--verify-replay is for one episode."),
@@ -363,6 +364,10 @@ def test_options_become_episode_options() -> None:
     assert options.abandoned_timeout == 7
     assert options.on_player_failure == "continue"
     assert options.player_network == "open"
+    assert flags("--player-https", "a.example.com,b.example.com").episode(watch=False).player_https == (
+        "a.example.com",
+        "b.example.com",
+    )
     assert options.platform == "linux/amd64"
     assert options.admin
     assert options.watch

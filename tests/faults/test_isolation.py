@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from support.arena import Arena
+from support.https_server import https_server
 from support.misfit_kit import Evidence
 
-from coworld_core.errors import CapabilityError
+from coworld_core.errors import CapabilityError, UsageError
 from coworld_runner.backend import Limits
 from coworld_runner.episode.running import EpisodeOptions
 
@@ -122,6 +123,69 @@ async def test_whom_a_player_reaches(arena: Arena, listener: socket.socket, netw
         # opened by the caller, so the silence above is not for want of trying
         assert any("REACHED" in log and "REACHED nobody" not in log for log in logs)
         assert callers(listener) > 0
+
+
+# --- hosts that players may reach --------------------------------------------------------------------------------
+
+_CALLS = """
+import os, socket, ssl, urllib.request
+trusted = ssl.create_default_context(cadata=os.environ["AUTHORITY"])
+for url in os.environ["URLS"].split():
+    try:
+        print("CALLED", url, urllib.request.urlopen(url, timeout=20, context=trusted).read().decode(), flush=True)
+    except OSError as error:
+        print("FAILED", url, error, flush=True)
+try:
+    socket.create_connection((os.environ["ADDRESS"], 443), timeout=5)
+    print("WENT OUT", flush=True)
+except OSError as error:
+    print("STAYED", error, flush=True)
+os.execvp("python3", ["python3", "player.py", "well"])
+"""
+
+
+@pytest.mark.parametrize("backend_name", DOCKER)
+async def test_which_hosts_players_reach_by_https(arena: Arena) -> None:
+    """With a server at an address of the internet, as far as this machine is concerned."""
+    where, wild, other, inside = (f"{name}.coworld-test.example" for name in ("api", "a.wild", "other", "inside"))
+    with https_server(arena.image, where, wild, other, inside=inside) as server:
+        urls = [f"https://{host}/" for host in (where, wild, other, inside, server.address)] + [f"https://{where}:80/"]
+        secrets = {"AUTHORITY": server.certificate, "URLS": " ".join(urls), "ADDRESS": server.address}
+        plan = arena.plan("well", ["python3", "-c", _CALLS], "well", secret_env=secrets)
+        options = EpisodeOptions(timeout=90, player_https=(where, "*.wild.coworld-test.example", inside))
+        # once the game is ready, before any player starts
+        found = await arena.play(plan, options, on_ready=lambda _: server.join(arena.run_ids[-1]))
+    assert found.record.ok
+    lines = found.player_log(0).splitlines()[:7]
+    assert [line.split()[0] for line in lines] == ["CALLED"] * 2 + ["FAILED"] * 4 + ["STAYED"], lines
+    # TLS is the server's own: the name in its certificate has been looked at
+    assert lines[0] == f"CALLED {urls[0]} hello {where}"
+    assert [line for line in lines if "FAILED" in line and "403" not in line] == []
+    warned = [event.message for event in found.of_kind("notice") if event.level == "warning"]
+    for target, why in (
+        (f"{other}:443", "is not one of the hosts"),
+        (f"{server.address}:443", "is not one of the hosts"),
+        (f"{where}:80", "is not port 443"),
+        (f"{inside}:443", "leads to 1"),
+    ):
+        assert any(f"asked for {target}, which {why}" in words for words in warned), warned
+    assert len(warned) == 4
+
+
+async def test_hosts_are_refused_where_players_cannot_be_held_to_them(arena: Arena) -> None:
+    refused = [
+        (
+            EpisodeOptions(player_https=("api.example.com",)),
+            CapabilityError,
+            "cannot hold players to named HTTPS hosts",
+        ),
+        (EpisodeOptions(player_https=("10.0.0.1",)), UsageError, "is an address"),
+        (EpisodeOptions(player_https=("a.example.com",), player_network="open"), UsageError, "their network is open"),
+    ]
+    for options, error, words in refused:
+        with pytest.raises(error, match=words):
+            await arena.play(arena.plan(), options)
+    assert list(arena.directory.iterdir()) == []
 
 
 async def test_a_game_leads_nobody_elsewhere(arena: Arena, listener: socket.socket) -> None:

@@ -25,7 +25,8 @@ from typing import Any
 import pytest
 from support.cli_kit import coworld
 from support.cli_platform import observatory
-from support.images import ensure_python_image, need_docker, untag
+from support.images import need_docker, untag
+from support.paintarena_image import paintarena_image
 from support.published_client import Published, install, published
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
@@ -36,17 +37,6 @@ pytestmark = [
 ]
 
 PAINT = Path(__file__).parents[2] / "examples" / "paintarena"
-# as root: that client's own runner puts the game's configuration where only its maker can read it
-IMAGE = """
-ARG BASE_IMAGE
-FROM ${BASE_IMAGE}
-RUN ln -s /usr/bin/python3 /usr/local/bin/python
-ENV PYTHONPATH=/opt/site PYTHONUNBUFFERED=1
-COPY site /opt/site
-COPY paintarena /opt/site/paintarena
-RUN python -c "import paintarena.server, paintarena.players.frontier, paintarena.players.sweep"
-"""
-LIBRARIES = ["anyio", "starlette", "uvicorn", "websockets", "click", "h11", "idna", "typing_extensions"]
 OVER = {"completed", "failed", "cancelled"}
 
 
@@ -85,9 +75,7 @@ def client_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def world(client_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     need_docker()
-    image = ensure_python_image(
-        "coworld-paintarena-root", IMAGE, {"paintarena": PAINT / "src" / "paintarena"}, LIBRARIES
-    )
+    image = paintarena_image()
     directory = tmp_path_factory.mktemp("world")
     with (
         observatory(directory, backend="docker") as (served, add_user),

@@ -15,10 +15,13 @@ from support.images import BASE_IMAGE
 
 from coworld_core.errors import UsageError
 from coworld_runner import certify, resolve_package, run_episode
+from coworld_runner.backend import Backend
 from coworld_runner.build.building import build_coworld
+from coworld_runner.episode.running import EpisodeOptions
 from coworld_runner.own_players.hosted import read_hosted
 from coworld_runner.package.resolving import Package
 from coworld_runner.plan import plan_episode
+from coworld_runner.worker.preparing import read_plan
 
 HOSTED = Path(__file__).parents[1] / "support" / "packages" / "hosted"
 
@@ -61,11 +64,18 @@ async def test_it_certifies_where_each_player_has_a_log(tmp_path: Path) -> None:
 @pytest.mark.docker
 async def test_in_a_container_from_what_was_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "BASE_IMAGE", BASE_IMAGE)
-    project = shutil.copytree(HOSTED, tmp_path / "project")
+    await play_what_was_built("docker", tmp_path)
+
+
+async def play_what_was_built(backend: Backend | str, directory: Path) -> None:
+    """Build the fixture and play it there."""
+    project = shutil.copytree(HOSTED, directory / "project")
     built = await build_coworld(project, version="1.0.0")
-    record = await run_episode(built.manifest_path, backend="docker", workspace=tmp_path / "out")
+    record = await run_episode(built.manifest_path, backend=backend, workspace=directory / "out")
     assert (record.faults, record.scores) == ((), (7.0, 42.0))
-    assert (tmp_path / "out/logs/policy_agent_1.log").read_text() == "42\n"
+    assert (directory / "out/logs/policy_agent_1.log").read_text() == "42\n"
+    assert [slot.artifact for slot in record.slots] == ["policy_artifact_0.zip", "policy_artifact_1.zip"]
+    assert json.loads((directory / "out/player_status.json").read_text())["players"][1]["state"] == "exited"
 
 
 def test_a_directory_is_a_zip_that_its_content_decides(tmp_path: Path) -> None:
@@ -100,6 +110,25 @@ async def test_no_other_players_can_sit_there(players: list[str], code: str) -> 
     with pytest.raises(UsageError) as raised:
         plan_episode(package, players=players)
     assert raised.value.code == code
+
+
+async def test_players_without_a_network_of_their_own_reach_no_hosts(tmp_path: Path) -> None:
+    options = EpisodeOptions(player_https=("api.example.com",))
+    with pytest.raises(UsageError, match="they have its network"):
+        await run_episode(await hosted(), backend="process", workspace=tmp_path / "out", options=options)
+    assert not (tmp_path / "out").exists()
+
+
+async def test_a_request_cannot_seat_images(tmp_path: Path) -> None:
+    """Whoever reads it, the hosted worker too: a job spec has no place for files."""
+    manifest = json.loads((HOSTED / "coworld_manifest_template.json").read_text().replace("{{GAME_IMAGE}}", "game:1"))
+    manifest["game"]["version"] = "1.0.0"
+    players = [{"type": "player", "image": "bot:1"}] * 2
+    spec = tmp_path / "spec.json"
+    spec.write_text(json.dumps({"manifest": manifest, "game_config": {}, "players": players}))
+    with pytest.raises(UsageError, match="Seat 0 of the episode request names an image") as raised:
+        await read_plan(spec.as_uri())
+    assert raised.value.code == "player_file_unavailable"
 
 
 async def test_a_player_that_is_only_on_the_platform_is_named() -> None:

@@ -121,6 +121,9 @@ def test_players_reach_their_game_alone() -> None:
     assert policy["ingress"] == []
     (rule,) = policy["egress"]
     assert rule["to"][0]["podSelector"]["matchExpressions"][0]["values"] == ["game"]
+    calling = spec(network="game-only", connects_to="game", proxy="https-proxy")
+    (rule,) = kube.policy_body(calling, "call", OWNER)["spec"]["egress"]
+    assert rule["to"][0]["podSelector"]["matchExpressions"][0]["values"] == ["game", "https-proxy"]
     body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, given=kube.Given())["spec"]
     assert body["dnsPolicy"] == "None"
     game = spec("game", network="game-only", clients=("player-0", "player-1"), ports=(Port(name="http"),))

@@ -1,4 +1,4 @@
-"""A certificate for 127.0.0.1 that vouches for itself."""
+"""A certificate that vouches for itself."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import ipaddress
 __all__ = ["self_signed"]
 
 
-def self_signed() -> tuple[bytes, bytes]:
-    """Certificate and private key, as PEM."""
+def self_signed(*names: str) -> tuple[bytes, bytes]:
+    """Certificate for 127.0.0.1 and further names, and private key, as PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -25,7 +25,12 @@ def self_signed() -> tuple[bytes, bytes]:
         .serial_number(1)
         .not_valid_before(now - dt.timedelta(days=1))
         .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
+        .add_extension(
+            x509.SubjectAlternativeName(
+                [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), *(x509.DNSName(entry) for entry in names)]
+            ),
+            False,
+        )
         .sign(key, hashes.SHA256())
     )
     private = key.private_bytes(

@@ -44,6 +44,13 @@ __all__ = [
 _DOWNLOADS = Path("coworld")
 _SERVICE = re.compile(r"_(API_)?(KEY|TOKEN)$")
 """Endings of the names of variables that give a program access to a service."""
+_SERVICES = {
+    "BEDROCK": "bedrock-runtime.REGION.amazonaws.com",
+    "ANTHROPIC": "api.anthropic.com",
+    "OPENAI": "api.openai.com",
+    "OPENROUTER": "openrouter.ai",
+}
+"""Hosts of services, by what is in the names of their variables."""
 
 
 def _manifest(coworld: str) -> anyio.Path:
@@ -94,15 +101,22 @@ async def opened_backend(options: WhereOptions, package: Package, running: Runni
 
 def tell_network(options: PlayOptions, out: Output) -> None:
     """Say whether players' network lets them reach the services that they call."""
+    if options.player_https:
+        out.note(f"Players reach the game and {', '.join(options.player_https)}, by HTTPS.")
+        return
     if options.use_bedrock and options.network == "open":
-        out.note("Players reach the internet and each other: they are to call Bedrock.")
+        out.note(
+            "Players reach the internet and each other: they are to call Bedrock. "
+            "--player-https bedrock-runtime.REGION.amazonaws.com lets them reach that alone."
+        )
         return
     names = [item.partition("=")[0].strip() for item in options.secret_env]
     keys = ["credentials for Bedrock"] if options.use_bedrock else [name for name in names if _SERVICE.search(name)]
     if keys and options.network != "open":
+        known = ",".join(host for word, host in _SERVICES.items() if any(word in key.upper() for key in keys))
         out.warn(
             f"players are handed {', '.join(keys)}, and reach no service with it: their network is closed. "
-            "--player-network open opens it."
+            f"--player-https {known or 'HOST'} opens that alone, --player-network open everything."
         )
 
 

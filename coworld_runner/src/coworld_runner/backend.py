@@ -57,14 +57,15 @@ __all__ = [
 Publish = Callable[[BaseEvent], None]
 """Takes an event; never blocks, never raises."""
 
-Component = Literal["game", "player", "replay", "reporter", "commissioner", "grader", "diagnoser", "optimizer"]
+Component = Literal["game", "player", "replay", "reporter", "commissioner", "grader", "diagnoser", "optimizer", "proxy"]
 """The role a unit plays."""
 
 INPUTS_MOUNT = "/coworld-inputs"
 """Where a container sees its ``inputs``."""
 
 Network = Literal["open", "game-only", "none"]
-"""``open``: the machine's network; ``game-only``: only the unit named by ``connects_to``; ``none``: no network."""
+"""``open``: the machine's network; ``game-only``: only the units named by ``connects_to`` and ``proxy``; ``none``: no
+network."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +95,8 @@ class Capabilities:
     """Builds images from a Dockerfile (``Backend.build_image``)."""
     separate_streams: bool = True
     """Keeps standard output and standard error apart; False writes both to the log of standard output."""
+    proxies: bool = False
+    """Can let a unit reach a second one, its ``proxy``, and has a ``helper_image`` to run that in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +211,8 @@ class UnitSpec:
     """Names of units that will connect to this one; they cannot reach each other."""
     connects_to: str | None = None
     """Name of the unit this one connects to, if any."""
+    proxy: str | None = None
+    """Name of the unit through which this one may call out, if any; that unit's own network is ``open``."""
     network: Network = "open"
     drops_privileges: bool = False
     """Whether a start script of its image may prepare directories as root and then become another user, as those of
@@ -454,6 +459,11 @@ class Backend(abc.ABC):
                 id.
         """
 
+    @property
+    def helper_image(self) -> str:
+        """An image with Python 3.9 or later, for programs of ours that run beside units; empty without ``proxies``."""
+        return ""
+
     async def has_image(self, image: str) -> bool:
         """Whether an image is already present, without fetching anything. False on backends without images."""
         return False
@@ -534,6 +544,7 @@ class Backend(abc.ABC):
                 "a processor limit": (spec.limits.cpus is not None, can.cpu_limit),
                 "a process limit": (spec.limits.pids is not None, can.pids_limit),
                 "a disk limit": (spec.limits.of_disk, can.disk_limit),
+                "a way out through a proxy": (spec.proxy is not None, can.proxies),
             }
             for what, (wanted, possible) in asked.items():
                 if wanted and not possible:

@@ -316,6 +316,13 @@ def _seated(
     hosts = manifest.game.player_runtime == GAME_HOSTED
     if called is not None:
         ids = [_bundled_id(manifest, runnable, names) for runnable, names in zip(asked, called, strict=True)]
+        if hosts and None in ids:
+            raise UsageError(
+                f"Seat {ids.index(None)} of the episode request names an image, and {manifest.game.name} runs its "
+                "players itself, from files.",
+                code="player_file_unavailable",
+                hint="Play it with coworld run-episode, which takes a file or a directory for each seat.",
+            )
         own = [bundled_hosted(package, bundled[known]) if hosts and known is not None else None for known in ids]
         return list(zip(asked, ids, own, strict=True))
     host = player_host(package)

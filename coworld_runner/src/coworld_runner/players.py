@@ -134,7 +134,7 @@ def housing_words(players: Iterable[OwnPlayer | None], package: Package, backend
         f"{player.file} is built into an image of its own, {player.image}."
         if player.dockerfile
         else f"{player.file} runs in {host}, the package's own player image"
-        + (", and needs the network: --player-network open." if player.kind == "llm" else ".")
+        + (", and needs its model's host: --player-https HOST." if player.kind == "llm" else ".")
         for player in own.values()
         if backend.capabilities.builds or not player.dockerfile
     )

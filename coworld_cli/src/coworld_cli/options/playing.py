@@ -11,7 +11,7 @@ from coworld_core import durations
 
 from .declaring import Options, argument, declared_by, option
 from .platform import SERVER_SECTION, server_field
-from .values import DIRECTORY, FILE, AtATime, BackendName, Quantity, Seconds, check_run
+from .values import DIRECTORY, FILE, AtATime, BackendName, HttpsHosts, Quantity, Seconds, check_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -308,7 +308,15 @@ class PlayOptions(PackageOptions):
         section="Limits",
         type=click.Choice(["game-only", "open"]),
         help="What players can reach: only the game, or also the internet and each other.  "
-        "[default: game-only; open with --use-bedrock]",
+        "[default: game-only; open with --use-bedrock, unless --player-https names hosts]",
+    )
+    player_https: tuple[str, ...] = option(
+        "--player-https",
+        section="Limits",
+        type=HttpsHosts(),
+        default=(),
+        help="HTTPS hosts that players may reach besides the game, and nothing else outside: api.example.com, or "
+        "*.example.com for all below it.",
     )
     players_drop_privileges: bool = option(
         "--players-drop-privileges",
@@ -379,6 +387,11 @@ class PlayOptions(PackageOptions):
             )
         if (self.aws_profile or self.aws_region) and not self.use_bedrock:
             raise click.UsageError("--aws-profile and --aws-region need --use-bedrock.", click.get_current_context())
+        if self.player_https and self.player_network == "open":
+            raise click.UsageError(
+                "--player-https holds players to those hosts, and --player-network open to none: leave one out.",
+                click.get_current_context(),
+            )
         if self.watch and self.episodes > 1:
             raise click.UsageError("--watch shows one episode, and these are several: leave out -n, or --watch.")
 
@@ -389,8 +402,8 @@ class PlayOptions(PackageOptions):
 
     @property
     def network(self) -> Literal["game-only", "open"] | None:
-        """The network of players; Bedrock cannot be reached from the game's network."""
-        return self.player_network or ("open" if self.use_bedrock else None)
+        """The network of players; Bedrock cannot be reached from the game's network, unless hosts are named."""
+        return self.player_network or ("open" if self.use_bedrock and not self.player_https else None)
 
     def episode(self, *, watch: bool) -> EpisodeOptions:
         """Options of the episode. Capabilities that were named explicitly must be enforced.
@@ -420,6 +433,7 @@ class PlayOptions(PackageOptions):
             game_limits=_limited(defaults.game_limits, self.game_memory, self.game_cpus, self.game_pids),
             player_limits=_limited(defaults.player_limits, self.player_memory, self.player_cpus, self.player_pids),
             player_network=self.network or defaults.player_network,
+            player_https=self.player_https,
             players_drop_privileges=self.players_drop_privileges,
             required_capabilities=tuple(dict.fromkeys(required)),
             platform=self.platform,

@@ -9,8 +9,9 @@ import click
 if TYPE_CHECKING:
     _FloatType = click.ParamType[float]
     _TextType = click.ParamType[str]
+    _TextsType = click.ParamType[tuple[str, ...]]
 else:
-    _FloatType = _TextType = click.ParamType  # generic only since click 8.4
+    _FloatType = _TextType = _TextsType = click.ParamType  # generic only since click 8.4
 
 __all__ = [
     "DIRECTORY",
@@ -19,6 +20,7 @@ __all__ = [
     "RATINGS",
     "AtATime",
     "BackendName",
+    "HttpsHosts",
     "IdType",
     "PathType",
     "PolicyType",
@@ -100,6 +102,24 @@ class Quantity(_FloatType):
         if problem is not None:
             self.fail(f"{value!r} {problem[0]}. {problem[1]}", param, ctx)
         return float(parse_quantity(value))
+
+
+class HttpsHosts(_TextsType):
+    """A list of HTTPS hosts: ``api.example.com,*.example.org``."""
+
+    name = "host,…"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Check each host's name."""
+        if not isinstance(value, str):
+            return tuple(value)
+        from coworld_core.errors import UsageError
+        from coworld_runner.episode.calling_out import read_hosts
+
+        try:
+            return read_hosts(value)
+        except UsageError as error:
+            self.fail(error.message, param, ctx)
 
 
 class BackendName(_TextType):

@@ -218,5 +218,5 @@ class LlmPlayer:
         return SeatError(
             f"Cannot reach {self._place}, where {self._model} is asked: {problem}.",
             code="llm_unreachable",
-            hint="In a container a player reaches the game alone, unless --player-network open lets it out.",
+            hint="In a container a player reaches the game alone, unless --player-https HOST lets it out.",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import enum
+import os
 import platform
 from collections.abc import Mapping
 from functools import lru_cache
@@ -20,6 +21,7 @@ from ..runs.scratch import owner_is_alive, scratch_root
 from .base import BaseUnit
 
 __all__ = [
+    "DEFAULT_HELPER_IMAGE",
     "GAME_CAPABILITIES",
     "RUN",
     "UNIT",
@@ -27,6 +29,7 @@ __all__ = [
     "Presence",
     "Signal",
     "capabilities_of",
+    "helper_image",
     "owner_lives",
     "run_labels",
     "unit_labels",
@@ -39,9 +42,18 @@ GAME_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
 unless their spec asks for them: they are the least trusted code, and need nothing but a connection."""
 
 
+DEFAULT_HELPER_IMAGE = "python:3.12-slim"
+"""Any image with Python works; ``COWORLD_COLLECTOR_IMAGE`` names another one."""
+
+
 def capabilities_of(spec: UnitSpec) -> tuple[str, ...]:
     """Return the Linux capabilities that a unit gets."""
-    return () if spec.component == "player" and not spec.drops_privileges else GAME_CAPABILITIES
+    return () if spec.component in ("player", "proxy") and not spec.drops_privileges else GAME_CAPABILITIES
+
+
+def helper_image() -> str:
+    """Return the image for programs of ours that run beside units, unless the caller names one."""
+    return os.environ.get("COWORLD_COLLECTOR_IMAGE") or DEFAULT_HELPER_IMAGE
 
 
 # --- units ------------------------------------------------------------------------------------------------------

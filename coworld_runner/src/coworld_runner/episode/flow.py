@@ -19,6 +19,7 @@ from ..plan import Seat
 from ..runs._opening import started
 from ..runs.scratch import Scratch, open_scratch
 from . import probes
+from .calling_out import open_proxy
 from .collecting import ArtifactCollector
 from .housing import house_player
 from .leaving import blame_for_leaving, watch_leaving
@@ -107,11 +108,14 @@ class Flow:
         )
         try:
             self._phases.begin("start_game")
-            async with self._units([game_spec(self._setup, scratch)], start=True) as (game,):
+            async with (
+                open_proxy(self._setup, self._ledger, scratch) as proxy,
+                self._units([game_spec(self._setup, scratch)], start=True) as (game,),
+            ):
                 self._ledger.game.unit = game
                 self._phases.end()
                 try:
-                    await self._with_game(game, scratch)
+                    await self._with_game(game, scratch, proxy)
                 finally:
                     await self._collector.game(game)
         except StartError as error:
@@ -124,9 +128,9 @@ class Flow:
                 "not_started", spec.component if spec else "game", spec.slot if spec else None, error=error
             )
 
-    async def _with_game(self, game: Unit, scratch: Scratch) -> None:
+    async def _with_game(self, game: Unit, scratch: Scratch, proxy: str) -> None:
         address = game.endpoint().there
-        specs = [player_spec(self._setup, slot, scratch, address=address) for slot in self._ledger.seats]
+        specs = [player_spec(self._setup, slot, scratch, address=address, proxy=proxy) for slot in self._ledger.seats]
         # created while the game boots, started when it is ready
         async with self._units(specs, start=False) as players:
             for player in players:

@@ -61,6 +61,9 @@ class EpisodeOptions:
     """For each player."""
     player_network: Network = "game-only"
     """``open`` gives players a route to the internet and to each other."""
+    player_https: tuple[str, ...] = ()
+    """HTTPS hosts that players may reach besides the game, on port 443: ``api.example.com``, or ``*.example.com`` for
+    all below it. Refused where a backend cannot enforce it."""
     players_drop_privileges: bool = False
     """Whether players' start scripts may change file owners and switch users, as those of games may."""
     required_capabilities: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ from ..package.resolving import Package
 from ..plan import EpisodePlan
 from ..runs._opening import open_run
 from ..runs.events import Listener
+from .calling_out import require_way_out
 from .flow import Flow
 from .housing import require_players
 from .options import ContractProbe, EpisodeOptions, OnReady
@@ -85,6 +86,7 @@ async def run_episode(
         require_images(plan, stage.backend)
         require_players(plan, stage.backend)
         _require(stage.backend, options)
+        require_way_out(plan, stage.backend, options)
         _require_gpu(stage.backend, plan)
         with open_run(
             stage.workspace, run_id=stage.run_id, listeners=listeners, overwrite=overwrite, latest=stage.latest

@@ -13,6 +13,8 @@ from .options import EpisodeOptions
 
 __all__ = ["Setup"]
 
+_SPARE_SECONDS = 600.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
@@ -24,6 +26,11 @@ class Setup:
     run: OpenRun
     tokens: tuple[str, ...] = field(repr=False)
     """By slot."""
+
+    @property
+    def lifetime(self) -> float:
+        """Seconds that a unit may live: longer than the episode, to fetch its evidence."""
+        return self.options.timeout + _SPARE_SECONDS
 
     @property
     def layout(self) -> EpisodeLayout:

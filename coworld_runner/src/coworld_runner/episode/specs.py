@@ -16,6 +16,7 @@ from ..runs._files import LOGS
 from ..runs.scratch import Scratch
 from ..runs.workspace import atomic_write
 from . import probes
+from .calling_out import PROXY, proxy_variables
 from .file_players import hosted_players, stage_players
 from .links import extra_port_environment, extra_unit_ports
 from .options import EpisodeOptions
@@ -47,9 +48,6 @@ MORE = {
 """Optional files of a game, by the variable that holds their address."""
 
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.IGNORECASE)
-
-_SPARE_SECONDS = 600.0
-"""Time that a unit may live beyond the episode's deadline, to fetch its evidence."""
 
 
 def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
@@ -98,7 +96,7 @@ def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
             stdout=setup.layout.game_stdout,
             stderr=setup.layout.game_stderr,
             platform=setup.options.platform,
-            lifetime=setup.options.timeout + _SPARE_SECONDS,
+            lifetime=setup.lifetime,
         ),
         setup.backend.capabilities,
     )
@@ -143,8 +141,16 @@ def game_identity(game: GameManifest, episode: str) -> dict[str, str]:
     }
 
 
-def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str) -> UnitSpec:
-    """Build a player's spec; ``address`` is the game's as players see it."""
+def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str, proxy: str = "") -> UnitSpec:
+    """Build a player's spec.
+
+    Args:
+        setup: The episode's surroundings.
+        slot: The player's seat.
+        scratch: Where its directories are made.
+        address: The game's address, as players see it.
+        proxy: Their proxy's address, if they have one.
+    """
     seat = setup.plan.seats[slot]
     runnable = seat.runnable
     assert runnable is not None
@@ -166,6 +172,7 @@ def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str) -> U
             **runnable.env,
             **{variable: placement.uri(name) for variable, name in secrets.items()},
             **player_variables(placement, slot, url),
+            **proxy_variables(proxy, address),
             # the game is ready before its players start, so this answers at once
             **({"COWORLD_PLAYER_START_URL": f"http://{address}/healthz"} if setup.plan.startup(slot) else {}),
         }
@@ -184,13 +191,14 @@ def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str) -> U
             directory=directory,
             mount="/coworld-artifact",
             connects_to="game",
+            proxy=PROXY if proxy else None,
             network=setup.options.player_network,
             drops_privileges=setup.options.players_drop_privileges,
             gpu=wants_gpu(runnable),
             limits=declared_limits(setup.options.player_limits, EpisodeOptions().player_limits, runnable),
             stdout=setup.layout.player_log(slot),
             platform=setup.options.platform,
-            lifetime=setup.options.timeout + _SPARE_SECONDS,
+            lifetime=setup.lifetime,
         ),
         setup.backend.capabilities,
     )

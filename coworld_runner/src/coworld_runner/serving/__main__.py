@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+
+from .user import leave_root
 
 
 def main() -> int:
@@ -13,6 +16,7 @@ def main() -> int:
     if len(sys.argv) != 2:
         print("usage: python -m coworld_runner.serving MODULE:CLASS", file=sys.stderr)
         return 2
+    leave_root(os.environ)
     import anyio
 
     from coworld_core.errors import CoworldError, unwrapped

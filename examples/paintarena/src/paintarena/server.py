@@ -12,11 +12,14 @@ import threading
 import traceback
 from typing import cast
 
+from paintarena.user import leave_root
+
 
 def main() -> None:
     """Run the server that the environment describes, and end the process with its exit code."""
     # The first process of a container ignores SIGTERM until it says otherwise, and the imports take a moment.
     signal.signal(signal.SIGTERM, _stop)
+    leave_root(os.environ)
     code = run()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 import anyio
@@ -52,8 +52,8 @@ class UnitNetworks:
         self._owned: list[str] = []
         self._shares_open = False
         self._releasing = anyio.Lock()
-        self.private = ""
-        """The private network shared with the unit it connects to; empty if there is none."""
+        self.private: dict[str, str] = {}
+        """The private networks shared with the units it connects to, by their names."""
         self.joined: list[str] = []
         """Private networks of its clients."""
 
@@ -62,11 +62,11 @@ class UnitNetworks:
         """The networks that the container is attached to when it is created, in order."""
         return tuple(self._made)
 
-    async def make(self, peer: UnitSpec | None) -> None:
+    async def make(self, peers: Sequence[UnitSpec]) -> None:
         """Create the networks that the unit needs.
 
         Args:
-            peer: The unit that it connects to, if any.
+            peers: The units that it connects to.
 
         Raises:
             EngineRefused: A network could not be created.
@@ -79,9 +79,10 @@ class UnitNetworks:
             self._made[self._open.name] = "open"
         elif spec.ports or spec.clients:
             self._made[object_name(spec.run_id, spec.name, "front")] = "front"
-        if peer is not None and spec.network != "none" and not (spec.network == peer.network == "open"):
-            self.private = object_name(spec.run_id, peer.name, spec.name)
-            self._made[self.private] = "private"
+        for peer in peers:
+            if spec.network != "none" and not (spec.network == peer.network == "open"):
+                self.private[peer.name] = name = object_name(spec.run_id, peer.name, spec.name)
+                self._made[name] = "private"
         labels = labels_of(spec)
         with unwrapped():
             async with anyio.create_task_group() as tasks:

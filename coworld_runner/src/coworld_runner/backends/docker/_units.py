@@ -127,23 +127,22 @@ class DockerUnit(EngineUnit):
             StartError: It could not be created; ``remove`` takes away what came of it.
         """
         try:
-            peer = self._peer()
-            await self._networks.make(peer.spec if peer is not None else None)
+            peers = [self._peer(name) for name in (self.spec.connects_to, self.spec.proxy) if name is not None]
+            await self._networks.make([peer.spec for peer in peers])
             await self._make_container()
-            if peer is not None and self._networks.private:
-                await peer.join(self._networks.private)
+            for peer in peers:
+                if network := self._networks.private.get(peer.name):
+                    await peer.join(network)
         except (EngineRefused, EngineGone) as error:
             raise start_error(self.spec, "created", error) from error
         finally:
             self.note(Presence.MADE if self._id else Presence.GONE)
 
-    def _peer(self) -> DockerUnit | None:
-        if self.spec.connects_to is None:
-            return None
-        peer = self._run.units.get(self.spec.connects_to)
+    def _peer(self, name: str) -> DockerUnit:
+        peer = self._run.units.get(name)
         if peer is None:
             raise StartError(
-                f"{self.name} connects to {self.spec.connects_to!r}, which is no unit of its run here.",
+                f"{self.name} connects to {name!r}, which is no unit of its run here.",
                 code="peer_unknown",
                 hint="Make the unit it connects to first, or in the same call.",
                 context={"unit": self.name},

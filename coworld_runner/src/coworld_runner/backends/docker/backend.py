@@ -35,7 +35,7 @@ from coworld_core.wording import listed
 from ...backend import Capabilities, Found, ImageInfo, Publish, UnitSpec
 from ...collector.listening import open_ports
 from ..base import BaseBackend, refuse_taken_names
-from ..engine import run_labels
+from ..engine import helper_image, run_labels
 from ..registry import BackendOptions
 from ._images import Images
 from ._labels import find_labelled, object_name, reap_labelled
@@ -99,6 +99,7 @@ class DockerBackend(BaseBackend):
             remote=False,
             gpu="nvidia" in (info.get("Runtimes") or {}),
             builds=True,
+            proxies=True,
         )
 
     async def __aenter__(self) -> Self:
@@ -145,6 +146,11 @@ class DockerBackend(BaseBackend):
                 return await _issues(engine)
         except BackendUnavailable as error:
             return (Issue(code=error.code, message=error.message, hint=error.hint),)
+
+    @property
+    def helper_image(self) -> str:
+        """What ``COWORLD_COLLECTOR_IMAGE`` names, else one from Docker Hub."""
+        return helper_image()
 
     async def has_image(self, image: str) -> bool:
         """Whether the engine has the image; no registry is asked."""

@@ -102,6 +102,7 @@ def _requests() -> dict[Component, Requests]:
         "grader": small,
         "diagnoser": small,
         "optimizer": small,
+        "proxy": Requests(cpu="10m", memory="32Mi"),
     }
 
 
@@ -355,8 +356,9 @@ def policy_body(spec: UnitSpec, call: str, owner: Mapping[str, Any]) -> dict[str
         ports = [{"protocol": "TCP", "port": port.number} for port in spec.ports]
         ingress.append({"from": peers(*spec.clients), "ports": ports})
     egress: list[dict[str, Any]] = []
-    if spec.connects_to is not None and spec.network == "game-only":
-        egress.append({"to": peers(spec.connects_to)})
+    targets = [name for name in (spec.connects_to, spec.proxy) if name is not None]
+    if targets and spec.network == "game-only":
+        egress.append({"to": peers(*targets)})
     fields = {
         "podSelector": {"matchLabels": {RUN: label(spec.run_id), UNIT: label(spec.name)}},
         "policyTypes": ["Ingress", "Egress"],

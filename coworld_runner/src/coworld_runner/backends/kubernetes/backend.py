@@ -18,7 +18,6 @@ asyncio only, because ``kubernetes_asyncio`` is built on aiohttp.
 from __future__ import annotations
 
 import dataclasses
-import os
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -35,6 +34,7 @@ from coworld_core.issues import Issue
 
 from ...backend import Capabilities, Found, ImageInfo, Publish, UnitSpec
 from ..base import BaseBackend, refuse_taken_names
+from ..engine import helper_image
 from ..registry import BackendOptions
 from ._api import Cluster
 from ._check import check_cluster, enforces_policies
@@ -46,10 +46,8 @@ from ._runs import Run
 from ._units import KubernetesUnit, Place
 from ._watched import watch_until_lost
 
-__all__ = ["DEFAULT_COLLECTOR_IMAGE", "KubernetesBackend", "PodOptions", "Requests"]
+__all__ = ["KubernetesBackend", "PodOptions", "Requests"]
 
-DEFAULT_COLLECTOR_IMAGE = "python:3.12-slim"
-"""Any image with Python works; ``COWORLD_COLLECTOR_IMAGE`` names another one."""
 
 _SWEEP_SECONDS = 30.0
 """Seconds that removing the objects of the pods may take."""
@@ -65,7 +63,7 @@ class KubernetesBackend(BaseBackend):
         namespace: The namespace of all objects; None: the context's own, else ``default``.
         kubeconfig: The kubeconfig; None: ``KUBECONFIG``, ``~/.kube/config``, or the pod's own service account.
         collector_image: An image with Python 3.9 or later for the container beside each unit; None:
-            ``COWORLD_COLLECTOR_IMAGE``, else ``DEFAULT_COLLECTOR_IMAGE``.
+            ``COWORLD_COLLECTOR_IMAGE``, else ``DEFAULT_HELPER_IMAGE``.
         pods: Options shared by all pods; ``collector_image`` takes precedence over the one in it.
         pull_secrets: Names of Secrets in the namespace for pulling images, in addition to those in ``pods``.
         network_policy: Whether the cluster enforces network policies; None: detected from what is installed there.
@@ -93,7 +91,7 @@ class KubernetesBackend(BaseBackend):
         outage: float = 180.0,
         pending: float = 600.0,
     ) -> None:
-        image = collector_image or os.environ.get("COWORLD_COLLECTOR_IMAGE") or DEFAULT_COLLECTOR_IMAGE
+        image = collector_image or helper_image()
         self._where = (context, namespace, Path(kubeconfig) if kubeconfig is not None else None)
         pods = pods if pods is not None else PodOptions(collector_image=image)
         self._pods = dataclasses.replace(
@@ -138,6 +136,7 @@ class KubernetesBackend(BaseBackend):
             remote=True,
             gpu=True,
             separate_streams=False,
+            proxies=self._enforced,
         )
 
     async def __aenter__(self) -> Self:
@@ -203,6 +202,11 @@ class KubernetesBackend(BaseBackend):
         finally:
             with anyio.CancelScope(shield=True):
                 await cluster.close()
+
+    @property
+    def helper_image(self) -> str:
+        """The collectors' image."""
+        return self._pods.collector_image
 
     async def has_image(self, image: str) -> bool:
         """Whether a node has the image; no registry is asked."""

@@ -1,0 +1,29 @@
+"""Paint Arena's image, made of what is installed here, without a package index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .images import ensure_python_image
+
+__all__ = ["paintarena_image"]
+
+_PAINT = Path(__file__).parents[2] / "examples" / "paintarena"
+_DOCKERFILE = """
+ARG BASE_IMAGE
+FROM ${BASE_IMAGE}
+RUN ln -s /usr/bin/python3 /usr/local/bin/python
+ENV PYTHONPATH=/opt/site PYTHONUNBUFFERED=1
+COPY site /opt/site
+COPY paintarena /opt/site/paintarena
+RUN python -c "import paintarena.server, paintarena.players.frontier, paintarena.players.sweep"
+"""
+_LIBRARIES = ["anyio", "starlette", "uvicorn", "websockets", "click", "h11", "idna", "typing_extensions"]
+
+
+def paintarena_image() -> str:
+    """The image, with the last lines of its own Dockerfile: which user it runs as, and what."""
+    _, found, rest = (_PAINT / "Dockerfile").read_text().partition("# No USER")
+    assert found
+    files = {"paintarena": _PAINT / "src" / "paintarena"}
+    return ensure_python_image("coworld-paintarena", f"{_DOCKERFILE}{found}{rest}", files, _LIBRARIES)
