@@ -392,11 +392,12 @@ class PlayOptions(PackageOptions):
         """The network of players; Bedrock cannot be reached from the game's network."""
         return self.player_network or ("open" if self.use_bedrock else None)
 
-    def episode(self, *, watch: bool) -> EpisodeOptions:
+    def episode(self, *, watch: bool, countdown: float = 0.0) -> EpisodeOptions:
         """Options of the episode. Capabilities that were named explicitly must be enforced.
 
         Args:
             watch: Whether to show the game's progress.
+            countdown: Seconds for the game to count down before it starts.
         """
         from coworld_runner.episode.running import EpisodeOptions
 
@@ -425,6 +426,7 @@ class PlayOptions(PackageOptions):
             platform=self.platform,
             watch=watch,
             admin=self.admin,
+            countdown=countdown,
         )
 
 
