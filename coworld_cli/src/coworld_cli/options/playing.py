@@ -242,7 +242,7 @@ class PlayOptions(PackageOptions):
         "--verify-replay/--no-verify-replay",
         section="Evidence",
         default=False,
-        help="Load the replay afterwards, and fail if the game does not show it.",
+        help="Load the replay afterwards, and fail if neither the game nor its static viewer shows it.",
     )
     human: tuple[int, ...] = option(
         "--human",
