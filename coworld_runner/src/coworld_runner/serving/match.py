@@ -38,7 +38,7 @@ OWN_QUEUE: Final = 1.0
 """Delays of up to this many seconds until an observation is delivered count as ours; longer ones are the
 client's."""
 
-SLOW: Final = 10.0
+SLOW: Final = 5.0
 """Seconds without a move after which spectators are told whose moves the game is waiting for."""
 
 MAX_LINES: Final = 100
