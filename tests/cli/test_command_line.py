@@ -228,6 +228,19 @@ def test_a_word_that_people_try_leads_to_the_commands_that_do_it() -> None:
     assert all(set(commands) <= known and word not in known for word, commands in _group._MEANT.items())
 
 
+def test_a_command_of_the_published_package_leads_to_what_does_its_work() -> None:
+    known = set(cli.list_commands(click.Context(cli)))
+    for name, instead in _group._INSTEAD.items():
+        result = CliRunner().invoke(cli, [name, "--help"])
+        assert (result.exit_code, result.stderr) == (
+            2,
+            f"error: There is no command '{name}' here.\n  hint: {instead}\n",
+        )
+        named = set(re.findall(r"`coworld ([\w-]+)", instead)) - {"COMMAND"}
+        assert named <= known
+        assert name not in known
+
+
 def test_unknown_command_without_a_guess() -> None:
     result = CliRunner().invoke(cli, ["xyzzy"])
     assert result.exit_code == exitcodes.USAGE
@@ -261,7 +274,7 @@ def test_unknown_option_says_what_was_meant() -> None:
         (["scrimmage", "w"], "Missing argument 'BOT'."),
         (["scrimmage", "w", "i", "--metric", "/x"], "--metric needs -n 2 or more: one episode measures nothing."),
         (["scrimmage", "w", "i", "-n", "2", "--verify-replay"], "--verify-replay is for one episode."),
-        (["run", "w"], "Missing option '--player'."),
+        (["run", "w"], "use `coworld run-episode MANIFEST`"),
         (["run", "w", "--player", "a,proportion=much"], "'much' is no proportion. Write it as in a,proportion=3."),
         (["run", "w", "--player", "a", "--player", "a,proportion=2"], "--player 'a' is there twice"),
         (["report", "r", "--html", "f", "--markdown"], "--html and --markdown exclude each other."),

@@ -84,6 +84,7 @@ async def test_an_episode_in_lines() -> None:
         UnitStarted(unit="game"),
         UnitReady(unit="game", seconds=0.42),
         PhaseStarted(phase="play"),
+        GameProgressed(tick=0, max_ticks=8, scores=(0, 0), starts_in=1.6),
         GameProgressed(tick=0, max_ticks=8, scores=(0, 0)),
         GameProgressed(tick=1, max_ticks=8, scores=(1, 0)),
         GameProgressed(tick=2, max_ticks=8, scores=(2, 0.5)),
@@ -96,6 +97,7 @@ async def test_an_episode_in_lines() -> None:
         "w:1: Pulling",
         "game ready after 0.42 s",
         "playing",
+        "everyone is there: starts in 2",
         "tick 2 of 8  Ada 2  Bob 0.5",
         "tick 8 of 8  Ada 5  Bob 1",
         "player 1 (Bob) exited with status 0",
@@ -207,6 +209,8 @@ async def test_the_display_of_an_episode() -> None:
     assert lines[2] == "  w:1: [red]Pulling[/red] 50 %"
     assert lines[3].endswith(" tick 3 of 8")
     assert lines[4:] == ["  0  Ada            1  exited with status 3", "  1  Bob (bob-7)  2.5  a person"]
+    progress(GameProgressed(tick=0, max_ticks=8, starts_in=2.9))
+    assert drawn(progress).splitlines()[3].rstrip() == "everyone is there: starts in 3"
 
 
 async def test_the_display_of_a_build() -> None:

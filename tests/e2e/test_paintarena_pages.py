@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Page, expect
-from support.browser import DESK, PHONE, Pages
+from support.browser import DESK, PHONE, Pages, counted_down, note_statuses
 from websockets.sync.client import connect
 
 from paintarena.rules import Board
@@ -78,13 +78,15 @@ def tile_turns_blue(page: Page, x: int, y: int) -> None:
 
 def test_a_person_plays_a_seat_by_keyboard(pages: Pages, tmp_path: Path) -> None:
     config = small_config(max_ticks=200, tick_rate=5, width=12, height=8)
-    with running(tmp_path, config=config, env={"COWORLD_ADMIN": "1"}) as server:
+    with running(tmp_path, config=config, env={"COWORLD_ADMIN": "1", "COWORLD_COUNTDOWN_SECONDS": "1.5"}) as server:
         page = pages(server.http(f"/client/player?{server.query(0)}"))
         status(page, "waiting")
         expect(page.locator("#notice")).to_contain_text("Waiting for the other players")
+        note_statuses(page)
         expect(page.locator("#me")).to_contain_text("You are Ada, painting blue")
         with bot(server, 1) as other:
             status(page, "running")
+            assert counted_down(page)
             page.keyboard.press("ArrowRight")
             expect(page.locator("[data-move=right]")).to_have_attribute("aria-pressed", "true")
             score_reaches(page, 0, 3)
@@ -101,6 +103,7 @@ def test_a_person_plays_a_seat_by_keyboard(pages: Pages, tmp_path: Path) -> None
             assert other.wait(20) == 0
         results = json.loads(server.results.read_text())
         frames = json.loads(server.replay.read_text())["frames"]
+        assert not [frame for frame in frames if "starts_in" in frame]
         assert [score(page, slot) for slot in (0, 1)] == results["painted_tiles"]
         mine, rest = results["painted_tiles"]
         verb = "win" if mine > rest else "lose" if mine < rest else "tie"

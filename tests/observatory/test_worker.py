@@ -28,7 +28,10 @@ from support.observatory_kit import (
     until_over,
 )
 
+from coworld_core.episode.record import EpisodeRecord
 from coworld_runner.backends.process.backend import ProcessBackend
+from coworld_runner.episode.running import EpisodeOptions, run_episode
+from coworld_runner.plan import EpisodePlan
 from observatory.evidence.access import player_faults
 from observatory.services import Services
 from observatory.settings import Settings
@@ -59,15 +62,25 @@ async def play(
         return await until_over(client, made.json()["id"])
 
 
-async def test_a_request_is_played_to_results_replay_and_logs(tmp_path: Path, database: str | None) -> None:
+async def test_a_request_is_played_to_results_replay_and_logs(
+    tmp_path: Path, database: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[float] = []
+
+    async def noting(plan: EpisodePlan, *, options: EpisodeOptions, **rest: Any) -> EpisodeRecord:
+        limits.append(options.timeout)
+        return await run_episode(plan, options=options, **rest)
+
+    monkeypatch.setattr("observatory.work.worker.run_episode", noting)
     async with open_platform(tmp_path, database=database) as platform:
         ann = await platform.account("ann")
-        world = await seed(platform.services, ann.id)
+        world = await seed(platform.services, ann.id, episode_timeout_minutes=7)
         await platform.policy(ann, "left", secrets={"QUICK_SECRET": "the left one's"})
         await platform.policy(ann, "right")
         over = await play(platform, ann, world, "left", "right:v1", count=3)
         assert (over["status"], over["completed_count"], over["failed_count"]) == ("completed", 3, 0), over
         assert [episode["seed"] for episode in over["episodes"]] == [0, 1, 2]
+        assert limits == [7 * 60] * 3
         for index, episode in enumerate(over["episodes"]):
             names = [player["name"] for player in episode["game_config"]["players"]]
             # from episode to episode they change places

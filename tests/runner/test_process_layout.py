@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
 import pytest
 
+from coworld_core.episode.outcome import Exit
+from coworld_core.errors import StartError
 from coworld_core.ids import new_run_id
 from coworld_runner.backend import UnitSpec
 from coworld_runner.backends.process import ProcessBackend
 from coworld_runner.backends.process._layout import Laid, layout_of
+from coworld_runner.errors import OWN_DOING
 from coworld_runner.images.compose import Build, contexts_for, load_compose
 from coworld_runner.images.dockerfile import read_dockerfile
 from coworld_runner.runs.scratch import make_scratch
@@ -169,27 +175,124 @@ def test_the_dockerfile_that_compose_names_is_the_one_that_counts(tmp_path: Path
     assert "game.Dockerfile cannot be read" in layout_of(gone)[1]
 
 
-async def test_the_commands_of_an_image_run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = package(tmp_path, PIECES + "CMD python /app/player.py\n")
-    code = "import os, helper; print(os.environ['ASSETS'], os.environ['PYTHONPATH'])\n"
-    (root / "player.py").write_text(code)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+NODE = """FROM node:22-slim AS deps
+WORKDIR /srv/bot
+COPY package*.json ./
+RUN npm ci
+FROM node:22-slim
+ENV BOT_DATA=/srv/bot/data
+WORKDIR /srv/bot
+COPY --from=deps /srv/bot/node_modules ./node_modules
+COPY lib/ lib/
+COPY data ./data
+ENTRYPOINT ["node"]
+CMD ["/srv/bot/lib/bot.mjs", "fast"]
+"""
+BOT = """import { readFileSync } from "node:fs";
+import { how } from "./how.mjs";
+console.log(readFileSync(`${process.env.BOT_DATA}/words.txt`, "utf8").trim(), how, process.argv[2]);
+"""
+NATIVE = """FROM rust:1 AS build
+WORKDIR /src
+COPY . .
+RUN cargo build --release
+FROM debian:bookworm-slim
+ENV MODEL=/usr/local/share/bot/model.txt
+COPY --from=build /src/target/release/bot /usr/local/bin/native-bot
+COPY model.txt /usr/local/share/bot/
+CMD ["/usr/local/bin/native-bot", "MODEL"]
+"""
+
+
+def node_package(root: Path) -> None:
+    if shutil.which("node") is None:
+        pytest.fail("no node") if os.environ.get("CI") == "true" else pytest.skip("no node")
+    for name, text in {
+        "lib/bot.mjs": BOT,
+        "lib/how.mjs": "export const how = 'and';",
+        "data/words.txt": "ready",
+    }.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    (root / "Dockerfile").write_text(NODE)
+
+
+def native_package(root: Path) -> None:
+    """One that was built on this machine, too; the program is that of `cat`."""
+    (root / "target" / "release").mkdir(parents=True)
+    shutil.copy(shutil.which("cat") or "/bin/cat", root / "target" / "release" / "bot")
+    (root / "model.txt").write_text("a model\n")
+    (root / "Dockerfile").write_text(NATIVE.replace('"MODEL"', '"/usr/local/share/bot/model.txt"'))
+
+
+async def run(root: Path, log: Path) -> Exit:
+    """Run the command of a package's image."""
     with make_scratch(new_run_id()) as scratch:
         spec = UnitSpec(
             run_id=scratch.run_id,
             name="unit",
-            component="game",
+            component="player",
             image="image",
             directory=scratch.directory("unit"),
-            stdout=tmp_path / "log",
+            stdout=log,
         )
         with anyio.fail_after(60):
             async with (
                 ProcessBackend(contexts={"image": root}) as backend,
                 backend.units([spec], publish=lambda _: None) as [unit],
             ):
-                ended = await unit.wait()
-        assert ended.ok, (tmp_path / "log").read_text()
-        helper, told = (tmp_path / "log").read_text().splitlines()
-        assert helper == "helper.py"
-        assert told == f"{scratch.path / 'unit-image' / 'app' / 'assets'} {tmp_path}"
+                return await unit.wait()
+
+
+@pytest.mark.parametrize(
+    ("write", "says"), [(node_package, "ready and fast\n"), (native_package, "a model\n")], ids=["node", "native"]
+)
+async def test_programs_that_are_not_python_run_here(write: Callable[[Path], None], says: str, tmp_path: Path) -> None:
+    write(tmp_path)
+    ended = await run(tmp_path, tmp_path / "log")
+    assert ((tmp_path / "log").read_text(), ended.code) == (says, 0)
+
+
+def unbuilt(program: Path) -> None:
+    program.unlink()
+
+
+def not_executable(program: Path) -> None:
+    program.chmod(0o644)
+
+
+def of_another_machine(program: Path) -> None:
+    program.write_bytes(b"\x7fELF" + bytes(60))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code", "words", "hint"),
+    [
+        (unbuilt, "program_missing", "its Dockerfile copies /usr/local/bin/native-bot", "build it there"),
+        (not_executable, "command_failed", "Permission denied", "chmod +x"),
+        (of_another_machine, "command_failed", "Exec format error", "another architecture"),
+    ],
+)
+async def test_a_program_that_cannot_run_here_is_its_own_fault(
+    spoil: Callable[[Path], None], code: str, words: str, hint: str, tmp_path: Path
+) -> None:
+    native_package(tmp_path)
+    program = tmp_path / "target" / "release" / "bot"
+    spoil(program)
+    with pytest.raises(StartError, match=words) as caught:
+        await run(tmp_path, tmp_path / "log")
+    assert caught.value.code == code
+    assert str(program) in caught.value.message
+    assert hint in (caught.value.hint or "")
+    assert code in OWN_DOING
+
+
+async def test_the_commands_of_an_image_run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = package(tmp_path, PIECES + "CMD python /app/player.py\n")
+    code = "import os, helper; print(os.environ['ASSETS'], os.environ['PYTHONPATH'])\n"
+    (root / "player.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert (await run(root, tmp_path / "log")).ok, (tmp_path / "log").read_text()
+    helper, told = (tmp_path / "log").read_text().splitlines()
+    assert helper == "helper.py"
+    assert told.endswith(f"/unit-image/app/assets {tmp_path}")

@@ -204,7 +204,7 @@ async def test_an_image_without_a_context_is_refused(stage: Stage, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("argv", "code"),
-    [(("no-such-program",), "program_missing"), (("./text",), "start_failed"), (("python", "\0"), "start_failed")],
+    [(("no-such-program",), "program_missing"), (("./text",), "command_failed"), (("python", "\0"), "start_failed")],
 )
 async def test_a_program_that_cannot_be_run_is_named(stage: Stage, argv: tuple[str, ...], code: str) -> None:
     (stage.context / "text").write_text("not a program")

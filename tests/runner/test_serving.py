@@ -15,6 +15,7 @@ import pytest
 from pydantic import BaseModel, field_validator
 from support.games import Gather
 from support.served import TOKENS, Sticks, Table, hear, serving, sit, tell
+from support.served_program import program
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus
 
@@ -287,6 +288,40 @@ async def test_ticks_go_on_by_themselves_with_the_last_action() -> None:
         while (seen := await hear(walker)).get("tick", 0) < at + 3 or seen["type"] != "observe":
             pass
         assert seen["observation"] == {"done": [2, None]}
+
+
+# --- people ---------------------------------------------------------------------------------------------------------
+
+
+async def test_the_last_seconds_before_the_start_are_told_to_everyone() -> None:
+    async with serving(countdown=0.3) as table, sit(table, 0) as early:
+        assert "starts_in" not in await hear(early)
+        async with connect(f"ws://127.0.0.1:{table.port}/global", proxy=None) as viewer, sit(table, 1):
+            asked = await hear(early)
+            assert (asked["your_turn"], 0 < asked["starts_in"] <= 0.3) == (False, True)
+            while "starts_in" not in (seen := await hear(viewer)):
+                pass
+            assert (seen["tick"], 0 < seen["starts_in"] <= 0.3) == (0, True)
+            await tell(early, 0, {"take": 1})
+            assert "has not begun" in (await hear(early))["reason"]
+            assert "starts_in" not in await turn(early)
+
+
+async def test_spectators_learn_whose_move_the_game_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coworld_runner.serving.match.SLOW", 0.2)
+    async with serving() as table, sit(table, 0), sit(table, 1):
+        watching = connect(f"ws://127.0.0.1:{table.port}/global", proxy=None)
+        async with watching as viewer:
+            while "waiting_for" not in (seen := await hear(viewer)):
+                pass
+            assert (seen["waiting_for"], seen["waited"] >= 0.2) == ([0], True)
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "61", "nan"])
+def test_a_countdown_that_makes_no_sense_is_refused(text: str, tmp_path: Path) -> None:
+    with program(tmp_path, COWORLD_COUNTDOWN_SECONDS=text) as game:
+        assert game.process.wait(30) != 0
+        assert f"COWORLD_COUNTDOWN_SECONDS is '{text}'" in game.said()
 
 
 # --- who pays -------------------------------------------------------------------------------------------------------

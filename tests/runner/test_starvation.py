@@ -18,7 +18,6 @@ import pytest
 from coworld_runner._connections import Connections
 from coworld_runner.backend import Endpoint
 from coworld_runner.episode.starvation import (
-    UNKNOWN_TICK,
     StarvationMeter,
     Stretch,
     TickWindow,
@@ -38,11 +37,11 @@ SECOND = 1_000_000_000
         ({}, {"properties": {"ticks_per_second": {"default": 10}}}, 0.1),
         ({"seconds_per_move": 5}, {"properties": {"seconds_per_move": {"default": 30}}}, 5.0),
         # what is no rate is passed over
-        ({"tick_rate": 0, "hz": True}, {"properties": []}, UNKNOWN_TICK),
-        ({"tick_rate": "fast"}, {"properties": {"tick_rate": 7}}, UNKNOWN_TICK),
+        ({"tick_rate": 0, "hz": True}, {"properties": []}, None),
+        ({"tick_rate": "fast"}, {"properties": {"tick_rate": 7}}, None),
     ],
 )
-def test_a_games_tick(config: dict[str, Any], schema: dict[str, Any], seconds: float) -> None:
+def test_a_games_tick(config: dict[str, Any], schema: dict[str, Any], seconds: float | None) -> None:
     assert tick_seconds(config, schema) == seconds
 
 
@@ -136,11 +135,15 @@ def test_a_unit_that_is_kept_from_the_processor_is_named(tmp_path: Path) -> None
         game: Any = _Stub("game", (os.getpid(),), address, tmp_path)
         player: Any = _Stub("player-0", (pid,), address, tmp_path)
         meter = StarvationMeter(game, [player], tick=0.05)
+        # nobody knows by when its answers are due, so none can be said to be late
+        unpaced = StarvationMeter(game, [player], tick=None)
         assert meter.read() is None
         stack.enter_context(_program(_HOGS, processor))
         while (seen := meter.read()) is None or not seen.starved:
             meter.look()
+            unpaced.look()
             time.sleep(0.01)
+        assert (unpaced.read(), unpaced.missing()) == (None, ())
         assert (seen.unit, seen.tick_seconds, seen.threshold) == ("player-0", 0.05, 0.9)
         assert seen.waited_share >= 0.9
         # what comes after the results is no play

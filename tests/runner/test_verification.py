@@ -10,6 +10,7 @@ from support.misfit_kit import PACKAGE, PLACEHOLDER, misfit_plan
 
 from coworld_core.episode.events import BaseEvent
 from coworld_core.episode.record import EpisodeRecord, read_record, read_summary
+from coworld_core.manifest.features import ReplayViewer
 from coworld_runner.backends import ProcessBackend
 from coworld_runner.batch import run_batch
 from coworld_runner.episode.running import run_episode
@@ -72,6 +73,26 @@ async def test_a_bad_replay_is_the_game_s_fault(game: str, error_type: str, tmp_
     if error_type == "replay_unloadable":
         assert "cannot show it" in fault.log_tail
         assert fault.log == "logs/replay.stderr.log"
+
+
+FETCHES = '<!doctype html><script>fetch(new URLSearchParams(location.hash.slice(1)).get("replay"))</script>'
+
+
+@pytest.mark.parametrize(("page", "complaint"), [(FETCHES, None), ("", "has an empty index.html")])
+async def test_a_static_viewer_shows_it_in_place_of_the_game(page: str, complaint: str | None, tmp_path: Path) -> None:
+    (tmp_path / "viewer").mkdir()
+    (tmp_path / "viewer" / "index.html").write_text(page)
+    played = misfit_plan()
+    manifest = unshowing(played).manifest
+    game = manifest.game.model_copy(update={"replay_viewer": ReplayViewer(bundle="viewer")})
+    plan = dataclasses.replace(played, manifest=manifest.model_copy(update={"game": game}), directory=tmp_path)
+    async with backend() as opened:
+        record = await run_episode(played, backend=opened, workspace=tmp_path / "w")
+        verified = await verify_episode_replay(plan, record, workspace=tmp_path / "w", backend=opened, options=QUICK)
+    assert verified.ok is (complaint is None), verified.faults
+    for fault in verified.faults:
+        assert (fault.error_type, fault.log) == ("replay_unloadable", None)
+        assert str(complaint) in fault.message
 
 
 async def test_a_failed_episode_is_left_as_it_is(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, sync_playwright
 
-__all__ = ["DESK", "PHONE", "Pages", "Size", "browsing", "opening"]
+__all__ = ["DESK", "PHONE", "Pages", "Size", "browsing", "counted_down", "note_statuses", "opening"]
 
 Size = dict[str, int]
 
@@ -45,6 +45,21 @@ def _visit(page: Page, url: str) -> None:
             if last or not any(text in error.message for text in (_MOVED, "interrupted by another navigation")):
                 raise
             page.wait_for_timeout(100)
+
+
+def note_statuses(page: Page) -> None:
+    """Have a game's page keep every status it shows from now on."""
+    page.evaluate("""() => {
+        const status = document.getElementById("status");
+        window.statuses = [];
+        new MutationObserver(() => statuses.push(status.textContent)).observe(status, { childList: true });
+    }""")
+
+
+def counted_down(page: Page) -> bool:
+    """Whether the noted statuses have counted down to the start of the game, in order."""
+    shown: list[str] = page.evaluate("statuses.filter(text => text.startsWith('Starts in '))")
+    return bool(shown) and shown == sorted(shown, reverse=True)
 
 
 class Pages(Protocol):

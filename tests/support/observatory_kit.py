@@ -235,13 +235,16 @@ async def open_platform(
         yield Platform(services, settings)
 
 
-async def seed(services: Services, owner: str, *, subject: Subject = QUICK, league: bool = True) -> World:
-    """Put a package there, as uploaded by a user, with a league of one division."""
+async def seed(
+    services: Services, owner: str, *, subject: Subject = QUICK, league: bool = True, **fields: object
+) -> World:
+    """Put a package there, as uploaded by a user, with a league of one division, and more fields in its manifest."""
     text = (subject.directory / "coworld_manifest_template.json").read_text()
     async with services.database.writing() as session:
         row = await _image(session, owner, subject.image)
         manifest = json.loads(text.replace(subject.placeholder, row.id))
         manifest["game"]["version"] = "1.0.0"
+        manifest |= fields
         name = str(manifest["game"]["name"])
         session.add(CoworldName(key=name_key(name), name=name, user_id=owner))
         await session.flush()

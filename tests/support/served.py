@@ -76,11 +76,11 @@ class Table:
 
 
 @asynccontextmanager
-async def serving(rules: type[Rules] = Sticks, **config: Any) -> AsyncGenerator[Table]:
+async def serving(rules: type[Rules] = Sticks, *, countdown: float = 0.0, **config: Any) -> AsyncGenerator[Table]:
     """Serve one game to the end of the block, or of the game."""
     parsed = read_config(rules, {"tokens": list(TOKENS), **config})
     said: list[str] = []
-    match = Match(rules, parsed, seed=1, log=said.append)
+    match = Match(rules, parsed, seed=1, log=said.append, countdown=countdown)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         async with game_server(match, TOKENS, listener=listener) as server, anyio.create_task_group() as tasks:
             table = Table(match, listener.getsockname()[1], said)

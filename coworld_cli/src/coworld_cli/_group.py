@@ -39,6 +39,21 @@ _MEANT: Mapping[str, Sequence[str]] = {
 """Words that users try, and the commands that they mean."""
 
 
+_INSTEAD: Mapping[str, str] = {
+    "optimize": "`coworld diagnose` says what is wrong with a player, `coworld compare` whether a change helps.",
+    "resolve-and-upload": "`coworld build --resolve-mutable-images` pins images, `coworld upload-coworld` uploads.",
+    "counterfactual": "`coworld compare` plays a candidate against a baseline.",
+    "power-analysis": "`coworld compare` plays until the evidence is enough.",
+    "stats": "`coworld diagnose` counts what players did, `coworld episode-stats` shows statistics of a platform.",
+    "manifest-schema": "`coworld schema` prints schemas, `coworld validate` checks a manifest.",
+    "docs": "`coworld COMMAND --help` explains a command, with examples.",
+    "lobby": "`coworld hosted-game create` starts a game for people.",
+    "retry-certification": "`coworld certify` repeats it on this machine, `coworld upload-coworld` uploads again.",
+    "reporters": "`coworld list` shows Coworlds; reporters of a platform are not listed.",
+}
+"""Commands of the published package that are not here, and what does their work."""
+
+
 class NounGroup(click.Group):
     """A group that shows its help when it gets no arguments, and suggests a command for an unknown name."""
 
@@ -58,6 +73,10 @@ class NounGroup(click.Group):
         """Find the command, or suggest the one that was probably meant."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None and not ctx.resilient_parsing:
+            if ctx.parent is None and name in _INSTEAD:
+                from coworld_core.errors import UsageError
+
+                raise UsageError(f"There is no command {name!r} here.", code="usage", hint=_INSTEAD[name])
             known = self.list_commands(ctx)
             folded = name.lower().replace("_", "-")
             close = closest(name, known, cutoff=0.5)

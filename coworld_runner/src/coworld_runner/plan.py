@@ -89,6 +89,8 @@ class EpisodePlan:
     """Variant id, or certification, or episode-request."""
     source: str = ""
     """Where the manifest was read from."""
+    directory: Path | None = None
+    """The package's directory on this machine, if it has one."""
     manifest_sha256: str = ""
     episode_tags: Mapping[str, str] = field(default_factory=dict[str, str])
     policy_names: tuple[str, ...] = ()
@@ -125,6 +127,11 @@ class EpisodePlan:
         """What the bundled player of a seat serves while it is not ready to connect yet."""
         player = self.seats[slot].player_id
         return next((entry.startup for entry in self.manifest.player if entry.id == player), None)
+
+    def timeout_within(self, limit: float) -> float:
+        """Seconds the episode may take on a platform: ``episode_timeout_minutes``, but no more than its own limit."""
+        minutes = self.manifest.episode_timeout_minutes
+        return limit if minutes is None else min(limit, minutes * 60.0)
 
     @cached_property
     def extra_ports(self) -> tuple[ExtraPort, ...]:
@@ -252,6 +259,7 @@ def plan_episode(
         seats=seats,
         variant=label,
         source=package.source,
+        directory=package.directory,
         manifest_sha256=package.sha256,
         episode_tags=dict(asked.episode_tags),
         policy_names=policy_names,

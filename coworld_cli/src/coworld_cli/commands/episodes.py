@@ -28,6 +28,8 @@ commands = NounGroup()
 _PEOPLE = ("human", "admin")
 _MANY = ("resume", "episodes", "parallel")
 _LIVE = ("watch",)
+_COUNTDOWN = 3.0
+"""Seconds for people to look at the board before the game starts."""
 
 
 @commands.command("run-episode")
@@ -65,8 +67,8 @@ def play(out: Output, options: PlayOptions, open_browser: bool | None) -> int:
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file
     or a directory of yours, the id of a bundled player, an image, random or human: one for all seats, or one per seat.
 
-    Without --human, bots take all seats and you watch. The links contain the seats' tokens: anyone who has one can
-    play.
+    Without --human, bots take all seats and you watch. With people, the game counts down once everyone is there, if it
+    can. The links contain the seats' tokens: anyone who has one can play.
     """
     from ..running import run_async
 
@@ -245,7 +247,7 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
                 plan,
                 backend=backend,
                 workspace=workspace,
-                options=options.episode(watch=not out.quiet),
+                options=options.episode(watch=not out.quiet, countdown=_COUNTDOWN if people else 0.0),
                 overwrite=options.overwrite,
                 listeners=(progress,),
                 on_ready=ready,

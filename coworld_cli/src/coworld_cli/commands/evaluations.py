@@ -221,7 +221,6 @@ def scrimmage(out: Output, options: EvaluationOptions, manifest: str, bot: str, 
     cls=SectionOption,
     section="What to play",
     multiple=True,
-    required=True,
     metavar="PLAYER[,proportion=X]",
     help="Who plays, and its share of the seats beside that of the others; repeatable.  [default proportion: 1]",
 )
@@ -462,8 +461,13 @@ def _proportions(bots: Sequence[str]) -> dict[str, float]:
     """Players and their shares of the seats.
 
     Raises:
-        click.UsageError: One cannot be read, or is named twice.
+        click.UsageError: None is named, one cannot be read, or one is named twice.
     """
+    if not bots:
+        raise click.UsageError(
+            "This measures players: name them with --player. To play an episode, use `coworld run-episode MANIFEST`.",
+            click.get_current_context(),
+        )
     players: dict[str, float] = {}
     for bot in bots:
         name, given, text = bot.rpartition(",proportion=")

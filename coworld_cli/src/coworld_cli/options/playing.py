@@ -242,7 +242,7 @@ class PlayOptions(PackageOptions):
         "--verify-replay/--no-verify-replay",
         section="Evidence",
         default=False,
-        help="Load the replay afterwards, and fail if the game does not show it.",
+        help="Load the replay afterwards, and fail if neither the game nor its static viewer shows it.",
     )
     human: tuple[int, ...] = option(
         "--human",
@@ -405,11 +405,12 @@ class PlayOptions(PackageOptions):
         """The network of players; Bedrock cannot be reached from the game's network, unless hosts are named."""
         return self.player_network or ("open" if self.use_bedrock and not self.player_https else None)
 
-    def episode(self, *, watch: bool) -> EpisodeOptions:
+    def episode(self, *, watch: bool, countdown: float = 0.0) -> EpisodeOptions:
         """Options of the episode. Capabilities that were named explicitly must be enforced.
 
         Args:
             watch: Whether to show the game's progress.
+            countdown: Seconds for the game to count down before it starts.
         """
         from coworld_runner.episode.running import EpisodeOptions
 
@@ -439,6 +440,7 @@ class PlayOptions(PackageOptions):
             platform=self.platform,
             watch=watch,
             admin=self.admin,
+            countdown=countdown,
         )
 
 

@@ -6,6 +6,7 @@ draw on.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -101,6 +102,7 @@ class _Episode:
     passed: list[str] = field(default_factory=list[str])
     tick: int | None = None
     max_ticks: int | None = None
+    starts_in: float | None = None
     scores: tuple[float, ...] = ()
     fetching: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -238,8 +240,8 @@ class Progress:
                     seat.ok = ended.ok or ended.reason == "stopped"
                     seat.state = "done" if ended.ok else clean(str(ended), one_line=True)
                 self._running.units.pop(f"{event.run_id}/{unit}", None)
-            case GameProgressed(tick=tick, max_ticks=max_ticks, scores=scores):
-                episode.tick, episode.max_ticks = tick, max_ticks
+            case GameProgressed(tick=tick, max_ticks=max_ticks, scores=scores, starts_in=starts_in):
+                episode.tick, episode.max_ticks, episode.starts_in = tick, max_ticks, starts_in
                 episode.scores = scores or episode.scores
             case _:
                 pass
@@ -288,6 +290,8 @@ class Progress:
                 return "playing"
             case UnitExited(unit=unit, slot=slot, exit=ended) if unit != "replay" or ended.reason != "stopped":
                 return f"{self._unit(unit, episode.seat(slot))} {clean(str(ended), one_line=True)}"
+            case GameProgressed(starts_in=float()):
+                return _countdown(episode)
             case GameProgressed():
                 return self._how_far(episode)
             case BatchProgressed():
@@ -446,7 +450,9 @@ def _rendered_episode(episode: _Episode) -> list[RenderableType]:
             phases.append(f"· {words}  ", style="dim")
     parts: list[RenderableType] = [phases]
     parts += _rendered_images(episode)
-    if episode.tick is not None and episode.max_ticks:
+    if episode.starts_in is not None:
+        parts.append(Text(_countdown(episode), style="bold"))
+    elif episode.tick is not None and episode.max_ticks:
         bar = Table.grid(padding=(0, 1))
         bar.add_row(ProgressBar(total=episode.max_ticks, completed=episode.tick, width=40), Text(_ticks(episode)))
         parts.append(bar)
@@ -471,6 +477,10 @@ def _rendered_images(episode: _Episode) -> list[RenderableType]:
         Text(f"  {clean(image, one_line=True)}: {status}", style="dim", no_wrap=True, overflow="ellipsis")
         for image, status in episode.fetching.items()
     ]
+
+
+def _countdown(episode: _Episode) -> str:
+    return f"everyone is there: starts in {math.ceil(episode.starts_in or 0.0)}"
 
 
 def _ticks(episode: _Episode) -> str:

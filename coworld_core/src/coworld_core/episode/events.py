@@ -174,6 +174,9 @@ class GameProgressed(BaseEvent):
     tick: int | None = Field(default=None, description="Ticks played.")
     max_ticks: int | None = Field(default=None, description="Ticks in all.")
     scores: tuple[float, ...] = Field(default=(), description="Scores by slot, where the stream has them.")
+    starts_in: float | None = Field(
+        default=None, description="Seconds until the first tick, while a game counts down for people."
+    )
 
 
 class ArtifactCollected(BaseEvent):

@@ -74,6 +74,9 @@ class EpisodeOptions:
     """Whether to follow the public viewer stream and publish ``GameProgressed``."""
     admin: bool = False
     """Whether to ask the game for its admin page (``COWORLD_ADMIN=1``); only ever for local play."""
+    countdown: float = 0.0
+    """Seconds to ask the game to count down once all players are there (``COWORLD_COUNTDOWN_SECONDS``), so that people
+    see the start. 0: it is not asked, and games that do not know the variable start at once."""
 
 
 OnReady = Callable[[PlayLinks], None]

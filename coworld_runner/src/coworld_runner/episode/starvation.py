@@ -32,7 +32,6 @@ from ..backend import Unit
 
 __all__ = [
     "STARVED_SHARE",
-    "UNKNOWN_TICK",
     "StarvationMeter",
     "Stretch",
     "TickWindow",
@@ -44,9 +43,6 @@ __all__ = [
 STARVED_SHARE = 0.9
 """A player that waited for at least this share of a tick's spare time counts as starved: an answer may have been late.
 ``docs/backends.md`` says how well this tells changed results from unchanged ones."""
-
-UNKNOWN_TICK = 0.2
-"""Tick in seconds that is assumed for a game whose config does not say."""
 
 _LOOK_SECONDS = 0.01
 """Seconds between two looks when a look is cheap."""
@@ -66,7 +62,7 @@ _PER_SECOND = ("ticks_per_second", "tick_rate", "tick_hz", "hz", "fps")
 _SECONDS = ("seconds_per_move", "seconds_per_turn", "tick_seconds", "seconds_per_tick")
 
 
-def tick_seconds(config: Mapping[str, Any], schema: Mapping[str, Any]) -> float:
+def tick_seconds(config: Mapping[str, Any], schema: Mapping[str, Any]) -> float | None:
     """The time in which a game expects its answers, read from the usual fields of its config.
 
     Args:
@@ -74,7 +70,7 @@ def tick_seconds(config: Mapping[str, Any], schema: Mapping[str, Any]) -> float:
         schema: Its schema, for defaults.
 
     Returns:
-        The seconds of one tick, or of one move; ``UNKNOWN_TICK`` if the config does not say.
+        The seconds of one tick, or of one move; None if the config does not say.
     """
     rules = _object(schema.get("properties"))
     for names, inverse in ((_PER_SECOND, True), (_SECONDS, False)):
@@ -82,7 +78,7 @@ def tick_seconds(config: Mapping[str, Any], schema: Mapping[str, Any]) -> float:
             value = config.get(name, _object(rules.get(name)).get("default"))
             if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
                 return 1 / value if inverse else float(value)
-    return UNKNOWN_TICK
+    return None
 
 
 def _object(value: object) -> Mapping[str, Any]:
@@ -282,16 +278,18 @@ class StarvationMeter:
     Args:
         game: The game, which has been started.
         players: Its players; they may start later.
-        tick: Seconds in which the game expects its answers.
+        tick: Seconds in which the game expects its answers; None: unknown, so that nothing can be said to come too
+            late. Then only connections are watched.
     """
 
     _watching: ClassVar[set[int]] = set()
     """All running meters; they share the allowed cost of looking."""
 
-    def __init__(self, game: Unit, players: Sequence[Unit], *, tick: float) -> None:
-        self._game = _Track(game, tick)
-        self._players = [_Track(player, tick) for player in players]
-        self._tick = tick
+    def __init__(self, game: Unit, players: Sequence[Unit], *, tick: float | None) -> None:
+        self._paced = tick is not None
+        self._tick = tick or _UNTIL_PLAY_SECONDS
+        self._game = _Track(game, self._tick)
+        self._players = [_Track(player, self._tick) for player in players]
         self._connections: Connections | None = None
         self._began: float | None = None
         """When all players were first seen to be connected, from which on their waiting counts."""
@@ -318,6 +316,8 @@ class StarvationMeter:
             while not over.wait(pause):
                 cost = time.thread_time()
                 plays = self._began is not None
+                if plays and not self._paced:
+                    return
                 self.look()
                 cost = time.thread_time() - cost
                 pause = max(usual, _LOOK_SHARE * len(self._watching) * cost) if plays else _UNTIL_PLAY_SECONDS
@@ -353,8 +353,8 @@ class StarvationMeter:
         return tuple(track.unit for track in self._players if track.seen and not track.connected)
 
     def read(self) -> StarvationRecord | None:
-        """The observations of the play; None if nothing of it could be observed or there was no play."""
-        if self._began is None:
+        """The observations of the play; None if nothing of it could be observed or judged, or there was no play."""
+        if self._began is None or not self._paced:
             return None
         until = _written(self._game.unit)
         if until - self._began > 2 * self._tick and not self._first < until:

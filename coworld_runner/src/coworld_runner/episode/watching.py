@@ -297,9 +297,26 @@ class Watch:
         numbers = tuple(float(score) for score in listed if is_number(score))
         if not len(numbers) == len(listed) == len(self._setup.plan.seats):
             numbers = ()
-        event = GameProgressed(tick=_count(state.get("tick")), max_ticks=_count(state.get("max_ticks")), scores=numbers)
+        starts_in = state.get("starts_in")
+        event = GameProgressed(
+            tick=_count(state.get("tick")),
+            max_ticks=_count(state.get("max_ticks")),
+            scores=numbers,
+            starts_in=float(starts_in) if is_number(starts_in) and starts_in > 0 else None,
+        )
         if event.tick is not None or event.scores:
             self._ledger.publish(event)
+        self._name_the_slow(state)
+
+    def _name_the_slow(self, state: dict[str, Any]) -> None:
+        """Name the players whose moves the game says it is waiting for."""
+        slots, waited = state.get("waiting_for"), state.get("waited")
+        if not isinstance(slots, list) or not is_number(waited):
+            return
+        for slot in cast("list[object]", slots):
+            if isinstance(slot, int) and not isinstance(slot, bool) and slot in self._ledger.seats:
+                who = self._ledger.who("player", slot).removeprefix("Player")
+                self._ledger.publish(Notice(message=f"Waiting for player{who}: nothing sent for {waited:.0f} s."))
 
 
 _MOST = 1 << 53

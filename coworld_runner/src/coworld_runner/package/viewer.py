@@ -10,11 +10,12 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from coworld_core.errors import UsageError
+from coworld_core.manifest.features import ReplayViewer
 from coworld_core.sizes import shown_size
 
 from .resolving import Package
 
-__all__ = ["VIEWER_PAGE", "ViewerBundle", "bundle_name", "find_bundle", "is_uploaded", "read_bundle"]
+__all__ = ["VIEWER_PAGE", "ViewerBundle", "bundle_in", "bundle_name", "find_bundle", "is_uploaded", "read_bundle"]
 
 MOST_FILES: Final = 4096
 MOST_BYTES: Final = 512 << 20
@@ -59,10 +60,18 @@ def find_bundle(package: Package) -> Path | None:
     Raises:
         UsageError: The manifest names no directory of its own for it.
     """
-    viewer = package.manifest.game.replay_viewer
-    if viewer is None or is_uploaded(viewer.bundle) or package.directory is None:
+    return bundle_in(package.directory, package.manifest.game.replay_viewer)
+
+
+def bundle_in(directory: Path | None, viewer: ReplayViewer | None) -> Path | None:
+    """Where a viewer is in the directory of its package; None if it is not on this machine.
+
+    Raises:
+        UsageError: The manifest names no directory of its own for it.
+    """
+    if viewer is None or is_uploaded(viewer.bundle) or directory is None:
         return None
-    return package.directory / bundle_name(viewer.bundle)
+    return directory / bundle_name(viewer.bundle)
 
 
 def read_bundle(directory: Path) -> ViewerBundle:

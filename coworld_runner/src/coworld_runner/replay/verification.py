@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from pathlib import Path
 
 from coworld_core.episode.artifacts import EpisodeLayout
-from coworld_core.episode.events import FaultSeen, PhaseFinished, PhaseStarted
+from coworld_core.episode.events import FaultSeen, Notice, PhaseFinished, PhaseStarted
 from coworld_core.episode.outcome import ErrorType, Fault
 from coworld_core.episode.record import SUMMARY_NAME, BatchSummary, EpisodeRecord, read_record
 from coworld_core.errors import EpisodeError
 
 from ..backend import Backend
+from ..package.viewer import bundle_in
 from ..plan import EpisodePlan
 from ..runs.events import EventBus, Listener
 from ..runs.workspace import artifact_records, atomic_write
@@ -31,7 +33,9 @@ async def verify_episode_replay(
     options: ReplayOptions | None = None,
     listeners: tuple[Listener, ...] = (),
 ) -> EpisodeRecord:
-    """Check that the game shows the replay of an episode.
+    """Check that the replay of an episode can be shown: by the package's static viewer if it has one, else by the game.
+
+    A viewer is looked at as in a certification: in a browser if one is installed, else only its files are checked.
 
     Args:
         plan: The episode's plan.
@@ -61,9 +65,7 @@ async def verify_episode_replay(
     else:
         bus.publish(PhaseStarted(phase=_PHASE))
         try:
-            took = await verify_replay(
-                plan.manifest, layout.replay, backend=backend, publish=bus.publish, options=options, logs=layout.logs
-            )
+            took = await _show(plan, layout, backend, bus, options or ReplayOptions())
             bus.publish(PhaseFinished(phase=_PHASE, seconds=took))
         except EpisodeError as error:
             tail = error.context.get("log_tail")
@@ -72,7 +74,7 @@ async def verify_episode_replay(
                 error.message,
                 error.hint,
                 log_tail=tail if isinstance(tail, str) else "",
-                log=layout.relative(layout.logs / "replay.stderr.log"),
+                log=layout.relative(log) if (log := layout.logs / "replay.stderr.log").exists() else None,
             )
     if fault is not None:
         bus.publish(FaultSeen(fault=fault))
@@ -84,6 +86,36 @@ async def verify_episode_replay(
     )
     atomic_write(layout.record, (changed.model_dump_json(indent=2) + "\n").encode())
     return changed
+
+
+async def _show(
+    plan: EpisodePlan, layout: EpisodeLayout, backend: Backend, bus: EventBus, options: ReplayOptions
+) -> float:
+    """Have the viewer, or else the game, show the replay, and return how many seconds that took.
+
+    Raises:
+        EpisodeError: It does not; code ``replay_unloadable``.
+    """
+    from ..certification.viewing import check_viewer
+
+    viewer = plan.manifest.game.replay_viewer
+    directory = bundle_in(plan.directory, viewer)
+    if directory is not None and not directory.is_dir():
+        bus.publish(Notice(message="The replay viewer is not built, so the game itself is to show the replay."))
+        directory = None
+    if viewer is None or directory is None:
+        return await verify_replay(
+            plan.manifest, layout.replay, backend=backend, publish=bus.publish, options=options, logs=layout.logs
+        )
+    begun = time.monotonic()
+    packed = viewer.replay_compression == "gzip"
+    answer = await check_viewer(directory, layout.replay, packed=packed, seconds=options.ready_timeout)
+    if answer.status != "pass":
+        raise EpisodeError(answer.detail, code="replay_unloadable", hint=answer.hint)
+    for item in answer.evidence:
+        if item.level == "advice":
+            bus.publish(Notice(message=item.message))
+    return round(time.monotonic() - begun, 3)
 
 
 async def verify_batch_replays(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 import signal
@@ -27,6 +28,7 @@ __all__ = ["replay_messages", "serve_rules"]
 
 MAX_CONFIG: Final = 4 * 1024 * 1024
 MAX_REPLAY: Final = 256 * 1024 * 1024
+MAX_COUNTDOWN: Final = 60.0
 CHUNK: Final = 256 * 1024
 """The approximate number of characters of ticks in one message of a replay."""
 
@@ -69,7 +71,7 @@ async def _play(rules: type[Rules]) -> int:
         raise UsageError("The game config is no JSON object.", code="config_invalid")
     config = read_config(rules, cast("dict[str, Any]", raw))
     seed = secrets.randbelow(2**31) if config.seed is None else config.seed
-    match = Match(rules, config, seed=seed, log=_say)
+    match = Match(rules, config, seed=seed, log=_say, countdown=_countdown())
     with _listener() as listener:
         async with (
             game_server(match, config.tokens, listener=listener) as server,
@@ -90,6 +92,19 @@ async def _play(rules: type[Rules]) -> int:
             match.finish(reason=ending.reason, results=results)
             await talked_out(server)
     return ending.code
+
+
+def _countdown() -> float:
+    """Seconds to count down before the first tick, if people play."""
+    text = os.environ.get("COWORLD_COUNTDOWN_SECONDS", "0")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= MAX_COUNTDOWN:
+        words = f"COWORLD_COUNTDOWN_SECONDS is {text!r}; it must be a number from 0 to {MAX_COUNTDOWN:g}."
+        raise UsageError(words, code="environment_invalid")
+    return seconds
 
 
 @dataclass(frozen=True)

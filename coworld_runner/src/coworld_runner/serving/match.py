@@ -15,7 +15,6 @@ from coworld_core.episode.conduct import ACTED, IDLE, REFUSED
 from coworld_core.rules import (
     ActionRefused,
     EpisodeConfig,
-    Frame,
     Play,
     ReplayHeader,
     ReplayWriter,
@@ -26,7 +25,9 @@ from coworld_core.rules import (
 from coworld_core.rules.schemas import action_schema, observation_schema
 from coworld_core.rules.wire import PROTOCOL
 
+from .countdown import Countdown
 from .outbox import Outbox
+from .spectators import Spectators
 
 __all__ = ["OVER", "REPLACED", "Match"]
 
@@ -36,6 +37,9 @@ REPLACED: Final = "replaced by a newer connection"
 OWN_QUEUE: Final = 1.0
 """Delays of up to this many seconds until an observation is delivered count as ours; longer ones are the
 client's."""
+
+SLOW: Final = 5.0
+"""Seconds without a move after which spectators are told whose moves the game is waiting for."""
 
 MAX_LINES: Final = 100
 """The most log lines for one seat."""
@@ -48,7 +52,10 @@ MAX_EVENTS: Final = 100_000
 class _Seat:
     """One seat: its connection, what it has said, and its clock."""
 
+    per_move: float
+    """Seconds for each move; infinite in a game that does not wait for moves."""
     bank: float
+    log: Callable[[str], None]
     outbox: Outbox | None = None
     seen: bool = False
     action: Any = None
@@ -59,6 +66,22 @@ class _Seat:
     """When the seat's clock for this tick started, on the event loop's clock."""
     said: int = 0
     """Number of log lines about it."""
+
+    @property
+    def deadline(self) -> float:
+        """When its time for this tick is over, on the event loop's clock."""
+        return self.asked + self.per_move + self.bank
+
+    def charge(self) -> None:
+        """Take what the move took beyond its own time from the bank."""
+        used = anyio.current_time() - self.asked
+        self.bank = max(self.bank - max(used - self.per_move, 0.0), 0.0)
+
+    def say(self, line: str) -> None:
+        """Log a line about it; a client that keeps reconnecting must not fill the disk."""
+        if self.said < MAX_LINES:
+            self.said += 1
+            self.log(line)
 
 
 class SeatEvents:
@@ -91,6 +114,7 @@ class Match:
         config: Its config.
         seed: The seed of all random numbers.
         log: Receives log lines for people; they never contain a token.
+        countdown: Seconds to count down once all players are there, for people to see the start.
 
     Attributes:
         events: What each seat did.
@@ -99,16 +123,26 @@ class Match:
         RulesError: The game cannot even start.
     """
 
-    def __init__(self, rules: type[Rules], config: EpisodeConfig, *, seed: int, log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        rules: type[Rules],
+        config: EpisodeConfig,
+        *,
+        seed: int,
+        log: Callable[[str], None],
+        countdown: float = 0.0,
+    ) -> None:
         self._rules = rules
+        self._countdown = Countdown(countdown)
         self._config = config
         self._log = log
         self._schemas = _schemas(rules)
         self._play = Play(rules, config=config.rules, seats=config.seats, seed=seed)
         pace = config.pace
         self._clock = None if isinstance(pace, Ticks) else pace
-        self._seats = [_Seat(bank=self._clock.bank if self._clock else 0.0) for _ in config.tokens]
-        self._viewers: set[Outbox] = set()
+        per_move, bank = (self._clock.per_move, self._clock.bank) if self._clock else (math.inf, 0.0)
+        self._seats = [_Seat(per_move, bank, log) for _ in config.tokens]
+        self._viewers = Spectators(_about(rules, config), close_reason=OVER)
         self._all_seen = anyio.Event()
         self._heard = anyio.Event()
         self._started = False
@@ -145,7 +179,7 @@ class Match:
         if seat.outbox is not None:
             seat.outbox.finish(None, reason=REPLACED)
         outbox = seat.outbox = Outbox()
-        self._say(seat, f"seat {slot} ({json.dumps(self._config.names[slot])}) {'re' * seat.seen}connected")
+        seat.say(f"seat {slot} ({json.dumps(self._config.names[slot])}) {'re' * seat.seen}connected")
         seat.seen = True
         outbox.notify(_hello(self._rules, self._config, slot, self._schemas))
         if self._end is not None:
@@ -162,23 +196,15 @@ class Match:
         if seat.outbox is outbox:
             seat.outbox = None
             if self._end is None:
-                self._say(seat, f"seat {slot} disconnected")
+                seat.say(f"seat {slot} disconnected")
 
     def watch(self) -> Outbox:
         """Add a spectator, who gets the current state at once."""
-        outbox = Outbox()
-        outbox.notify(_json({"type": "hello", **_about(self._rules, self._config)}))
-        # After the end, spectators get the last state and then the end.
-        (outbox.put if self._end is None else outbox.notify)(_state(self._frame))
-        if self._end is not None:
-            outbox.finish(self._end, reason=OVER)
-        else:
-            self._viewers.add(outbox)
-        return outbox
+        return self._viewers.join(self._frame, **self._countdown.told())
 
     def unwatch(self, outbox: Outbox) -> None:
         """Remove a spectator."""
-        self._viewers.discard(outbox)
+        self._viewers.leave(outbox)
 
     def fail(self, error: RulesError) -> None:
         """End the game with a failure seen elsewhere: rules may fail while a new client is greeted."""
@@ -217,14 +243,14 @@ class Match:
             return self._refused(slot, f"too late: tick {tick} is over" if gone else f"tick {tick} has not come yet")
         if seat.acted:
             return self._refused(slot, "you have acted in this tick already")
-        if anyio.current_time() > self._deadline(seat):
+        if anyio.current_time() > seat.deadline:
             return self._refused(slot, "too late: your time for this tick is over")
         try:
             seat.action = self._play.read(slot, action)
         except ActionRefused as refused:
             return self._refused(slot, refused.message)
         seat.acted = True
-        self._charge(seat)
+        seat.charge()
         used = max(anyio.current_time() - seat.asked, 0.0)
         self.events.add(self._play.tick, ACTED, slot, seconds=round(used, 6))
         self._heard.set()
@@ -245,6 +271,8 @@ class Match:
             if len(absent) == len(self._seats):
                 raise TimeoutError(f"no player has connected within {self._config.connect_timeout:g} s")
             self._log(f"starting without seat {', '.join(map(str, absent))}: never connected")
+        # until the game has started, only a failure is heard
+        await self._countdown.run(self._show, self._heard)
         self._started = True
         self._log(f"game starts: {self._rules.__name__}, {self._config.seats} seats")
         due = anyio.current_time()
@@ -287,9 +315,7 @@ class Match:
                 if results is not None:
                     self._show_end(slot, seat.outbox)
                 seat.outbox.finish(self._end, reason=OVER)
-        for viewer in list(self._viewers):
-            viewer.notify(_state(self._frame))
-            viewer.finish(self._end, reason=OVER)
+        self._viewers.finish(self._frame, self._end)
 
     def _show_end(self, slot: int, outbox: Outbox) -> None:
         """Send a seat the outcome of its last action, if the rules report one."""
@@ -304,26 +330,35 @@ class Match:
         now = anyio.current_time()
         for seat in self._seats:
             seat.action, seat.acted, seat.told, seat.asked = None, False, self._play.tick, now
+        self._show()
+
+    def _show(self) -> None:
+        """Send every seat its observation, and every spectator the state."""
         for slot, seat in enumerate(self._seats):
             if seat.outbox is not None:
                 seat.outbox.put(self._observe(slot))
-        state = _state(self._frame)
-        for viewer in self._viewers:
-            viewer.put(state)
+        self._viewers.show(self._frame, **self._countdown.told())
 
     async def _wait_for_moves(self) -> None:
+        named = False
         while True:
             self._heard = anyio.Event()
             if self._failure is not None:
                 return
-            waiting = [seat for seat in map(self._seats.__getitem__, self._play.to_act) if not seat.acted and seat.seen]
-            left = max((self._deadline(seat) for seat in waiting), default=0.0) - anyio.current_time()
+            seats = ((slot, self._seats[slot]) for slot in self._play.to_act)
+            waiting = {slot: seat for slot, seat in seats if not seat.acted and seat.seen}
+            left = max((seat.deadline for seat in waiting.values()), default=0.0) - anyio.current_time()
             if left <= 0:
                 # Give connections a turn even when there is no need to wait.
                 await anyio.lowlevel.checkpoint()
                 break
-            with anyio.move_on_after(left):
+            with anyio.move_on_after(left if named else min(left, SLOW)):
                 await self._heard.wait()
+                continue
+            if left > SLOW and not named:
+                named = True
+                waited = anyio.current_time() - min(seat.asked for seat in waiting.values())
+                self._viewers.show(self._frame, waiting_for=list(waiting), waited=round(waited, 1))
                 continue
             # Messages that arrived while we were busy are in time.
             for _ in range(3):
@@ -332,7 +367,7 @@ class Match:
             seat = self._seats[slot]
             if not seat.acted:
                 seat.bank = 0.0
-                self._say(seat, f"seat {slot} has missed its time in tick {self._play.tick}")
+                seat.say(f"seat {slot} has missed its time in tick {self._play.tick}")
 
     async def _wait_for_tick(self, due: float) -> float:
         assert isinstance(self._config.pace, Ticks)
@@ -344,20 +379,6 @@ class Match:
             due = now + period
         await anyio.sleep_until(due)
         return due
-
-    def _deadline(self, seat: _Seat) -> float:
-        return math.inf if self._clock is None else seat.asked + self._clock.per_move + seat.bank
-
-    def _charge(self, seat: _Seat) -> None:
-        if self._clock is not None:
-            used = anyio.current_time() - seat.asked
-            seat.bank = max(seat.bank - max(used - self._clock.per_move, 0.0), 0.0)
-
-    def _say(self, seat: _Seat, line: str) -> None:
-        # A client that keeps reconnecting must not fill the disk.
-        if seat.said < MAX_LINES:
-            seat.said += 1
-            self._log(line)
 
     # messages
 
@@ -371,8 +392,9 @@ class Match:
             parts.append(f'"legal":[{",".join(legal)}]')
         if (text := play.text(slot)) is not None:
             parts.append(f'"text":{_json(text)}')
+        parts += [f'"{name}":{left}' for name, left in self._countdown.told().items()]
         if turn and self._clock is not None:
-            left = max(self._deadline(seat) - anyio.current_time(), 0.0)
+            left = max(seat.deadline - anyio.current_time(), 0.0)
             parts.append(f'"time_left":{left:.3f}')
         return f"{{{','.join(parts)}}}"
 
@@ -402,10 +424,6 @@ def _read_act(message: str | bytes) -> tuple[int, Any]:
     if not isinstance(tick, int) or isinstance(tick, bool) or "action" not in said:
         raise ValueError("an act has a tick, which is a whole number, and an action")
     return tick, said["action"]
-
-
-def _state(frame: Frame) -> str:
-    return _json({"type": "state", "tick": frame.tick, "to_act": frame.to_act, "drawing": frame.drawing})
 
 
 def _schemas(rules: type[Rules]) -> dict[str, Any]:

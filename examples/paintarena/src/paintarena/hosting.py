@@ -35,6 +35,8 @@ from paintarena.web import admin_wanted, game_app, replay_app, replay_service
 CLOSING_SECONDS: Final = 0.5
 """How long the end of a game waits for clients to take their last message and close."""
 
+MAX_COUNTDOWN: Final = 60.0
+
 MAX_MESSAGE: Final = 64 * 1024
 """Largest message a client may send, in bytes; a move needs twenty."""
 
@@ -88,11 +90,23 @@ async def serve() -> int:
         await log.flush()
 
 
+def _countdown() -> float:
+    """The seconds to count down for people before the first tick: `COWORLD_COUNTDOWN_SECONDS`, 60 at most."""
+    text = os.environ.get("COWORLD_COUNTDOWN_SECONDS", "0")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= MAX_COUNTDOWN:
+        raise UsageError(f"COWORLD_COUNTDOWN_SECONDS is {text!r}; it must be a number from 0 to {MAX_COUNTDOWN:g}")
+    return seconds
+
+
 async def _play(log: Log) -> int:
     config = parse_config(read_bytes(_required("COGAME_CONFIG_URI")))
     results = _target("COGAME_RESULTS_URI", method="COGAME_RESULTS_METHOD")
     replay = _target("COGAME_SAVE_REPLAY_URI", method="COGAME_SAVE_REPLAY_METHOD")
-    match = Match(config, log=log)
+    match = Match(config, log=log, countdown=_countdown())
 
     async def game(server: "_Server") -> None:
         await match.play()

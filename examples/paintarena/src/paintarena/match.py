@@ -56,10 +56,13 @@ class Match:
     Args:
         config: The checked config.
         log: Where joins, leaves, the start and the end are told.
+        countdown: Seconds to count down once all players are there, for people to see the start.
     """
 
-    def __init__(self, config: Config, *, log: Log) -> None:
+    def __init__(self, config: Config, *, log: Log, countdown: float = 0.0) -> None:
         self._config = config
+        self._countdown = countdown
+        self._starts_at: float | None = None
         self._log = log
         self._board = Board(config.width, config.height, slots=len(config.tokens))
         self._seats = [_Seat() for _ in config.tokens]
@@ -166,6 +169,7 @@ class Match:
         absent = [slot for slot, seat in enumerate(self._seats) if not seat.seen]
         if absent:
             self._log.line(f"starting without slot {', '.join(map(str, absent))}: never connected")
+        await self._count_down()
         self._started = True
         self._log.line(
             f"game starts: {self._config.width}x{self._config.height}, "
@@ -180,11 +184,21 @@ class Match:
             period = 1 / self._rate
             late = self.lateness.note(anyio.current_time() - due, period=period)
             self._board.step()
-            self._tell_everybody()
+            text = self._snapshot()
+            self._frames.append(self._text(text).encode())
+            self._tell_everybody(text)
             # Small delays are made good by the schedule. After a long one it starts afresh, because a burst of
             # ticks would give the players no time to answer.
             due = (anyio.current_time() if late else due) + period
         self._log.line(f"game over: scores {list(self._board.scores)} after {self._board.tick} ticks")
+
+    async def _count_down(self) -> None:
+        """Count the seconds down, which are told to everybody as they pass."""
+        self._starts_at = anyio.current_time() + self._countdown
+        while (left := self._starts_at - anyio.current_time()) > 0:
+            self._tell_everybody(self._snapshot())
+            await anyio.sleep(min(left, 1.0))
+        self._starts_at = None
 
     def finish(self) -> None:
         """Declare the game done: players get their `final`, spectators a last snapshot, and all are closed."""
@@ -220,9 +234,7 @@ class Match:
             return True
         return False
 
-    def _tell_everybody(self) -> None:
-        text = self._snapshot()
-        self._frames.append(self._text(text).encode())
+    def _tell_everybody(self, text: str) -> None:
         for slot, seat in enumerate(self._seats):
             if seat.outbox is not None:
                 seat.outbox.put(self._seat_state(slot, text))
@@ -244,6 +256,8 @@ class Match:
             "tick_rate": self._rate,
             "done": self._done,
         }
+        if self._starts_at is not None:
+            state["starts_in"] = round(max(self._starts_at - anyio.current_time(), 0.0), 3)
         return _json(state)[1:]
 
     @staticmethod

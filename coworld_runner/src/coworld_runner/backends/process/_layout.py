@@ -82,6 +82,21 @@ class Layout:
             env["PYTHONPATH"] = os.pathsep.join(filter(None, (env.get("PYTHONPATH"), *installed)))
         return Laid(root, laid.workdir, env)
 
+    def unmade(self, argv: Sequence[str]) -> tuple[str, Path] | None:
+        """The first word of a command that names a file which only a build step makes; and where it would be made."""
+        for word in argv:
+            if not (posixpath.isabs(word) or "/" in word or posixpath.splitext(word)[1]) or Path(word).exists():
+                continue
+            path = posixpath.normpath(posixpath.join("/", self.read.workdir, word))
+            for sources, target in self.read.copies:
+                for source in sources:
+                    place = posixpath.join(target, posixpath.basename(source)) if target.endswith("/") else target
+                    below = posixpath.relpath(path, posixpath.normpath(place))
+                    made = self.context / source.lstrip("/")
+                    if not below.startswith("..") and not made.exists() and not set(source) & set("*?["):
+                        return word, made / below
+        return None
+
     def _installed(self, root: Path) -> list[str]:
         """The module directories of projects that a build step would install, as in an editable install."""
         places = (root / target.strip("/") for _, target in self.read.copies)

@@ -355,10 +355,20 @@ def _cannot_run(spec: UnitSpec, number: int, directory: Path | None) -> StartErr
             context=context,
         )
     program = spec.argv[0]
+    # in an image's layout, programs are links to the package's files
+    real = os.path.realpath(program) if program.startswith("/") else program
+    code, hint = {
+        errno.ENOENT: ("program_missing", f"Install {real} on this machine, or use the docker backend."),
+        errno.EACCES: ("command_failed", f"It is not executable: chmod +x {real}"),
+        errno.ENOEXEC: (
+            "command_failed",
+            "It is machine code for another architecture, or a script whose first line names no interpreter.",
+        ),
+    }.get(number, (None, f"Install {real} on this machine, or use the docker backend."))
     return StartError(
-        f"{spec.name} cannot be started: {program!r} cannot be run: {reason}.",
-        code="program_missing" if number == errno.ENOENT else None,
-        hint=f"Install {program!r} on this machine, or use the docker backend, which brings its own.",
+        f"{spec.name} cannot be started: {real} cannot be run: {reason}.",
+        code=code,
+        hint=hint,
         context={**context, "program": program},
     )
 

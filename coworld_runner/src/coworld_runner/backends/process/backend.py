@@ -45,6 +45,15 @@ def _laid_out(spec: UnitSpec, laid: Laid) -> UnitSpec:
     return replace(spec, argv=laid.argv(spec.argv), environment=environment)
 
 
+def _not_made(spec: UnitSpec, word: str, place: Path) -> StartError:
+    return StartError(
+        f"{spec.name} cannot be started: its Dockerfile copies {word} from {place}, which is not there.",
+        code="program_missing",
+        hint="If a build step makes it, build it there, or use the docker backend, which takes all build steps.",
+        context={"unit": spec.name, "program": word, "path": str(place)},
+    )
+
+
 class ProcessBackend(BaseBackend):
     """Runs units as local processes. For code you trust: only the caller's environment is hidden from them.
 
@@ -208,6 +217,8 @@ class ProcessBackend(BaseBackend):
         spec = replace(spec, argv=argv)
         if layout is not None and layout.read.copies and spec.directory is not None:
             # beside the unit's own directory: removed with the run, but not counted against the unit
+            if unmade := layout.unmade(argv):
+                raise _not_made(spec, *unmade)
             laid = layout.put(spec.directory.with_name(f"{spec.directory.name}-image"))
             spec, context = _laid_out(spec, laid), laid.workdir or context
         return ProcessUnit(spec, backend=self, context=context, publish=publish, tasks=tasks)

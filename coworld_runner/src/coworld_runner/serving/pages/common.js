@@ -31,6 +31,9 @@ function setNotice(text) {
   el("notice").hidden = !text;
 }
 
+// Everyone is there, and the game begins in a moment; the game tells each second.
+const countdown = (message) => (message.starts_in ? `Starts in ${Math.ceil(message.starts_in)}` : "");
+
 // Keep a socket open until `over()`; after some tries in vain the page says so.
 function talk(url, hear, over) {
   let socket = null;

@@ -8,7 +8,9 @@ talk(socketUrl("global"), (message) => {
   } else if (message.type === "state") {
     showBoard(message.drawing);
     showSeats(about.names, message.to_act);
-    setStatus(`Tick ${message.tick}`);
+    setStatus(countdown(message) || `Tick ${message.tick}`);
+    const slow = (message.waiting_for || []).map((seat) => about.names[seat]).join(", ");
+    setNotice(slow && `Waiting for ${slow}: nothing sent for ${Math.round(message.waited)} s.`);
   } else if (message.type === "over") {
     ended = true;
     showSeats(about.names, [], message.scores);

@@ -40,7 +40,7 @@ function hear(message) {
     else if (!el("board").querySelector("img")) showBoard(JSON.stringify(message.observation, null, 2));
     now = message;
     showSeats(about.names, message.your_turn ? [about.seat] : [], null, about.seat);
-    setStatus(message.your_turn ? "Your turn" : "Waiting", message.your_turn ? "turn" : "");
+    setStatus(message.your_turn ? "Your turn" : countdown(message) || "Waiting", message.your_turn ? "turn" : "");
     showChoices();
   } else if (message.type === "refused") {
     if (now && message.tick === now.tick) { showChoices(); setNotice(message.reason); }

@@ -335,11 +335,12 @@ class Worker:
                 def ready(links: PlayLinks) -> None:
                     group.start_soon(self._announce, claim, links.viewer)
 
+                options = self.options.episode
                 record = await run_episode(
                     job.plan,
                     backend=self._backend,
                     workspace=self._workspaces / claim.run_id,
-                    options=self.options.episode,
+                    options=replace(options, timeout=job.plan.timeout_within(options.timeout)),
                     on_ready=ready,
                     run_id=claim.run_id,
                 )

@@ -233,6 +233,8 @@ function showTime(state) {
   el("seconds").textContent = seconds >= 60 ? `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s left` : `${seconds.toFixed(1)} s left`;
 }
 
+// Everybody is here, and the game begins in a moment; it tells each second.
+const countdown = (state) => (state.starts_in ? `Starts in ${Math.ceil(state.starts_in)}` : "");
 const phase = (state) => (state.done ? "done" : !state.started ? "waiting" : state.paused ? "paused" : "running");
 
 // "Ada wins 52 to 40", or the like.

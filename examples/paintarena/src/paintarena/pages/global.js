@@ -10,8 +10,9 @@ talk("global", {
     showScores(state);
     showTime(state);
     const now = phase(state);
-    setStatus(now, { waiting: "Waiting for players", running: "Running", paused: "Paused", done: "Done" }[now]);
-    if (now === "waiting") setNotice("Waiting for players", "The game starts when everybody is here.");
+    setStatus(now, countdown(state) || { waiting: "Waiting for players", running: "Running", paused: "Paused", done: "Done" }[now]);
+    if (countdown(state)) setNotice(countdown(state), "Everybody is here.");
+    else if (now === "waiting") setNotice("Waiting for players", "The game starts when everybody is here.");
     else if (now === "done") setNotice(verdict(state), "The game is over.");
     else setNotice("");
   },

@@ -27,8 +27,9 @@ function show(state) {
   el("who").replaceChildren("You are ", make("strong", {}, name), `, painting ${colour}`);
   document.title = `${name} · Paint Arena`;
   const now = phase(state);
-  setStatus(now, { waiting: "Waiting for players", running: "Running", paused: "Paused", done: "Done" }[now]);
-  if (now === "waiting") setNotice("Waiting for the other players", "The game starts by itself.");
+  setStatus(now, countdown(state) || { waiting: "Waiting for players", running: "Running", paused: "Paused", done: "Done" }[now]);
+  if (countdown(state)) setNotice(countdown(state), "Everybody is here.");
+  else if (now === "waiting") setNotice("Waiting for the other players", "The game starts by itself.");
   else if (now === "done") setNotice(outcome(state), "The game is over.");
   else setNotice("");
 }
