@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import itertools
 import random
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from coworld_core.tournament.log import (
     EpisodeEnded,
     LogEvent,
     RoundScheduled,
+    ScheduledBlock,
     TournamentRules,
     encode_event,
 )
@@ -152,7 +155,7 @@ def history(pairing: PairingRule, strengths: dict[str, float], **rules: Any) -> 
         for event in coming:
             tournament.apply(event)
         events += coming
-        for block in range(len(tournament.seen) + 1, tournament.last_block + 1):
+        for block in range(tournament.history.over + 1, tournament.last_block + 1):
             for number, lineup in enumerate(tournament.lineups(block), 1):
                 scores = [strengths[label or ""] for label in lineup]
                 events.append(EpisodeEnded(row=episode_row(episode_key(block, 1, number), *scores)))
@@ -222,6 +225,45 @@ def test_who_withdraws_leaves_open_blocks_and_keeps_what_was_played() -> None:
     # back again, with another round
     again = replayed([*cut, EntrantAdded(name="Ada", player=SeatRow(name="Ada"))], round_robin)
     assert again.plan.withdrawn == ()
+
+
+def test_a_game_that_is_over_takes_a_few_bytes() -> None:
+    rules = RULES.model_copy(update={"rounds": None, "max_blocks": 10**6})
+    tournament = Tournament(rules, free_play)
+    names = [f"player {number}" for number in range(6)]
+    for name in names:
+        tournament.apply(EntrantAdded(name=name, player=SeatRow(name=name)))
+    chance = random.Random(3)
+
+    def play(rounds: int) -> int:
+        for number in range(tournament.last_round + 1, tournament.last_round + 1 + rounds):
+            pairs = [tuple(chance.sample(names, 2)) for _ in range(10)]
+            first = tournament.last_block + 1
+            blocks = [ScheduledBlock(block=first + at, match=at + 1, players=pair) for at, pair in enumerate(pairs)]
+            tournament.apply(RoundScheduled(round=number, blocks=tuple(blocks)))
+            for block in blocks:
+                for lineup in (1, 2):
+                    row = episode_row(episode_key(block.block, 1, lineup), chance.random(), chance.random())
+                    tournament.apply(EpisodeEnded(row=row))
+        return len(tournament.report().matches)
+
+    # as many as are reported, and samples that are added up from then on
+    assert play(150) == 1000
+    tracemalloc.start()
+    try:
+        play(100)
+        # what the report itself took is given back
+        gc.collect()
+        print("MEM", tracemalloc.get_traced_memory())
+        assert tracemalloc.get_traced_memory()[0] < 1000 * 400
+    finally:
+        tracemalloc.stop()
+    report = tournament.report()
+    assert (len(report.matches), report.matches_before, report.rounds) == (1000, 1500, 250)
+    assert [match.round for match in report.matches[::10]] == list(range(151, 251))
+    field = tournament.field()
+    assert (len(field.played), len(field.played[0]), len(field.played[-2:])) == (250, 10, 2)
+    assert sum(field.points().values()) == 2500
 
 
 def test_blocks_end_it_and_so_does_evidence() -> None:

@@ -187,11 +187,11 @@ class Chair:
         if now is None or now.due.round != due.round:
             socket = await self._open()
             start = self._commission.start(due)
-            self._round = now = _Round(due, socket, start, self._tournament.blocks_of(due.round))
+            self._round = now = _Round(due, socket, start, self._tournament.history.blocks_of(due.round))
             await socket.tell(start)
         for id, block in list(now.untold.items()):
             del now.untold[id]
-            await now.socket.tell(self._commission.told(id, block, self._tournament.seen[block.block - 1]))
+            await now.socket.tell(self._commission.told(id, block, self._tournament.history.judged(block.block)))
         message = await now.socket.hear()
         if isinstance(message, ScheduleEpisodes):
             await self._schedule(now, message)
@@ -208,7 +208,7 @@ class Chair:
 
     async def _schedule(self, now: _Round, message: ScheduleEpisodes) -> None:
         """Have episodes played: all of a message, or none."""
-        room = self._tournament.room + len(self._tournament.blocks_of(now.due.round))
+        room = self._tournament.room + len(self._tournament.history.blocks_of(now.due.round))
         mistakes = self._commission.mistakes(now.due, message, now.requests, room=room)
         ids = tuple(request.request_id for request in message.episodes)
         if mistakes:
@@ -230,7 +230,7 @@ class Chair:
                 now.unclaimed.remove(block)
             else:
                 number = self._tournament.last_block + len(new) + 1
-                match = len(self._tournament.blocks_of(now.due.round)) + len(new) + 1
+                match = len(self._tournament.history.blocks_of(now.due.round)) + len(new) + 1
                 block = block.model_copy(update={"block": number, "match": match})
                 new.append(block)
             now.requests[request.request_id] = now.untold[request.request_id] = block
