@@ -467,6 +467,8 @@ def league_list(settings: Settings, out: Out) -> None:
         out.say(f"{league['id']}  {league['name']} ({league['coworld']})" + ("" if league["public"] else "  (private)"))
         plays = f"{league['pairing']}, season {league['season']}, {league['members']} members, {league['divisions']} "
         out.say(f"    {league['state']}: {plays}division{'s' if league['divisions'] > 1 else ''}{_under_way(league)}")
+        if league["halted"]:
+            out.say(f"    halted: {league['halted']}; once that is mended: observatory league season {league['name']}")
     if not found:
         out.note("None yet: observatory league add NAME --coworld NAME")
 
