@@ -8,6 +8,7 @@ import itertools
 import random
 import tracemalloc
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from support.simulated import episode_row
 
 from coworld_core.episode.record import SeatRow
 from coworld_core.errors import UsageError
-from coworld_core.evaluation.designs import episode_key
+from coworld_core.evaluation.designs import Lineup, episode_key
 from coworld_core.tournament import Field, PairingRule, PlayedMatch, Tournament, TournamentReport, read_log
 from coworld_core.tournament.elimination import double_elimination, single_elimination
 from coworld_core.tournament.log import (
@@ -143,8 +144,8 @@ RULES = TournamentRules(
 )
 
 
-def history(pairing: PairingRule, strengths: dict[str, float], **rules: Any) -> list[LogEvent]:
-    """The log of a whole tournament in which the score is the strength."""
+def history(pairing: PairingRule, strengths: dict[str, float], *, by_slot: float = 0.0, **rules: Any) -> list[LogEvent]:
+    """The log of a whole tournament in which the score is the strength, and what the seat is worth."""
     first = Configured(rules=RULES.model_copy(update=rules))
     events: list[LogEvent] = [first]
     tournament = Tournament(first.rules, pairing)
@@ -157,7 +158,7 @@ def history(pairing: PairingRule, strengths: dict[str, float], **rules: Any) -> 
         events += coming
         for block in range(tournament.history.over + 1, tournament.last_block + 1):
             for number, lineup in enumerate(tournament.lineups(block), 1):
-                scores = [strengths[label or ""] for label in lineup]
+                scores = [strengths[label or ""] + by_slot * slot for slot, label in enumerate(lineup)]
                 events.append(EpisodeEnded(row=episode_row(episode_key(block, 1, number), *scores)))
                 tournament.apply(events[-1])
     return events
@@ -212,6 +213,25 @@ def test_standings_follow_from_the_log_alone() -> None:
     assert replayed(shuffled, round_robin) == report
     mean = replayed([*events, Configured(rules=RULES.model_copy(update={"rating": "mean"}))], round_robin)
     assert [one.rating for one in mean.standings] == [3.0, 2.0, 1.0]
+
+
+def test_unequal_seats_move_nobody() -> None:
+    """Of three in four seats one has two of them, and the seats are not worth the same."""
+    events = history(round_robin, STRENGTHS, by_slot=10.0, seats=4, rounds=2, rating="mean")
+    report = replayed(events, round_robin)
+    assert [(one.name, one.rating) for one in report.standings] == [("Bob", 18.0), ("Cleo", 17.0), ("Ada", 16.0)]
+    assert [seat.effect for seat in report.seat_effects] == [-15.0, -5.0, 5.0, 15.0]
+    lineups = {tuple(sorted(str(label) for label in lineup)) for lineup in _lineups(events)}
+    assert len(lineups) == 2, "another one has two seats when they meet again"
+
+
+def _lineups(events: list[LogEvent]) -> Iterator[Lineup]:
+    assert isinstance(events[0], Configured)
+    tournament = Tournament(events[0].rules, round_robin)
+    for event in events:
+        tournament.apply(event)
+    for block in range(1, tournament.last_block + 1):
+        yield from tournament.lineups(block)
 
 
 def test_who_withdraws_leaves_open_blocks_and_keeps_what_was_played() -> None:
